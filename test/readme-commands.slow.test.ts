@@ -143,8 +143,8 @@ test("every command is answered as the documents say", async () => {
     body: { code: "mail_not_configured" },
   });
 
-  const hurt = { items: expect.any(Array), next_cursor: null };
-  expect(await runNext("/v1/accounts?hurt=true")).toMatchObject({ status: 200, body: hurt });
+  const failing = { items: expect.any(Array), next_cursor: null };
+  expect(await runNext("/v1/accounts?failing=true")).toMatchObject({ status: 200, body: failing });
   expect(await runNext("X-Account-Id")).toEqual({ status: 200, body: { dry_run: true, ...counts } });
   const link = { status: 201, body: { url: expect.stringContaining("/console/enter#t=") } };
   expect(await runNext("/v1/console/links")).toMatchObject(link);

@@ -1,52 +1,27 @@
 import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { z } from "zod";
-import { displayName, id, time, timeTextOrNull } from "../api/fields.ts";
+import { displayName, id } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
-import {
-  API_KEY_LIFETIME_SECONDS_MAX,
-  accountScopes,
-  KEY_CLASSES,
-  type KeyClass,
-} from "../base/model/api-keys.ts";
+import { API_KEY_LIFETIME_SECONDS_MAX, accountScopes, type KeyClass } from "../base/model/api-keys.ts";
 import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
 import type { Operation } from "../http/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
 import { type FieldError, Problem } from "../http/problems.ts";
+import { ApiKey, CreatedApiKey } from "./accounts-schema.ts";
 import {
   ACCOUNT_KEYS_MAX,
   createAccountKey,
   type KeyRefusal,
   listAccountKeys,
   revokeAccountKey,
-  type StoredApiKey,
 } from "./api-keys-sql.ts";
 
 const tag = "API keys";
 const path = "/v1/api-keys";
 const params = z.strictObject({ key_id: id });
-
-const members = {
-  id,
-  name: z.string().nullable(),
-  class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
-  scopes: z.array(z.string()),
-  user_id: id.nullable().describe("The user that it acts for; null: none, and spaces are out of its reach."),
-  created_at: time,
-  expires_at: time.nullable().describe("Null: it does not expire."),
-  revoked_at: time.nullable(),
-  last_used_at: time.nullable().describe("To the minute; null: never."),
-} as const;
-
-const ApiKey = z
-  .object(members)
-  .meta({ id: "ApiKey", description: "A key of the account, without its text, which nobody keeps." });
-
-const CreatedApiKey = z
-  .object({ ...members, api_key: z.string().describe("The key itself, shown this once.") })
-  .meta({ id: "CreatedApiKey", description: "A new key of the account." });
 
 const NewApiKey = z.strictObject({
   name: displayName.describe("Who or what uses it: the audit log shows it beside what the key changes."),
@@ -93,7 +68,7 @@ export function apiKeyOperations({
       handle: async ({ accountId, caller, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const page = await listAccountKeys(pool, accountId, caller.userId, belowId, query.limit);
-        return { body: cursors.pageBody(page, accountId, keyBody) };
+        return { body: cursors.pageBody(page, accountId, (key) => key) };
       },
     }),
     write({
@@ -133,7 +108,7 @@ export function apiKeyOperations({
         });
         switch (created.outcome) {
           case "created":
-            return { body: { ...keyBody(created.key), api_key: text } };
+            return { body: { ...created.key, api_key: text } };
           case "too_many":
             throw problem("too_many_api_keys");
           default:
@@ -192,18 +167,4 @@ function problemOf(refusal: KeyRefusal, place: string): Problem {
     default:
       throw new Error(`Unknown refusal ${JSON.stringify(refusal satisfies never)}`);
   }
-}
-
-function keyBody(key: StoredApiKey): z.output<typeof ApiKey> {
-  return {
-    id: key.id,
-    name: key.name,
-    class: key.class,
-    scopes: [...key.scopes],
-    user_id: key.userId,
-    created_at: key.createdAt.toISOString(),
-    expires_at: timeTextOrNull(key.expiresAt?.getTime() ?? null),
-    revoked_at: timeTextOrNull(key.revokedAt?.getTime() ?? null),
-    last_used_at: timeTextOrNull(key.lastUsedAt?.getTime() ?? null),
-  };
 }

@@ -1,32 +1,12 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 import type { KeyClass } from "../base/model/api-keys.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
+import type { ApiKey } from "./accounts-schema.ts";
 
-/** A key as it is stored: everything but the key. */
-export type StoredApiKey = {
-  readonly id: string;
-  /** Null: a staff key, good for every account. */
-  readonly accountId: string | null;
-  /** The user that it acts for; null: none. */
-  readonly userId: string | null;
-  readonly class: KeyClass;
-  readonly name: string | null;
-  readonly scopes: ReadonlySet<string>;
-  readonly createdAt: Date;
-  /** Null: it does not expire. */
-  readonly expiresAt: Date | null;
-  /** Null: it was not revoked. */
-  readonly revokedAt: Date | null;
-  /** To the minute; null: never. */
-  readonly lastUsedAt: Date | null;
-};
-
-const milliseconds = (column: string) => `extract(epoch from ${column}) * 1000`;
-
-// Every request asks for it: as one JSON value, because the driver takes longer over ten columns than all else takes.
-// In the order of `KeyColumns`.
-const KEY = `json_build_array(id, account_id, class, name, scopes, ${milliseconds("created_at")},
-  ${milliseconds("expires_at")}, ${milliseconds("revoked_at")}, ${milliseconds("last_used_at")}, user_id) as key`;
+const SHOWN = `id, name, class, scopes, user_id, ${timeText("created_at")} as created_at,
+  ${timeText("expires_at")} as expires_at, ${timeText("revoked_at")} as revoked_at,
+  ${timeText("last_used_at")} as last_used_at`;
 
 // Selecting from accounts, so that an unknown one is no row and not an error; a staff key has none to look for.
 const INSERT = `
@@ -63,14 +43,49 @@ export async function insertApiKey(
   return rows[0]?.id ?? null;
 }
 
+/** What a request is let in by. */
+export type FoundApiKey = {
+  readonly id: string;
+  /** Null: a staff key, good for every account. */
+  readonly accountId: string | null;
+  readonly userId: string | null;
+  readonly scopes: ReadonlySet<string>;
+  readonly expiresAt: Date | null;
+  readonly revokedAt: Date | null;
+  readonly lastUsedAt: Date | null;
+};
+
+type Times = "expiresAt" | "revokedAt" | "lastUsedAt";
+type FoundRow = {
+  readonly key: Omit<FoundApiKey, "scopes" | Times> & { readonly scopes: readonly string[] } & {
+    readonly [Time in Times]: number | null;
+  };
+};
+
 /** Finds a key, revoked and expired ones included, by the SHA-256 of its whole text; null when there is none. */
-export async function findApiKey(database: Pool | ClientBase, digest: Buffer): Promise<StoredApiKey | null> {
-  const { rows } = await database.query<KeyRow>({
+export async function findApiKey(database: Pool | ClientBase, digest: Buffer): Promise<FoundApiKey | null> {
+  // Every request asks for it: as one JSON value, because the driver takes longer over the columns than all else takes.
+  const { rows } = await database.query<FoundRow>({
     name: "find_api_key",
-    text: `select ${KEY} from sealpost.api_keys where digest = $1`,
+    text: `select json_build_object('id', id, 'accountId', account_id, 'userId', user_id, 'scopes', scopes,
+        'expiresAt', extract(epoch from expires_at) * 1000, 'revokedAt', extract(epoch from revoked_at) * 1000,
+        'lastUsedAt', extract(epoch from last_used_at) * 1000) as key
+      from sealpost.api_keys where digest = $1`,
     values: [digest],
   });
-  return rows[0] ? fromColumns(rows[0].key) : null;
+  if (rows[0] === undefined) return null;
+  const { scopes, expiresAt, revokedAt, lastUsedAt, ...key } = rows[0].key;
+  return {
+    ...key,
+    scopes: new Set(scopes),
+    expiresAt: dateOrNull(expiresAt),
+    revokedAt: dateOrNull(revokedAt),
+    lastUsedAt: dateOrNull(lastUsedAt),
+  };
+}
+
+function dateOrNull(ms: number | null): Date | null {
+  return ms === null ? null : new Date(ms);
 }
 
 /** Whether a key is good now: a transaction that began long after its request asks again. */
@@ -92,23 +107,29 @@ export async function noteApiKeyUse(database: Pool | ClientBase, id: string): Pr
   await database.query({ name: "note_api_key_use", text: NOTE_USE, values: [id] });
 }
 
-/** A key as it is listed: with its digest in hex, and the cell that its account has moved to (null: it is here). */
-export type ListedApiKey = StoredApiKey & { readonly sha256: string; readonly movedTo: string | null };
+/** A key as the command line lists it; account_id null: a staff key. */
+export type ListedApiKey = ApiKey & {
+  readonly account_id: string | null;
+  /** Its digest, in hex. */
+  readonly sha256: string;
+  /** The cell that its account has moved to; null: it is here. */
+  readonly moved_to: string | null;
+};
 
 /** The newest first. @param accountId null: of all accounts and staff */
 export async function listApiKeys(
   database: Pool | ClientBase,
   accountId: string | null,
 ): Promise<ListedApiKey[]> {
-  const text = `
-    select ${KEY}, encode(digest, 'hex') as sha256,
-      (select moved_to from sealpost.accounts where accounts.id = api_keys.account_id) as moved_to
-    from sealpost.api_keys
-    where $1::uuid is null or account_id = $1
-    order by id desc`;
-  type Row = KeyRow & { sha256: string; moved_to: string | null };
-  const { rows } = await database.query<Row>(text, [accountId]);
-  return rows.map(({ key, sha256, moved_to }) => ({ ...fromColumns(key), sha256, movedTo: moved_to }));
+  const { rows } = await database.query<ListedApiKey>(
+    `select ${SHOWN}, account_id, encode(digest, 'hex') as sha256,
+       (select moved_to from sealpost.accounts where accounts.id = api_keys.account_id) as moved_to
+     from sealpost.api_keys
+     where $1::uuid is null or account_id = $1
+     order by id desc`,
+    [accountId],
+  );
+  return rows;
 }
 
 /** Whose key it is, and when it was revoked, now or earlier: the first time stays. Null for an unknown key. */
@@ -121,40 +142,6 @@ export async function revokeApiKey(
     returning account_id as "accountId", revoked_at as "revokedAt"`;
   const { rows } = await database.query<{ accountId: string | null; revokedAt: Date }>(text, [id]);
   return rows[0] ?? null;
-}
-
-export type KeyRow = { key: KeyColumns };
-
-export type KeyColumns = [
-  id: string,
-  accountId: string | null,
-  keyClass: KeyClass,
-  name: string | null,
-  scopes: string[],
-  createdAtMs: number,
-  expiresAtMs: number | null,
-  revokedAtMs: number | null,
-  lastUsedAtMs: number | null,
-  userId: string | null,
-];
-
-function fromColumns(key: KeyColumns): StoredApiKey {
-  return {
-    id: key[0],
-    accountId: key[1],
-    class: key[2],
-    name: key[3],
-    scopes: new Set(key[4]),
-    createdAt: new Date(key[5]),
-    expiresAt: dateOrNull(key[6]),
-    revokedAt: dateOrNull(key[7]),
-    lastUsedAt: dateOrNull(key[8]),
-    userId: key[9],
-  };
-}
-
-function dateOrNull(ms: number | null): Date | null {
-  return ms === null ? null : new Date(ms);
 }
 
 /**
@@ -221,9 +208,7 @@ export async function createAccountKey(
   accountId: string,
   callingKey: CallingKey,
   key: NewAccountKey,
-): Promise<
-  { readonly outcome: "created"; readonly key: StoredApiKey } | { outcome: "too_many" } | KeyRefusal
-> {
+): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | { outcome: "too_many" } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
   if (caller === null) return { outcome: "caller_ended" };
   const scopes = missingScopes(key.scopes, caller);
@@ -237,11 +222,11 @@ export async function createAccountKey(
     [accountId, callingKey.userId],
   );
   if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
-  const inserted = await client.query<KeyRow>(
+  const inserted = await client.query<ApiKey>(
     `insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
      select $1, $2, $3, $4, $5, coalesce(now() + $6::float8 * interval '1 second', caller.expires_at), $8
      from sealpost.api_keys as caller where caller.id = $7
-     returning ${KEY}`,
+     returning ${SHOWN}`,
     [
       accountId,
       key.digest,
@@ -253,7 +238,7 @@ export async function createAccountKey(
       callingKey.userId,
     ],
   );
-  return { outcome: "created", key: fromColumns(inserted.rows[0]!.key) };
+  return { outcome: "created", key: inserted.rows[0]! };
 }
 
 /**
@@ -292,21 +277,20 @@ export async function listAccountKeys(
   userId: string | null,
   belowId: string | null,
   limit: number,
-): Promise<ListPage<StoredApiKey>> {
-  const { rows } = await database.query<{ key: KeyColumns | null; total: number }>(
-    `select page.key, counted.total from
-      (select count(*)::integer as total from sealpost.api_keys
-        where account_id = $1 and ($4::uuid is null or user_id = $4)) as counted
-      left join (
-        select id, ${KEY} from sealpost.api_keys
-        where account_id = $1 and ($4::uuid is null or user_id = $4) and ($2::uuid is null or id < $2)
-        order by id desc limit $3
-      ) as page on true
-      order by page.id desc`,
+): Promise<ListPage<ApiKey>> {
+  const { rows } = await database.query<{ total: number; items: ApiKey[] }>(
+    `select count(*)::integer as total, (
+       select coalesce(json_agg(page), '[]') from (
+         select ${SHOWN} from sealpost.api_keys
+         where account_id = $1 and ($4::uuid is null or user_id = $4) and ($2::uuid is null or id < $2)
+         order by id desc limit $3
+       ) as page
+     ) as items
+     from sealpost.api_keys where account_id = $1 and ($4::uuid is null or user_id = $4)`,
     [accountId, belowId, limit + 1, userId],
   );
-  const found = rows.flatMap(({ key }) => (key === null ? [] : [fromColumns(key)]));
-  return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
+  const { total, items } = rows[0]!;
+  return { ...cutPage(items, limit, ({ id }) => id), total };
 }
 
 function missingScopes(wanted: readonly string[], { scopes }: Caller): readonly string[] {

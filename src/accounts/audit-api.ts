@@ -1,63 +1,14 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { id, moment, time } from "../api/fields.ts";
+import { id, moment } from "../api/fields.ts";
 import { read, staffRead } from "../api/operations.ts";
-import {
-  ACCOUNT_CREATED,
-  ACCOUNT_MOVED,
-  ACTOR_KINDS,
-  type ActorKind,
-  STAFF_SIGNED_IN,
-} from "../base/model/audit.ts";
-import { isoTime } from "../base/model/time.ts";
+import { ACCOUNT_CREATED, ACCOUNT_MOVED, ACTOR_KINDS, STAFF_SIGNED_IN } from "../base/model/audit.ts";
 import type { Operation } from "../http/operation.ts";
 import { jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
-import { AccountName } from "../log/accounts-api.ts";
 import { momentOf } from "../log/delivery-filter-api.ts";
-import { type AuditFilter, listAuditEntries, type StoredAuditEntry } from "./audit-sql.ts";
-
-const members = {
-  id,
-  at: time,
-  operation: z
-    .string()
-    .describe(
-      "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
-        "`console.staff.sign_in`, which no operation does.",
-    ),
-  actor: z.object({
-    kind: z.enum(ACTOR_KINDS),
-    key_id: id.nullable().describe("Null: the command line, or staff without a key."),
-    name: z
-      .string()
-      .nullable()
-      .describe("The key's name at that time. Null: it has none, or it is staff's and your key is not."),
-    user: z
-      .object({ id, name: z.string() })
-      .nullable()
-      .describe("The user of the account that the key acts for. Null: none, or it was no key."),
-    viewer: z
-      .string()
-      .nullable()
-      .describe(
-        "Whose session of the console it was, as the key's owner calls them. Null: it was no session.",
-      ),
-  }),
-  request_id: z.string().nullable().describe("Null: the command line."),
-  details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
-};
-
-export const AuditEntry = z
-  .object(members)
-  .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
-
-export const AccountAuditEntry = z
-  .object({
-    ...members,
-    account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
-  })
-  .meta({ id: "AccountAuditEntry", description: "One change, whose account it concerned, and who made it." });
+import { AccountAuditEntry, AuditEntry } from "./accounts-schema.ts";
+import { type AuditFilter, listAuditEntries } from "./audit-sql.ts";
 
 /** What no operation does. */
 const BESIDE_OPERATIONS = [ACCOUNT_CREATED, ACCOUNT_MOVED, STAFF_SIGNED_IN] as const;
@@ -93,7 +44,7 @@ export function auditOperations(
   async function answer<Item>(
     accountId: string | null,
     query: z.output<typeof Query>,
-    itemOf: (entry: StoredAuditEntry) => Item,
+    itemOf: (entry: AccountAuditEntry) => Item,
   ) {
     const { cursor, limit, ...asked } = query;
     const asWritten = { accountId, ...asked };
@@ -101,7 +52,7 @@ export function auditOperations(
     const filter: AuditFilter = {
       accountId,
       operationKey: asked.operation ?? null,
-      ...actorFilter(asked.actor ?? null),
+      actor: asked.actor ?? null,
       createdAfter: asked.created_after === undefined ? null : momentOf(asked.created_after),
       createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
     };
@@ -126,7 +77,9 @@ export function auditOperations(
       query: Query,
       response: jsonResponse(200, pageOf(AuditEntry), totalCappedHeader),
       handle: async ({ accountId, caller, query }) =>
-        await answer(accountId, query, (entry) => entryBody(entry, caller.isStaff)),
+        await answer(accountId, query, ({ account: _, ...entry }) =>
+          caller.isStaff ? entry : withoutStaff(entry),
+        ),
     }),
     staffRead({
       key: "accounts.audit.list",
@@ -140,40 +93,14 @@ export function auditOperations(
       query: z.strictObject({ account_id: id.optional(), ...filters, ...pageQuery }),
       response: jsonResponse(200, pageOf(AccountAuditEntry), totalCappedHeader),
       handle: async ({ query: { account_id = null, ...query } }) =>
-        await answer(account_id, query, (entry) => ({
-          ...entryBody(entry, true),
-          account: accountOf(entry),
-        })),
+        await answer(account_id, query, (entry) => entry),
     }),
   ];
 }
 
-function accountOf({ accountId, accountName }: StoredAuditEntry): z.output<typeof AccountName> | null {
-  return accountId === null ? null : { id: accountId, name: accountName ?? "" };
-}
-
-/** A kind of actor, or the id of a key; null: any. */
-export function actorFilter(actor: string | null): Pick<AuditFilter, "actorKind" | "keyId"> {
-  const isKind = ACTOR_KINDS.some((kind) => kind === actor);
-  return { actorKind: isKind ? (actor as ActorKind) : null, keyId: isKind ? null : actor };
-}
-
 /** What support staff are called is for staff to see. */
-export function entryBody(entry: StoredAuditEntry, isForStaff: boolean): z.output<typeof AuditEntry> {
-  const { actorKind: kind, actorName, viewer } = entry;
-  const isHidden = (kind === "staff_key" || kind === "staff") && !isForStaff;
-  return {
-    id: entry.id,
-    at: isoTime(entry.atMs),
-    operation: entry.operationKey,
-    actor: {
-      kind,
-      key_id: entry.keyId,
-      name: isHidden ? null : actorName,
-      user: entry.user,
-      viewer: isHidden ? null : viewer,
-    },
-    request_id: entry.requestId,
-    details: entry.details,
-  };
+function withoutStaff(entry: AuditEntry): AuditEntry {
+  const { kind } = entry.actor;
+  if (kind !== "staff_key" && kind !== "staff") return entry;
+  return { ...entry, actor: { ...entry.actor, name: null, viewer: null } };
 }

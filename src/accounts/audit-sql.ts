@@ -1,37 +1,17 @@
 import type { ClientBase, Pool } from "pg";
-import type { ActorKind } from "../base/model/audit.ts";
+import { timeText } from "../base/database/time-text.ts";
+import { ACTOR_KINDS } from "../base/model/audit.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
+import type { AccountAuditEntry } from "./accounts-schema.ts";
 
 /** What an entry has to match; null matches everything. */
 export type AuditFilter = {
   readonly accountId: string | null;
   readonly operationKey: string | null;
-  readonly actorKind: ActorKind | null;
-  readonly keyId: string | null;
+  /** A kind of actor, or the id of a key. */
+  readonly actor: string | null;
   readonly createdAfter: Date | null;
   readonly createdBefore: Date | null;
-};
-
-export type StoredAuditEntry = {
-  readonly id: string;
-  /** Null: it concerns none, such as a staff key. */
-  readonly accountId: string | null;
-  readonly accountName: string | null;
-  readonly operationKey: string;
-  readonly actorKind: ActorKind;
-  /** Null: the command line. */
-  readonly keyId: string | null;
-  /** The key's name at that time; null: it has none. */
-  readonly actorName: string | null;
-  /** The user that the key acts for; null: none, or no key. */
-  readonly user: { readonly id: string; readonly name: string } | null;
-  /** Whose session of the console it was; null: nobody's. */
-  readonly viewer: string | null;
-  /** Null: the command line. */
-  readonly requestId: string | null;
-  readonly details: Readonly<Record<string, unknown>>;
-  /** Milliseconds since the epoch, by the database's clock. */
-  readonly atMs: number;
 };
 
 // Version 1.0 wrote no actor, and only where a key was.
@@ -39,14 +19,16 @@ const ACTOR_KIND = `coalesce(a.actor, (
   select case when k.account_id is null then 'staff_key' else 'key' end
   from sealpost.api_keys k where k.id = a.key_id))`;
 
-const ENTRY = `json_build_object('id', a.id, 'accountId', a.account_id,
-  'accountName', (select name from sealpost.accounts c where c.id = a.account_id), 'operationKey', a.operation_key,
-  'actorKind', ${ACTOR_KIND}, 'keyId', a.key_id,
-  'actorName', coalesce(a.actor_name, (select k.name from sealpost.api_keys k where k.id = a.key_id)),
-  'user', (select json_build_object('id', u.id, 'name', u.name)
-    from sealpost.api_keys k join sealpost.users u on u.id = k.user_id where k.id = a.key_id),
-  'viewer', a.viewer, 'requestId', a.request_id, 'details', coalesce(a.details, '{}'),
-  'atMs', extract(epoch from sealpost.uuid_v7_time(a.id)) * 1000)`;
+/** As the API answers. */
+const ENTRY = `json_build_object('id', a.id, 'at', ${timeText("sealpost.uuid_v7_time(a.id)")},
+  'operation', a.operation_key, 'actor', json_build_object('kind', ${ACTOR_KIND}, 'key_id', a.key_id,
+    'name', coalesce(a.actor_name, (select k.name from sealpost.api_keys k where k.id = a.key_id)),
+    'user', (select json_build_object('id', u.id, 'name', u.name)
+      from sealpost.api_keys k join sealpost.users u on u.id = k.user_id where k.id = a.key_id),
+    'viewer', a.viewer),
+  'request_id', a.request_id, 'details', coalesce(a.details, '{}'),
+  'account', case when a.account_id is not null then json_build_object('id', a.account_id,
+    'name', coalesce((select name from sealpost.accounts c where c.id = a.account_id), '')) end)`;
 
 /**
  * A page of the audit log, newest first, in one statement. A filter by operation or actor looks at 10,000 rows at most:
@@ -59,17 +41,17 @@ export async function listAuditEntries(
   filter: AuditFilter,
   belowId: string | null,
   limit: number,
-): Promise<CappedPage<StoredAuditEntry>> {
+): Promise<CappedPage<AccountAuditEntry>> {
   const values: unknown[] = [];
   const all = conditions(values, [
     [filter.accountId, (value) => `a.account_id = ${value}`],
     [filter.createdAfter, (value) => `a.id >= sealpost.uuid_v7_floor(${value})`],
     [filter.createdBefore, (value) => `a.id < sealpost.uuid_v7_floor(${value})`],
   ]);
+  const isKind = ACTOR_KINDS.some((kind) => kind === filter.actor);
   const row = conditions(values, [
     [filter.operationKey, (value) => `a.operation_key = ${value}`],
-    [filter.actorKind, (value) => `${ACTOR_KIND} = ${value}`],
-    [filter.keyId, (value) => `a.key_id = ${value}`],
+    [filter.actor, (value) => (isKind ? `${ACTOR_KIND} = ${value}` : `a.key_id = ${value}`)],
   ]);
   const below = `${all} and ${conditions(values, [[belowId, (value) => `a.id < ${value}`]])}`;
   const rowsMax = `$${values.push(limit + 1)}`;
@@ -100,7 +82,7 @@ export async function listAuditEntries(
 type PageRow = {
   looked_at: number;
   matches: number;
-  entries: readonly StoredAuditEntry[];
+  entries: readonly AccountAuditEntry[];
   looked_at_to: string | null;
 };
 

@@ -17,13 +17,8 @@ import type { Operation } from "../http/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { pageOf } from "../http/pagination.ts";
 import { invalidRequest } from "../http/problems.ts";
-import {
-  hasRoomForSession,
-  insertLink,
-  listSessions,
-  revokeSessions,
-  type StoredSession,
-} from "./console-sessions-sql.ts";
+import { ConsoleSession } from "./accounts-schema.ts";
+import { hasRoomForSession, insertLink, listSessions, revokeSessions } from "./console-sessions-sql.ts";
 
 const tag = "Console";
 const path = "/v1/console";
@@ -74,18 +69,6 @@ const NewLinkAnswer = z
     session_expires_at: time,
   })
   .meta({ id: "ConsoleLink", description: "A link that opens the console for one viewer." });
-
-const ConsoleSession = z
-  .object({
-    id,
-    viewer: z.object({ id: z.string(), label: z.string() }),
-    permissions: z.array(z.string()),
-    created_at: time,
-    entered_at: time.nullable().describe("Null: nobody has opened its link yet."),
-    last_active_at: time.nullable(),
-    expires_at: time,
-  })
-  .meta({ id: "ConsoleSession", description: "A viewer's session of the console." });
 
 export type ConsoleDependencies = {
   readonly pool: Pool;
@@ -171,8 +154,8 @@ export function consoleOperations({
       response: jsonResponse(200, pageOf(ConsoleSession)),
       handle: async ({ accountId, caller: { userId }, query }) => {
         const whose = { viewerId: query.viewer_id ?? null, userId };
-        const sessions = await listSessions(pool, accountId, whose, SESSIONS_LISTED_MAX);
-        return { body: { items: sessions.map(sessionBody), next_cursor: null, total: sessions.length } };
+        const items = await listSessions(pool, accountId, whose, SESSIONS_LISTED_MAX);
+        return { body: { items, next_cursor: null, total: items.length } };
       },
     }),
     write({
@@ -211,16 +194,4 @@ export function consoleOperations({
 export function consoleUrl(publicUrl: string, token: string, framer: string | null): string {
   const query = framer === null ? "" : `?frame=${framer}`;
   return `${publicUrl.replace(/\/+$/, "")}/console/enter${query}#t=${token}`;
-}
-
-function sessionBody(session: StoredSession): z.output<typeof ConsoleSession> {
-  return {
-    id: session.id,
-    viewer: { id: session.viewerId ?? "", label: session.viewerLabel ?? "" },
-    permissions: [...session.permissions],
-    created_at: session.createdAt.toISOString(),
-    entered_at: session.enteredAt?.toISOString() ?? null,
-    last_active_at: session.lastActiveAt?.toISOString() ?? null,
-    expires_at: session.expiresAt.toISOString(),
-  };
 }

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 import {
   type ConsoleSession,
   type ConsoleTheme,
@@ -8,6 +9,7 @@ import {
   STAFF_SESSION_SECONDS,
 } from "../base/model/console.ts";
 import { type Held, hasRoomFor } from "../base/model/reader.ts";
+import type { ConsoleSession as ShownSession } from "./accounts-schema.ts";
 
 export type NewLink = {
   readonly accountId: string;
@@ -170,18 +172,6 @@ export async function noteSessionUse(pool: Pool, id: string): Promise<void> {
   });
 }
 
-export type StoredSession = {
-  readonly id: string;
-  readonly viewerId: string | null;
-  readonly viewerLabel: string | null;
-  readonly permissions: readonly string[];
-  readonly createdAt: Date;
-  /** Null: nobody has entered by its link yet. */
-  readonly enteredAt: Date | null;
-  readonly lastActiveAt: Date | null;
-  readonly expiresAt: Date;
-};
-
 /** For a caller that acts for a user there are no sessions but those that the user's keys have opened. */
 const openedBy = (user: string) =>
   `(${user}::uuid is null or key_id in (select id from sealpost.api_keys where user_id = ${user}))`;
@@ -195,10 +185,11 @@ export async function listSessions(
   accountId: string,
   { viewerId, userId }: { readonly viewerId: string | null; readonly userId: string | null },
   max: number,
-): Promise<readonly StoredSession[]> {
-  const { rows } = await pool.query<StoredSession>(
-    `select id, viewer_id as "viewerId", viewer_label as "viewerLabel", permissions, created_at as "createdAt",
-       entered_at as "enteredAt", last_active_at as "lastActiveAt", expires_at as "expiresAt"
+): Promise<ShownSession[]> {
+  const { rows } = await pool.query<ShownSession>(
+    `select id, json_build_object('id', coalesce(viewer_id, ''), 'label', coalesce(viewer_label, '')) as viewer,
+       permissions, ${timeText("created_at")} as created_at, ${timeText("entered_at")} as entered_at,
+       ${timeText("last_active_at")} as last_active_at, ${timeText("expires_at")} as expires_at
      from sealpost.console_sessions
      where account_id = $1 and ($2::text is null or viewer_id = $2) and revoked_at is null and expires_at > now()
        and ${openedBy("$4")}

@@ -7,7 +7,7 @@ import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-
 import { EndpointWatch } from "../delivery/endpoint-watch.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
-import { NoticeWork } from "../notices/notice-work.ts";
+import { startNoticeWork } from "../notices/notice-work.ts";
 import { createSendMail } from "../notices/smtp.ts";
 import { DISPATCHER_CONNECTIONS } from "./dispatch-process.ts";
 
@@ -55,7 +55,8 @@ export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptio
   });
   const sending = sendingOf(config);
   if (sending === null) log.info("SMTP_URL is unset: notices are listed by the API, and no mail is sent");
-  const work = new NoticeWork({
+  watch.start();
+  const stopWork = startNoticeWork({
     pool,
     everyMs,
     news: {
@@ -76,12 +77,10 @@ export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptio
     },
     onError,
   });
-  watch.start();
-  work.start();
   return {
     observer: watch.observer,
     stop: async () => {
-      await Promise.all([watch.stop(), work.stop()]);
+      await Promise.all([watch.stop(), stopWork()]);
       await pool.end();
     },
   };

@@ -16,7 +16,6 @@ import { type AccountDependencies, accountOperations } from "../log/accounts-api
 import { type ActivityDependencies, activityOperations } from "../log/activity-api.ts";
 import { type DeliveryDependencies, deliveryOperations } from "../log/deliveries-api.ts";
 import { type ReplayDependencies, replayOperations } from "../log/replays-api.ts";
-import { type SearchDependencies, searchOperations } from "../log/search-api.ts";
 import { type NoticeDependencies, noticeOperations } from "../notices/notices-api.ts";
 import { type ReceiverDependencies, receiverOperations } from "../receivers/receivers-api.ts";
 
@@ -25,7 +24,6 @@ export type Dependencies = DeliveryDependencies &
   ReplayDependencies &
   AccountDependencies &
   ActivityDependencies &
-  SearchDependencies &
   ReceiverDependencies &
   SigningSecretDependencies &
   AnalysisDependencies &
@@ -71,7 +69,6 @@ export function webhooksPart(dependencies: Dependencies): ApiPart {
       ...noticeOperations(dependencies),
       ...consoleOperations(dependencies),
       ...accountOperations(dependencies),
-      ...searchOperations(dependencies),
     ],
     problems: {},
     pages: [

@@ -12,7 +12,6 @@ import { type Move, type MovePart, MoveRefusedError } from "./move.ts";
 import {
   type Copied,
   countRows,
-  idsOf,
   type Page,
   PageReader,
   readCopied,
@@ -55,49 +54,34 @@ async function copyLog(move: Move, moveId: string): Promise<void> {
   if (firstDay !== null) await makePartitionsSince(target.pool, firstDay);
   let copied = await readCopied(target.pool, accountId);
   for (const table of LOG_TABLES) {
-    for (let after = placeOf(copied, table); after !== "all"; after = placeOf(copied, table)) {
+    const after = copied[table.name] ?? null;
+    if (after === "all") continue;
+    let startedAtMs = performance.now();
+    for await (const page of reader.readPages(table, after)) {
       onProgress("copy", table.name);
-      const startedAtMs = performance.now();
-      const page = await reader.readPage(table, after);
       copied = { ...copied, [table.name]: page.next ?? "all" };
-      await copyPage(move, moveId, { reader, table, page, copied });
+      await copyPage(move, moveId, reader, table, page, copied);
       await delay(performance.now() - startedAtMs);
+      startedAtMs = performance.now();
     }
   }
 }
 
-function placeOf(copied: Copied, { name }: AccountTable): readonly string[] | "all" | null {
-  return copied[name] ?? null;
-}
-
-type PageCopy = {
-  readonly reader: PageReader;
-  readonly table: AccountTable;
-  readonly page: Page;
-  readonly copied: Copied;
-};
-
 async function copyPage(
-  move: Move,
+  { accountId, source, target }: Move,
   moveId: string,
-  { reader, table, page, copied }: PageCopy,
+  reader: PageReader,
+  table: AccountTable,
+  page: Page,
+  copied: Copied,
 ): Promise<void> {
-  const { accountId, source, target } = move;
   await inTransaction(target.pool, async (tx) => {
     const write = (one: Page) => writePage(tx, resealPage(one, source.secretsKey, target.secretsKey));
     await write(page);
-    if (page.rows.length > 0) {
-      for (const child of table.children ?? []) {
-        let after: readonly string[] | null = null;
-        do {
-          const children = await reader.readChildren(child, idsOf(page), after);
-          await write(children);
-          after = children.next;
-        } while (after !== null);
-      }
+    for (const child of page.rows.length === 0 ? [] : (table.children ?? [])) {
+      for await (const children of reader.readChildren(child, page)) await write(children);
     }
-    if (await writeCopied(tx, accountId, moveId, copied)) return;
-    throw calledOff(accountId);
+    if (!(await writeCopied(tx, accountId, moveId, copied))) throw calledOff(accountId);
   });
 }
 
@@ -148,12 +132,9 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
     // Of an account that comes back, those that stayed as they were then.
     while ((await deleteRows(tx, API_KEYS, accountId)) > 0);
     for (const table of OPENING_TABLES) {
-      let after: readonly string[] | null = null;
-      do {
-        const page = await reader.readPage(table, after);
+      for await (const page of reader.readPages(table)) {
         await writePage(tx, resealPage(page, source.secretsKey, target.secretsKey));
-        after = page.next;
-      } while (after !== null);
+      }
     }
     await setMovedTo(tx, accountId, null);
     await unparkAll(tx, accountId);
@@ -199,7 +180,7 @@ const SEQUENCER_LEASE_MS = 600;
  * Waits until nothing of a closed account changes any more: transactions that do not know yet that it is closed have
  * ended, attempts and calls that were under way have, too, what is open is parked, and the feed holds everything.
  */
-async function stillAccount(move: Move, moveId: string): Promise<void> {
+async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   const { accountId, source, onProgress } = move;
   await waitForTransactions(move);
   await refuseHindered(move);
@@ -298,7 +279,7 @@ export async function moveAccount(move: Move): Promise<StoredMove> {
   if (begun.step === "begun") {
     onProgress("close", null);
     await closeAccount(move, begun.id);
-    await stillAccount(move, begun.id);
+    await quiesceAccount(move, begun.id);
   }
   if (!(await isOpen(move, begun))) {
     await copyLog(move, begun.id);

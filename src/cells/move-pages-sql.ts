@@ -14,8 +14,11 @@ export type Page = {
   readonly columns: readonly Column[];
   readonly rows: readonly (readonly Value[])[];
   /** Where to go on; null: there are no more. */
-  readonly next: readonly string[] | null;
+  readonly next: Place;
 };
+
+/** The key of the last row of a page; null: none. */
+export type Place = readonly string[] | null;
 
 export type Column = { readonly name: string; readonly type: string };
 
@@ -40,20 +43,34 @@ export class PageReader {
     this.#accountId = accountId;
   }
 
-  /** @param after where the last page ended; null: at the start */
-  async readPage(table: AccountTable, after: readonly string[] | null): Promise<Page> {
+  /** One page at least. @param after where the last page ended; null: at the start */
+  readPages(table: AccountTable, after: Place = null): AsyncIterable<Page> {
     const owner = `t.${table.accountId ?? "account_id"} = $1::uuid`;
-    return await this.#read(table, owner, this.#accountId, table.key, after, table.rowsMax);
+    return this.#readAll(table, owner, this.#accountId, table.key, after, table.rowsMax);
   }
 
   /** Children of the rows of a page. */
-  async readChildren(
-    table: ChildTable,
-    parentIds: readonly string[],
-    after: readonly string[] | null,
-  ): Promise<Page> {
+  readChildren(table: ChildTable, parents: Page): AsyncIterable<Page> {
     const owner = `t.${table.parentId} = any ($1::uuid[])`;
-    return await this.#read(table, owner, parentIds, [table.parentId, ...table.key], after);
+    const id = parents.columns.findIndex(({ name }) => name === "id");
+    const ids = parents.rows.map((row) => row[id]);
+    return this.#readAll(table, owner, ids, [table.parentId, ...table.key], null);
+  }
+
+  async *#readAll(
+    table: MovedTable,
+    owner: string,
+    of: unknown,
+    key: readonly string[],
+    after: Place,
+    rowsMax?: number,
+  ): AsyncGenerator<Page> {
+    let next = after;
+    do {
+      const page = await this.#read(table, owner, of, key, next, rowsMax);
+      yield page;
+      next = page.next;
+    } while (next !== null);
   }
 
   async #read(
@@ -61,7 +78,7 @@ export class PageReader {
     owner: string,
     of: unknown,
     key: readonly string[],
-    after: readonly string[] | null,
+    after: Place,
     rowsMax = ROWS_PER_PAGE_MAX,
   ): Promise<Page> {
     const columns = await this.#columnsOf(table.name);
@@ -115,12 +132,6 @@ export async function writePage(tx: ClientBase, { table, columns, rows }: Page):
   );
 }
 
-/** The ids that children name, in the order of the page. */
-export function idsOf({ columns, rows }: Page): readonly string[] {
-  const place = columns.findIndex(({ name }) => name === "id");
-  return rows.map((row) => row[place]!);
-}
-
 /** How far each table is here: the key of its last row; `all`: there are no more. */
 export type Copied = Readonly<Record<string, readonly string[] | "all">>;
 
@@ -156,33 +167,24 @@ export async function countRows(database: Pool, table: AccountTable, accountId: 
   return Number(rows[0]!.n);
 }
 
+/** What of a table is sealed, and by which columns it names its owner. `if`: only where that column is true. */
+const SEALED: Readonly<Record<string, { column: string; owner: readonly string[]; if?: string }>> = {
+  signing_secrets: { column: "sealed", owner: ["id"] },
+  idempotency_keys: { column: "body", owner: ["key_id", "idempotency_key"], if: "is_sealed" },
+};
+
 /** The page with its secrets as the target can open them. */
 export function resealPage(page: Page, sourceKey: Uint8Array, targetKey: Uint8Array): Page {
-  const placeOf = (name: string) => page.columns.findIndex((column) => column.name === name);
-  const account = placeOf("account_id");
-  const reseal = (row: readonly Value[], sealed: number, id: string) => {
-    const owner = { accountId: row[account]!, id };
-    const text = unseal(Buffer.from(row[sealed]!.slice(2), "hex"), sourceKey, owner);
-    return row.with(sealed, `\\x${seal(text, targetKey, owner).toString("hex")}`);
+  const sealed = SEALED[page.table];
+  if (sealed === undefined) return page;
+  const placeOf = (wanted: string) => page.columns.findIndex(({ name }) => name === wanted);
+  const reseal = (row: readonly Value[]) => {
+    const cell = (name: string) => row[placeOf(name)]!;
+    const value = row[placeOf(sealed.column)] ?? null;
+    if (value === null || (sealed.if !== undefined && cell(sealed.if) !== "true")) return row;
+    const owner = { accountId: cell("account_id"), id: sealed.owner.map(cell).join("/") };
+    const text = unseal(Buffer.from(value.slice(2), "hex"), sourceKey, owner);
+    return row.with(placeOf(sealed.column), `\\x${seal(text, targetKey, owner).toString("hex")}`);
   };
-  switch (page.table) {
-    case "signing_secrets": {
-      const [id, sealed] = [placeOf("id"), placeOf("sealed")];
-      return { ...page, rows: page.rows.map((row) => reseal(row, sealed, row[id]!)) };
-    }
-    case "idempotency_keys": {
-      const [key, idempotencyKey] = [placeOf("key_id"), placeOf("idempotency_key")];
-      const [isSealed, body] = [placeOf("is_sealed"), placeOf("body")];
-      return {
-        ...page,
-        rows: page.rows.map((row) =>
-          row[isSealed] === "true" && row[body] !== null
-            ? reseal(row, body, `${row[key]}/${row[idempotencyKey]}`)
-            : row,
-        ),
-      };
-    }
-    default:
-      return page;
-  }
+  return { ...page, rows: page.rows.map(reseal) };
 }

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { AccountAuditEntry, AuditEntry } from "../accounts/audit-api.ts";
+import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
 import { ACTOR_KINDS } from "../base/model/audit.ts";
 import { type Html, html } from "./html.ts";
 import { type Fields, hidden, searchOf } from "./log-filters.ts";

@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import type { ReplayStatus } from "../base/model/statuses.ts";
 import type { Delivery } from "../log/delivery-schema.ts";
-import type { Replay } from "../log/replays-api.ts";
+import type { Replay } from "../log/replays-schema.ts";
 import { type Html, html } from "./html.ts";
 import type { View } from "./screen.ts";
 import { momentOf } from "./times.ts";

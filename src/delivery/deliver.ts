@@ -149,7 +149,7 @@ export async function deliver(
 
   const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });
   // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
-  // src/log/delivery-schema.ts), so it is one time, in whole milliseconds.
+  // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
   const signature = webhookSignature(body, on.findKeys(delivery), startedAtMs);
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });

@@ -2,9 +2,9 @@ import type { Pool } from "pg";
 import { z } from "zod";
 import { event, id, time } from "../api/fields.ts";
 import { read } from "../api/operations.ts";
-import type { EventName } from "../base/model/events.ts";
+import type { DomainCode } from "../api/problems.ts";
 import type { Reader } from "../base/model/reader.ts";
-import { DELIVERY_STATUSES, type DeliveryStatus } from "../base/model/statuses.ts";
+import { DELIVERY_STATUSES } from "../base/model/statuses.ts";
 import { isoTime } from "../base/model/time.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { webhookBody, webhookSignature } from "../delivery/webhook.ts";
@@ -12,7 +12,7 @@ import { HELD_SECONDS_MAX } from "../http/limits.ts";
 import type { Operation } from "../http/operation.ts";
 import { jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageQuery } from "../http/pagination.ts";
-import { invalidRequest } from "../http/problems.ts";
+import { invalidRequest, Problem } from "../http/problems.ts";
 import { importSigningKey } from "../signing/index.ts";
 import { type FeedEvent, type FeedPosition, findFeedEvents, findFeedPlaces } from "./feed-sql.ts";
 
@@ -21,94 +21,6 @@ import { type FeedEvent, type FeedPosition, findFeedEvents, findFeedPlaces } fro
  * process for 40 ms, in which nobody else was answered.
  */
 const PAGE_BYTES_MAX = 1024 * 1024;
-
-export type FeedItem = {
-  readonly deliveryId: string;
-  readonly event: EventName;
-  readonly createdAtMs: number;
-  readonly status: DeliveryStatus;
-  /** The webhook's exact text. */
-  readonly body: string;
-  /** As in the header of a webhook that is sent now. */
-  readonly signature: string;
-};
-
-export type FeedPage = {
-  readonly items: readonly FeedItem[];
-  /** Behind the page: everything that is not in it and comes before has been read. */
-  readonly next: FeedPosition;
-  /** There is more to be looked at behind the page, although it may be empty. */
-  readonly isCut: boolean;
-};
-
-/** Before all that is kept, whenever it is asked for. */
-const OLDEST: FeedPosition = 0;
-
-/** The position asked for is older than what is kept. */
-class FeedExpiredError extends Error {
-  override readonly name = "FeedExpiredError";
-}
-
-/** The position asked for lies in the future: no page has ever led there. */
-class FeedAheadError extends Error {
-  override readonly name = "FeedAheadError";
-}
-
-/** So far the clock of a database that took over may be behind. Readers from beyond that would wait for nothing. */
-const AHEAD_MAX_MS = 10_000;
-
-/** @param after where the page begins, behind it; null: behind the newest of all */
-export type ReadFeedPage = (
-  reader: Reader,
-  after: FeedPosition | null,
-  itemsMax: number,
-) => Promise<FeedPage>;
-
-/** @param retentionMs how long an event can be read */
-export function createReadFeedPage(
-  database: Pool,
-  secretsKey: Uint8Array,
-  retentionMs: number,
-): ReadFeedPage {
-  async function signer(accountId: string, nowMs: number): Promise<(body: Buffer) => string> {
-    const secrets = await findSigningSecrets(database, accountId, secretsKey);
-    if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
-    const keys = secrets.map(({ secret }) => importSigningKey(secret));
-    return (body) => webhookSignature(body, keys, nowMs);
-  }
-
-  return async (reader, after, itemsMax) => {
-    const { accountId } = reader;
-    const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
-    const { places, newest, oldest, lookedTo, nowMs } = found;
-    if (after !== null && after !== OLDEST && after < oldest)
-      throw new FeedExpiredError("the cursor has expired");
-    if (after !== null && after > Math.max(newest, (nowMs + AHEAD_MAX_MS) * 1_000))
-      throw new FeedAheadError("the cursor lies in the future");
-    const end = lookedTo ?? newest;
-    const isCut = lookedTo !== null;
-    if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
-    const ids = places.map(({ deliveryId }) => deliveryId);
-    const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
-    const sign = await signer(accountId, nowMs);
-    const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, sign)]));
-    const isLast = events.length === places.length && places.length < itemsMax;
-    return { items, next: isLast ? end : places[events.length - 1]!.position, isCut: isCut || !isLast };
-  };
-}
-
-function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedItem {
-  const { deliveryId, createdAtMs, status } = event;
-  const body = webhookBody({ ...event, id: deliveryId });
-  return {
-    deliveryId,
-    event: event.event,
-    createdAtMs,
-    status,
-    body: body.toString(),
-    signature: sign(body),
-  };
-}
 
 /** In place of a cursor: begin with what is published from now on. */
 const NEWEST = "newest";
@@ -150,6 +62,86 @@ const EventPage = z.object({
     .describe("Goes on behind this page, also at the end: keep it, and ask again with it."),
 });
 
+const cursors = createCursors(z.int().min(0));
+
+export type FeedPage = {
+  readonly items: z.output<typeof PublishedEvent>[];
+  /** Behind the page: everything that is not in it and comes before has been read. */
+  readonly next: FeedPosition;
+  /** There is more to be looked at behind the page, although it may be empty. */
+  readonly isCut: boolean;
+};
+
+/** Before all that is kept, whenever it is asked for. */
+const OLDEST: FeedPosition = 0;
+
+/** So far the clock of a database that took over may be behind. Readers from beyond that would wait for nothing. */
+const AHEAD_MAX_MS = 10_000;
+
+/**
+ * @param after where the page begins, behind it; null: behind the newest of all
+ * @throws Problem for a position that is older than what is kept, or that no page has ever led to
+ */
+export type ReadFeedPage = (
+  reader: Reader,
+  after: FeedPosition | null,
+  itemsMax: number,
+) => Promise<FeedPage>;
+
+/** @param retentionMs how long an event can be read */
+export function createReadFeedPage(
+  database: Pool,
+  secretsKey: Uint8Array,
+  retentionMs: number,
+): ReadFeedPage {
+  async function signer(accountId: string, nowMs: number): Promise<(body: Buffer) => string> {
+    const secrets = await findSigningSecrets(database, accountId, secretsKey);
+    if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
+    const keys = secrets.map(({ secret }) => importSigningKey(secret));
+    return (body) => webhookSignature(body, keys, nowMs);
+  }
+
+  return async (reader, after, itemsMax) => {
+    const { accountId } = reader;
+    const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
+    const { places, newest, oldest, lookedTo, nowMs } = found;
+    if (after !== null && after !== OLDEST && after < oldest) throw expired(accountId);
+    if (after !== null && after > Math.max(newest, (nowMs + AHEAD_MAX_MS) * 1_000)) {
+      throw invalidRequest("query.cursor", "Not a cursor of this feed: it lies in the future.");
+    }
+    const end = lookedTo ?? newest;
+    const isCut = lookedTo !== null;
+    if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
+    const ids = places.map(({ deliveryId }) => deliveryId);
+    const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
+    const sign = await signer(accountId, nowMs);
+    const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, sign)]));
+    const isLast = events.length === places.length && places.length < itemsMax;
+    return { items, next: isLast ? end : places[events.length - 1]!.position, isCut: isCut || !isLast };
+  };
+}
+
+function expired(accountId: string): Problem {
+  const oldest = cursors.write(OLDEST, { accountId });
+  const message = `It is older than what is kept. The oldest cursor is ${oldest}`;
+  return new Problem("cursor_expired" satisfies DomainCode, {
+    errors: [{ path: "query.cursor", message }],
+  });
+}
+
+function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["items"][number] {
+  const { deliveryId, createdAtMs, status } = event;
+  const body = webhookBody({ ...event, id: deliveryId });
+  return {
+    delivery_id: deliveryId,
+    event: event.event,
+    created_at: isoTime(createdAtMs),
+    status,
+    body: body.toString(),
+    signature: sign(body),
+  };
+}
+
 export type EventDependencies = {
   /** For reading the delivery log; see createLogPool. */
   readonly logPool: Pool;
@@ -165,7 +157,6 @@ export function eventOperations({
   secretsKey,
   analysisRetentionMs,
 }: EventDependencies): readonly Operation[] {
-  const cursors = createCursors(z.int().min(0));
   const readPage = createReadFeedPage(logPool, secretsKey, analysisRetentionMs);
 
   return [
@@ -195,38 +186,12 @@ export function eventOperations({
         waitMs: ({ query }) => (query.cursor === NEWEST ? 0 : query.wait * 1_000),
         isEmpty: ({ body, headers }) => body.items.length === 0 && headers === undefined,
       },
-      handle: async ({ accountId, reader, query, problem }) => {
-        try {
-          const after =
-            query.cursor === NEWEST ? null : (cursors.read(query.cursor, { accountId }) ?? OLDEST);
-          const page = await readPage(await reader(), after, query.limit);
-          const next_cursor = cursors.write(page.next, { accountId });
-          const body = { items: page.items.map(itemBody), next_cursor };
-          return page.isCut && body.items.length === 0
-            ? { body, headers: { "More-Behind": "true" } }
-            : { body };
-        } catch (error) {
-          if (error instanceof FeedAheadError) {
-            throw invalidRequest("query.cursor", "Not a cursor of this feed: it lies in the future.");
-          }
-          if (!(error instanceof FeedExpiredError)) throw error;
-          const oldest = cursors.write(OLDEST, { accountId });
-          const message = `It is older than what is kept. The oldest cursor is ${oldest}`;
-          throw problem("cursor_expired", [{ path: "query.cursor", message }]);
-        }
+      handle: async ({ accountId, reader, query }) => {
+        const after = query.cursor === NEWEST ? null : (cursors.read(query.cursor, { accountId }) ?? OLDEST);
+        const { items, next, isCut } = await readPage(await reader(), after, query.limit);
+        const body = { items, next_cursor: cursors.write(next, { accountId }) };
+        return isCut && items.length === 0 ? { body, headers: { "More-Behind": "true" } } : { body };
       },
     }),
   ];
-}
-
-function itemBody(item: FeedItem): z.output<typeof PublishedEvent> {
-  const { deliveryId, createdAtMs, status, body, signature } = item;
-  return {
-    delivery_id: deliveryId,
-    event: item.event,
-    created_at: isoTime(createdAtMs),
-    status,
-    body,
-    signature,
-  };
 }

@@ -180,8 +180,11 @@ function inPlace(place: "path" | "query", object: z.ZodObject | null, schemas: S
   if (!object) return [];
   const required = new Set(z.toJSONSchema(object, { io: "input", unrepresentable: "any" }).required ?? []);
   return Object.entries(object.shape).map(([name, schema]) => {
-    const { description, ...written } = schemas.write(schema as z.ZodType, "input") as JsonSchema;
-    const described = description === undefined ? {} : { description };
+    const { description, deprecated, ...written } = schemas.write(schema as z.ZodType, "input") as JsonSchema;
+    const described = {
+      ...(description === undefined ? {} : { description }),
+      ...(deprecated === undefined ? {} : { deprecated }),
+    };
     return { name, in: place, required: required.has(name), ...described, schema: written };
   });
 }

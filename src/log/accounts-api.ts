@@ -1,55 +1,31 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { id, lineOfText, time, timeTextOrNull } from "../api/fields.ts";
+import { analysisId, id, lineOfText } from "../api/fields.ts";
 import { staffRead } from "../api/operations.ts";
-import { END_REASONS, type EndReason } from "../base/model/statuses.ts";
-import { isoTime } from "../base/model/time.ts";
 import type { Operation } from "../http/operation.ts";
 import { jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
-import { COUNTED_MAX, listAccountPage, listHurtAccounts, type SeenAccount } from "./accounts-sql.ts";
-import { errorCode } from "./error-codes-api.ts";
-import { Replay, replayBody } from "./replays-api.ts";
+import { Account, AccountName, Found } from "./accounts-schema.ts";
+import {
+  findAccounts,
+  findDeliveriesBetween,
+  findDeliveriesOfAnalysis,
+  findHosts,
+  hasUnsearchedAccounts,
+  listAccountPage,
+  listFailingAccounts,
+} from "./accounts-sql.ts";
+import { replayBody } from "./replays-api.ts";
+import { Replay } from "./replays-schema.ts";
 import { listGoingReplays } from "./replays-sql.ts";
 
 const tag = "Support";
-const path = "/v1/accounts";
 /** More are on the accounts' own lists. */
 const REPLAYS_LISTED_MAX = 100;
-
-/** Whose something is, where it is listed across accounts. */
-export const AccountName = z
-  .object({ id, name: z.string() })
-  .meta({ id: "AccountName", description: "An account, as people call it." });
-
-export const Account = z
-  .object({
-    id,
-    name: z.string(),
-    created_at: time,
-    endpoint_url: z.string().nullable(),
-    endpoint_paused: z.boolean(),
-    abandoned: z
-      .int()
-      .describe(`Abandoned deliveries that can still be replayed; ${COUNTED_MAX} means that many or more.`),
-    failed: z.int().describe("Deliveries that failed and are tried again; counted like `abandoned`."),
-    leading: z
-      .object({
-        target_host: z.string().nullable().describe("Null: they had no target."),
-        error_code: errorCode.nullable().describe("Null: there was no attempt."),
-        reason: z.enum(END_REASONS).nullable().describe("Null: they are tried again."),
-      })
-      .nullable()
-      .describe("What most of the newest of these failed with; null: there are none."),
-    since: time
-      .nullable()
-      .describe(
-        "Since when the endpoint takes nothing; where that is not known, when the oldest of the leading ones was " +
-          "published. Null: all is well.",
-      ),
-    last_success_at: time.nullable().describe("Null: none among the newest deliveries."),
-  })
-  .meta({ id: "Account", description: "An account, and what does not arrive there." });
+/** Of each kind: who finds more than that asks for less. */
+const FOUND_MAX = 20;
+/** Of an id's 32 digits the first eight are a minute. */
+const ID_BEGINNING = /^[0-9a-f]{8}(?:-?[0-9a-f]){0,24}$/i;
 
 export const AccountReplay = z
   .object({ ...Replay.shape, account: AccountName })
@@ -63,13 +39,13 @@ export type AccountDependencies = {
   readonly analysisRetentionMs: number;
 };
 
-/** For support staff: every account, and those to whom something does not arrive. */
+/** For support staff: every account, those with failed deliveries, and whose something is that a caller names. */
 export function accountOperations({
   pool,
   logPool,
   analysisRetentionMs,
 }: AccountDependencies): readonly Operation[] {
-  // The newest first by their ids, the hurt ones by their place in the list: their order is of this moment.
+  // The newest first by their ids, the failing ones by their place in the list: their order is of this moment.
   const cursors = createCursors(z.union([id, z.int().min(0)]));
   return [
     staffRead({
@@ -77,31 +53,33 @@ export function accountOperations({
       tag,
       summary: "List accounts",
       description:
-        "All accounts, newest first; or with `hurt` those with abandoned deliveries that can still be replayed, " +
+        "All accounts, newest first; or with `failing` those with abandoned deliveries that can still be replayed, " +
         "those with most first, which may have changed places between two pages. For staff keys alone, which name " +
         "no account here.",
       method: "GET",
-      path,
+      path: "/v1/accounts",
       scope: "staff:read",
       query: z.strictObject({
-        name: lineOfText.min(1).max(200).optional().describe("A part of the name; not with `hurt`."),
-        hurt: z.boolean().default(false).describe("Only those with abandoned deliveries."),
+        name: lineOfText.min(1).max(200).optional().describe("A part of the name; not with `failing`."),
+        failing: z.boolean().default(false).describe("Only those with abandoned deliveries."),
+        hurt: z.boolean().optional().meta({ description: "The old name of `failing`.", deprecated: true }),
         ...pageQuery,
       }),
       response: jsonResponse(200, pageOf(Account), totalCappedHeader),
-      handle: async ({ query: { name = null, hurt, cursor, limit }, problem }) => {
-        if (hurt && name !== null) {
-          const message = "Not with hurt: the worst are listed, whatever they are called.";
+      handle: async ({ query: { name = null, hurt = false, cursor, limit, ...query }, problem }) => {
+        const failing = query.failing || hurt;
+        if (failing && name !== null) {
+          const message = "Not with failing: the worst are listed, whatever they are called.";
           throw problem("invalid_request", [{ path: "query.name", message }]);
         }
-        const filter = [name, hurt];
+        const filter = [name, failing];
         const place = cursors.read(cursor, filter);
         const offset = typeof place === "number" ? place : 0;
         const belowId = typeof place === "string" ? place : null;
-        const page = hurt
-          ? await listHurtAccounts(logPool, analysisRetentionMs, offset, limit)
+        const page = failing
+          ? await listFailingAccounts(logPool, analysisRetentionMs, offset, limit)
           : await listAccountPage(logPool, analysisRetentionMs, name, belowId, limit);
-        return { body: cursors.pageBody(page, filter, accountBody), headers: totalHeaders(page) };
+        return { body: cursors.pageBody(page, filter, (account) => account), headers: totalHeaders(page) };
       },
     }),
     staffRead({
@@ -112,7 +90,7 @@ export function accountOperations({
         "Bulk replays that start deliveries, or whose deliveries have attempts to come, newest first, at most " +
         `${REPLAYS_LISTED_MAX}. For staff keys alone, which name no account here.`,
       method: "GET",
-      path: `${path}/replays`,
+      path: "/v1/accounts/replays",
       scope: "staff:read",
       response: jsonResponse(200, pageOf(AccountReplay)),
       handle: async () => {
@@ -121,28 +99,54 @@ export function accountOperations({
         return { body: { items, next_cursor: null, total: items.length } };
       },
     }),
+    staffRead({
+      key: "search.find",
+      tag,
+      summary: "Search all accounts",
+      description:
+        "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
+        `analysis's id, and who has a host. At most ${FOUND_MAX} of each. For staff keys alone, which name no ` +
+        "account here.",
+      method: "GET",
+      path: "/v1/search",
+      scope: "staff:read",
+      query: z.strictObject({
+        q: lineOfText
+          .trim()
+          .min(1)
+          .max(255)
+          .describe(
+            "An account's name or id, a delivery's id or its beginning, an analysis's id, or a host.",
+          ),
+      }),
+      response: jsonResponse(200, Found),
+      handle: async ({ query: { q } }) => {
+        const isOfAnalysis = analysisId.safeParse(q).success;
+        const host = hostOf(q);
+        const [accounts, byId, byAnalysis, hosts, left_out] = await Promise.all([
+          findAccounts(pool, q, FOUND_MAX),
+          ID_BEGINNING.test(q) ? findDeliveriesBetween(logPool, ...idsFrom(q), FOUND_MAX) : [],
+          isOfAnalysis ? findDeliveriesOfAnalysis(logPool, q, FOUND_MAX) : [],
+          host === null ? [] : findHosts(logPool, host, FOUND_MAX),
+          isOfAnalysis && hasUnsearchedAccounts(pool),
+        ]);
+        const deliveries = new Map([...byId, ...byAnalysis].map((one) => [one.id, one]));
+        return { body: { accounts, deliveries: [...deliveries.values()], hosts, left_out } };
+      },
+    }),
   ];
 }
 
-function accountBody(account: SeenAccount): z.output<typeof Account> {
-  const { abandoned, failed } = account;
-  const isHurt = abandoned + failed > 0;
-  return {
-    id: account.id,
-    name: account.name,
-    created_at: isoTime(account.createdAtMs),
-    endpoint_url: account.endpointUrl,
-    endpoint_paused: account.isPaused,
-    abandoned,
-    failed,
-    leading: isHurt
-      ? {
-          target_host: account.host,
-          error_code: account.errorCode as z.output<typeof errorCode> | null,
-          reason: account.reason as EndReason | null,
-        }
-      : null,
-    since: isHurt ? timeTextOrNull(account.sinceMs) : null,
-    last_success_at: timeTextOrNull(account.lastSuccessAtMs),
-  };
+/** The first and the last id that begin with these digits. */
+function idsFrom(beginning: string): [string, string] {
+  const digits = beginning.replaceAll("-", "").toLowerCase();
+  return [digits.padEnd(32, "0"), digits.padEnd(32, "f")];
+}
+
+/** As the log's activity has it: of a URL its host, in lower case, without a port. Null: it is none. */
+function hostOf(text: string): string | null {
+  const url = /^https?:\/\//i.test(text) ? text : `https://${text}`;
+  if (/\s/.test(text) || !URL.canParse(url)) return null;
+  const { hostname } = new URL(url);
+  return hostname.includes(".") || hostname.startsWith("[") ? hostname : null;
 }

@@ -1,30 +1,15 @@
 import type { Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
+import {
+  ACCOUNTS_SEARCHED_MAX,
+  type Account,
+  type AccountName,
+  COUNTED_MAX,
+  type Found,
+} from "./accounts-schema.ts";
 import { TARGET_HOST } from "./delivery-filter-sql.ts";
 
-/** An account as support staff see it. Times in ms since the epoch. */
-export type SeenAccount = {
-  readonly id: string;
-  readonly name: string;
-  readonly createdAtMs: number;
-  /** Null: it has no endpoint. */
-  readonly endpointUrl: string | null;
-  readonly isPaused: boolean;
-  /** Abandoned deliveries that can still be replayed, up to `COUNTED_MAX`, and those that are tried again. */
-  readonly abandoned: number;
-  readonly failed: number;
-  /** What most of the newest of these failed with; null: there are none, or it has no target or no code. */
-  readonly host: string | null;
-  readonly errorCode: string | null;
-  readonly reason: string | null;
-  /** Since when its endpoint takes nothing, or, not known, when the oldest of these was published. */
-  readonly sinceMs: number | null;
-  /** Null: not among the newest deliveries. */
-  readonly lastSuccessAtMs: number | null;
-};
-
-/** More of one account's are "at least" so many. */
-export const COUNTED_MAX = 1_000;
 /** Accounts with undelivered deliveries that are looked at, by their ids. */
 const ACCOUNTS_LOOKED_AT_MAX = 2_000;
 /** Deliveries that the leading cause is read from, and that a success is looked for in. */
@@ -36,7 +21,6 @@ const KEPT = `d.id >= sealpost.uuid_v7_floor(now() - $1::float8 * interval '1 mi
     and d.id < sealpost.uuid_v7_floor(now() + interval '1 day')`;
 const UNDELIVERED = `d.status in ('failed', 'abandoned') and ${KEPT}`;
 
-const ms = (at: string) => `(extract(epoch from ${at}) * 1000)::float8`;
 const countOf = (status: string) => `(
     select count(*)::integer from (
       select from sealpost.deliveries as d
@@ -44,17 +28,18 @@ const countOf = (status: string) => `(
 
 /** Of the accounts of `page`, which has their ids, counts of abandoned ones, and their order. */
 const SEEN = `
-select a.id, a.name, ${ms("a.created_at")} as "createdAtMs", e.url as "endpointUrl",
-  e.paused_at is not null as "isPaused", page.abandoned, ${countOf("failed")} as failed,
-  cause.host, cause.code as "errorCode", cause.reason,
-  coalesce(${ms("h.failing_since")}, ${ms("cause.since")}) as "sinceMs",
-  ${ms("greatest(h.succeeded_at, success.at)")} as "lastSuccessAtMs"
+select a.id, a.name, ${timeText("a.created_at")} as created_at, e.url as endpoint_url,
+  e.paused_at is not null as endpoint_paused, page.abandoned, ${countOf("failed")} as failed, cause.leading,
+  case when cause.leading is not null then ${timeText("coalesce(h.failing_since, cause.since)")} end as since,
+  ${timeText("greatest(h.succeeded_at, success.at)")} as last_success_at
 from page
 join sealpost.accounts as a on a.id = page.id
 left join sealpost.endpoints as e on e.account_id = a.id
 left join sealpost.endpoint_health as h on h.account_id = a.id and h.url = e.url
 left join lateral (
-  select newest.host, newest.code, newest.reason, newest.since from (
+  select newest.since, json_build_object(
+    'target_host', newest.host, 'error_code', newest.code, 'reason', newest.reason) as leading
+  from (
     select ${TARGET_HOST} as host, d.last_error_code as code, d.reason, count(*) as deliveries,
       sealpost.uuid_v7_time(min(d.id::text)::uuid) as since
     from (
@@ -75,19 +60,25 @@ left join lateral (
     where d.status = 'succeeded' order by d.id desc limit 1)
 ) as success on true`;
 
+/** @param order SQL of `seen` */
+const pageOf = (order: string) =>
+  `coalesce((select json_agg(seen order by ${order}) from (${SEEN}) as seen), '[]') as items`;
+
+type Row = { readonly items: readonly Account[]; readonly total: number; readonly is_capped: boolean };
+
 /**
- * Accounts with deliveries that were abandoned and can still be replayed, those with most first. Who they are is read
- * in the partial index, from one account to the next: it holds nothing of those to whom all arrives.
+ * Accounts with deliveries that were abandoned and can still be replayed, those with most first. They are found in the
+ * partial index, from one account to the next: accounts whose deliveries all arrive are not in it.
  *
  * Losing option: the rows of what endpoints go through (sealpost.endpoint_health). They know nothing of deliveries with
  * a URL of their own, and forget what was told of.
  */
-export async function listHurtAccounts(
+export async function listFailingAccounts(
   pool: Pool,
   analysisRetentionMs: number,
   offset: number,
   limit: number,
-): Promise<CappedPage<SeenAccount, number>> {
+): Promise<CappedPage<Account, number>> {
   const text = `
 with recursive undelivered as (
   (select d.account_id, 1 as nth from sealpost.deliveries as d where ${UNDELIVERED} order by d.account_id limit 1)
@@ -98,21 +89,19 @@ with recursive undelivered as (
     order by d.account_id limit 1
   ) as next
   where nth <= ${ACCOUNTS_LOOKED_AT_MAX}
-), hurt as materialized (
+), failing as materialized (
   select a.id, ${countOf("abandoned")} as abandoned from (
     select account_id as id from undelivered where nth <= ${ACCOUNTS_LOOKED_AT_MAX}) as a
 ), page as (
-  select id, abandoned from hurt where abandoned > 0 order by abandoned desc, id offset $2 limit $3
+  select id, abandoned from failing where abandoned > 0 order by abandoned desc, id offset $2 limit $3
 )
-select seen.*, counted.total, counted.is_capped as "isCapped" from (
-  select count(*) filter (where abandoned > 0)::integer as total,
-    (select max(nth) > ${ACCOUNTS_LOOKED_AT_MAX} from undelivered) as is_capped
-  from hurt
-) as counted left join (${SEEN}) as seen on true
-order by seen.abandoned desc, seen.id`;
+select ${pageOf("seen.abandoned desc, seen.id")}, count(*) filter (where abandoned > 0)::integer as total,
+  coalesce((select max(nth) > ${ACCOUNTS_LOOKED_AT_MAX} from undelivered), false) as is_capped
+from failing`;
   const values = [analysisRetentionMs, offset, limit + 1];
-  const { rows } = await pool.query<Row>({ name: "list_hurt_accounts", text, values });
-  return pageOf(rows, limit, () => offset + limit);
+  const { rows } = await pool.query<Row>({ name: "list_failing_accounts", text, values });
+  const { items, total, is_capped } = rows[0]!;
+  return { ...cutPage(items, limit, () => offset + limit), total, isTotalCapped: is_capped };
 }
 
 /** Accounts whose name has `name` in it, in capitals or not, the newest first. @param name null: all */
@@ -122,7 +111,7 @@ export async function listAccountPage(
   name: string | null,
   belowId: string | null,
   limit: number,
-): Promise<CappedPage<SeenAccount>> {
+): Promise<CappedPage<Account>> {
   const text = `
 with named as materialized (
   select id from sealpost.accounts as a
@@ -131,25 +120,117 @@ with named as materialized (
   select a.id, ${countOf("abandoned")} as abandoned
   from (select id from named where $3::uuid is null or id < $3 order by id desc limit $4) as a
 )
-select seen.*, counted.total, counted.is_capped as "isCapped" from (
-  select least(count(*), ${TOTAL_MAX})::integer as total, count(*) > ${TOTAL_MAX} as is_capped from named
-) as counted left join (${SEEN}) as seen on true
-order by seen.id desc`;
+select ${pageOf("seen.id desc")}, least(count(*), ${TOTAL_MAX})::integer as total,
+  count(*) > ${TOTAL_MAX} as is_capped
+from named`;
   const values = [analysisRetentionMs, name, belowId, limit + 1];
   const { rows } = await pool.query<Row>({ name: "list_accounts", text, values });
-  return pageOf(rows, limit, ({ id }) => id);
+  const { items, total, is_capped } = rows[0]!;
+  return { ...cutPage(items, limit, ({ id }) => id), total, isTotalCapped: is_capped };
 }
 
-type Row = SeenAccount & { readonly total: number; readonly isCapped: boolean };
+/** Those whose id it is, or whose name has the text in it; whole names first. */
+export async function findAccounts(pool: Pool, text: string, max: number): Promise<AccountName[]> {
+  const { rows } = await pool.query<AccountName>({
+    name: "find_accounts",
+    text: `select id, name from sealpost.accounts
+      where strpos(lower(name), lower($1)) > 0 or id::text = lower($1)
+      order by lower(name) = lower($1) or id::text = lower($1) desc, strpos(lower(name), lower($1)), id desc
+      limit $2`,
+    values: [text, max],
+  });
+  return rows;
+}
 
-/** Without accounts there is one row, which has only the total. */
-function pageOf<Position>(
-  rows: readonly Row[],
-  limit: number,
-  positionOf: (last: SeenAccount) => Position,
-): CappedPage<SeenAccount, Position> {
-  const found = rows.filter(({ id }) => id !== null);
-  const accounts = found.map(({ total: _, isCapped: __, ...account }) => account);
-  const [{ total = 0, isCapped = false } = {}] = rows;
-  return { ...cutPage(accounts, limit, positionOf), total, isTotalCapped: isCapped };
+const ACCOUNT = "json_build_object('id', a.id, 'name', a.name) as account";
+const SHOWN = `d.id, d.analysis_id, d.status, ${TARGET_HOST} as target_host, ${ACCOUNT}`;
+
+/** Attempts that are read where their deliveries are looked for; a delivery has 8 in a run. */
+const ATTEMPTS_READ_MAX = 200;
+
+/**
+ * Deliveries whose ids lie between these, ends included, the newest first. The log's own key begins with the account,
+ * so whose they are is read where a key begins with the delivery: of bodies and of attempts. What never had an attempt
+ * and whose analysis is no longer kept is not found.
+ */
+export async function findDeliveriesBetween(
+  pool: Pool,
+  firstId: string,
+  lastId: string,
+  max: number,
+): Promise<Found["deliveries"]> {
+  const { rows } = await pool.query<Found["deliveries"][number]>({
+    name: "find_deliveries_between",
+    text: `select ${SHOWN} from (
+        (select delivery_id as id, account_id from sealpost.bodies
+          where delivery_id between $1 and $2 order by delivery_id desc limit $3)
+        union
+        (select delivery_id as id, account_id from sealpost.attempts
+          where delivery_id between $1 and $2 order by delivery_id desc limit ${ATTEMPTS_READ_MAX})
+      ) as found
+      join sealpost.accounts as a on a.id = found.account_id
+      cross join lateral (
+        select * from sealpost.deliveries where account_id = found.account_id and id = found.id limit 1
+      ) as d
+      order by d.id desc limit $3`,
+    values: [firstId, lastId, max],
+  });
+  return rows;
+}
+
+/** Deliveries of the analysis of this id, of every account that has one. An index on it would burden publishing. */
+export async function findDeliveriesOfAnalysis(
+  pool: Pool,
+  analysisId: string,
+  max: number,
+): Promise<Found["deliveries"]> {
+  const { rows } = await pool.query<Found["deliveries"][number]>({
+    name: "find_deliveries_of_analysis",
+    text: `select ${SHOWN} from (
+        select id, name from sealpost.accounts order by id desc limit ${ACCOUNTS_SEARCHED_MAX}) as a
+      cross join lateral (
+        select delivery_id from sealpost.analyses where account_id = a.id and id = $1 limit 1) as found
+      cross join lateral (
+        select * from sealpost.deliveries where account_id = a.id and id = found.delivery_id limit 1) as d
+      order by d.id desc limit $2`,
+    values: [analysisId, max],
+  });
+  return rows;
+}
+
+/** Whether there are accounts that a search for an analysis leaves out. */
+export async function hasUnsearchedAccounts(pool: Pool): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: "has_unsearched_accounts",
+    text: `select from sealpost.accounts order by id desc offset ${ACCOUNTS_SEARCHED_MAX} limit 1`,
+  });
+  return rowCount === 1;
+}
+
+/** Accounts whose attempts went to this host, which is in lower case and without a port. */
+export async function findHosts(pool: Pool, host: string, max: number): Promise<Found["hosts"]> {
+  const { rows } = await pool.query<Found["hosts"][number]>({
+    name: "find_hosts",
+    // From one account to the next: rows of a month are many, and accounts of one host are few.
+    text: `with recursive theirs as (
+        (select account_id, 1 as nth from sealpost.activity where target_host = $1 order by account_id limit 1)
+        union all
+        select next.account_id, nth + 1 from theirs cross join lateral (
+          select account_id from sealpost.activity
+          where target_host = $1 and account_id > theirs.account_id order by account_id limit 1
+        ) as next
+        where nth < $2
+      )
+      select $1 as target_host, day.succeeded, day.failed, ${ACCOUNT}
+      from theirs join sealpost.accounts as a on a.id = theirs.account_id
+      cross join lateral (
+        select coalesce(sum(attempts) filter (where outcome = 'succeeded'), 0)::integer as succeeded,
+          coalesce(sum(attempts) filter (where outcome <> 'succeeded'), 0)::integer as failed
+        from sealpost.activity
+        where account_id = a.id and bucket > now() - interval '24 hours' and target_host = $1
+      ) as day
+      order by day.failed desc, a.id desc`,
+    values: [host, max],
+  });
+  return rows;
 }

@@ -1,8 +1,8 @@
 import { z } from "zod";
-import { moment, time, timeTextOrNull } from "../api/fields.ts";
+import { moment, time } from "../api/fields.ts";
 import { read } from "../api/operations.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
-import { DAY_MS, isoTime } from "../base/model/time.ts";
+import { DAY_MS } from "../base/model/time.ts";
 import type { Operation } from "../http/operation.ts";
 import { jsonResponse } from "../http/operation-io.ts";
 import { invalidRequest } from "../http/problems.ts";
@@ -77,26 +77,7 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
       response: jsonResponse(200, Activity),
       handle: async ({ accountId, query }) => {
         const range = rangeOf(query, now());
-        const { from, to, bucketMs } = range;
-        const { countedToMs, buckets, failures } = await readLog((database) =>
-          readActivity(database, accountId, range),
-        );
-        const counts = new Map(buckets.map((bucket) => [bucket.atMs, bucket]));
-        const items = [];
-        const endMs = Math.min(to.getTime(), countedToMs);
-        for (let atMs = from.getTime(); atMs < endMs; atMs += bucketMs) {
-          const { succeeded, failed } = counts.get(atMs) ?? { succeeded: 0, failed: 0 };
-          items.push({ at: isoTime(atMs), succeeded, failed });
-        }
-        const top = failures.map((failure) => ({
-          target_host: failure.targetHost,
-          error_code: failure.errorCode,
-          attempts: failure.attempts,
-          last_at: isoTime(failure.lastAtMs),
-          last_success_at: timeTextOrNull(failure.succeededAtMs),
-          failing_since: timeTextOrNull(failure.failingSinceMs),
-        }));
-        return { body: { counted_to: isoTime(countedToMs), items, top } };
+        return { body: await readLog((database) => readActivity(database, accountId, range)) };
       },
     }),
   ];

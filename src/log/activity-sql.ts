@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { countPublished } from "../base/database/storage.ts";
+import { timeText } from "../base/database/time-text.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 
@@ -44,38 +45,35 @@ export async function foldActivity(pool: Pool): Promise<boolean> {
   return rows[0]!.folded;
 }
 
-/** Where attempts failed, how, and since when none of that host has succeeded. */
-export type ActivityFailure = {
-  /** `(other)`: hosts beyond an account's 50 of a bucket, or not known. */
-  readonly targetHost: string;
-  readonly errorCode: string;
-  readonly attempts: number;
-  readonly lastAtMs: number;
-  /** The host's last success; null: none in the range. */
-  readonly succeededAtMs: number | null;
-  /** The host's first failure after that; null: there is none. */
-  readonly failingSinceMs: number | null;
-};
-
+/** As the API answers. */
 export type Activity = {
-  readonly countedToMs: number;
-  /** Those in which attempts ended, oldest first. */
-  readonly buckets: readonly { readonly atMs: number; readonly succeeded: number; readonly failed: number }[];
+  readonly counted_to: string;
+  /** A bucket after the other, oldest first, also those without attempts. */
+  readonly items: { readonly at: string; readonly succeeded: number; readonly failed: number }[];
   /** The most attempts first. */
-  readonly failures: readonly ActivityFailure[];
+  readonly top: {
+    /** `(other)`: hosts beyond an account's 50 of a bucket, or not known. */
+    readonly target_host: string;
+    readonly error_code: string;
+    readonly attempts: number;
+    readonly last_at: string;
+    /** The host's last success; null: none in the range. */
+    readonly last_success_at: string | null;
+    /** The host's first failure after that; null: there is none. */
+    readonly failing_since: string | null;
+  }[];
 };
 
 const FAILURES_MAX = 20;
-const MS = (moment: string) => `extract(epoch from ${moment})::float8 * 1000`;
 
 const READ = `
 with chosen as materialized (
   select * from sealpost.activity where account_id = $1 and bucket >= $2 and bucket < $3
 ), bars as (
   select date_bin($4::float8 * interval '1 millisecond', bucket, '2000-01-01 00:00Z') as at,
-    coalesce(sum(attempts) filter (where outcome = 'succeeded'), 0) as succeeded,
-    coalesce(sum(attempts) filter (where outcome <> 'succeeded'), 0) as failed
-  from chosen group by 1 order by 1
+    sum(attempts) filter (where outcome = 'succeeded') as succeeded,
+    sum(attempts) filter (where outcome <> 'succeeded') as failed
+  from chosen group by 1
 ), hosts as (
   select target_host, max(last_at) filter (where outcome = 'succeeded') as succeeded_at from chosen group by 1
 ), failed as (
@@ -87,33 +85,28 @@ with chosen as materialized (
   group by target_host, error_code, hosts.succeeded_at
   order by attempts desc, target_host, error_code limit ${FAILURES_MAX}
 )
-select
-  (select ${MS("counted_to")} from sealpost.activity_state) as counted_to_ms,
-  (
-    select coalesce(
-      json_agg(json_build_object('atMs', ${MS("at")}, 'succeeded', succeeded, 'failed', failed) order by at), '[]')
-    from bars
-  ) as buckets,
-  (
+select ${timeText("counted_to")} as counted_to, (
+    select coalesce(json_agg(json_build_object('at', ${timeText("at")},
+      'succeeded', coalesce(succeeded, 0), 'failed', coalesce(failed, 0)) order by at), '[]')
+    from generate_series($2::timestamptz, least($3, counted_to) - interval '1 microsecond',
+      $4::float8 * interval '1 millisecond') as at left join bars using (at)
+  ) as items, (
     select coalesce(json_agg(json_build_object(
-      'targetHost', target_host, 'errorCode', error_code, 'attempts', attempts, 'lastAtMs', ${MS("last_at")},
-      'succeededAtMs', ${MS("succeeded_at")}, 'failingSinceMs', ${MS("failing_since")})), '[]')
+      'target_host', target_host, 'error_code', error_code, 'attempts', attempts, 'last_at', ${timeText("last_at")},
+      'last_success_at', ${timeText("succeeded_at")}, 'failing_since', ${timeText("failing_since")})), '[]')
     from failed
-  ) as failures`;
+  ) as top
+from sealpost.activity_state`;
 
-/** What ended in buckets that begin in [from, to), in buckets of `bucketMs`, aligned to UTC. */
+/** What ended in buckets that begin in [from, to), in buckets of `bucketMs`, aligned to UTC, up to what is counted. */
 export async function readActivity(
   database: Pool | ClientBase,
   accountId: string,
-  range: { readonly from: Date; readonly to: Date; readonly bucketMs: number },
+  { from, to, bucketMs }: { readonly from: Date; readonly to: Date; readonly bucketMs: number },
 ): Promise<Activity> {
-  const { rows } = await database.query<{
-    counted_to_ms: number;
-    buckets: Activity["buckets"];
-    failures: Activity["failures"];
-  }>({ name: "read_activity", text: READ, values: [accountId, range.from, range.to, range.bucketMs] });
-  const { counted_to_ms: countedToMs, buckets, failures } = rows[0]!;
-  return { countedToMs, buckets, failures };
+  const values = [accountId, from, to, bucketMs];
+  const { rows } = await database.query<Activity>({ name: "read_activity", text: READ, values });
+  return rows[0]!;
 }
 
 /** Forgets activity past its retention, at most `rowsMax` rows. Returns how many. */

@@ -1,34 +1,38 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { event, id, time } from "../api/fields.ts";
+import { event, id, time, timeTextOrNull } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
+import { endsBeforeSending } from "../base/model/error-codes.ts";
 import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
+import { isoTime } from "../base/model/time.ts";
 import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
 import { findLastRotation } from "../delivery/signing-secrets-sql.ts";
-import { webhookBody } from "../delivery/webhook.ts";
+import { webhookBody, webhookHeaders } from "../delivery/webhook.ts";
 import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import {
-  ATTEMPTS_SHOWN_MAX,
+  type FoundDelivery,
   findDelivery,
   findLoggedDelivery,
+  type LoggedAttempt,
   type LoggedDelivery,
+  type SecretLife,
 } from "./deliveries-sql.ts";
-import { filterOf, queryFilters } from "./delivery-filter-api.ts";
+import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
-import { Delivery, DeliveryWithAttempts, deliveryBody, deliveryWithAttemptsBody } from "./delivery-schema.ts";
-import { concernsSecret } from "./explanation.ts";
+import { ATTEMPTS_SHOWN_MAX, type Attempt, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
+import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
 import { replayDelivery } from "./replays-sql.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
-const listQuery = z.strictObject({ ...optional(queryFilters), ...pageQuery });
+const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ...pageQuery });
 
 export type DeliveryDependencies = {
   readonly pool: Pool;
@@ -72,7 +76,7 @@ export function deliveryOperations({
         const { cursor, limit, ...asked } = query;
         const asWritten = { accountId, ...asked, ...single(asked.status) };
         const belowId = cursors.read(cursor, asWritten);
-        const page = await listDeliveries(await reader(), filterOf(asked), belowId, limit);
+        const page = await listDeliveries(await reader(), asked, belowId, limit);
         const known = page.items.some(concernsSecret)
           ? { secretRotatedAtMs: await findLastRotation(logPool, accountId) }
           : {};
@@ -190,9 +194,85 @@ function refusalOf(
   }
 }
 
-/** Each field made optional, for a query. */
-function optional<Fields extends Record<string, z.ZodType>>(
-  fields: Fields,
-): { [Name in keyof Fields]: z.ZodOptional<Fields[Name]> } {
-  return z.object(fields).partial().shape as { [Name in keyof Fields]: z.ZodOptional<Fields[Name]> };
+function deliveryBody(
+  delivery: LoggedDelivery,
+  analysisRetentionMs: number,
+  known: KnownBeside = {},
+): Delivery {
+  const { webhookUrl, endpointUrl } = delivery;
+  return {
+    id: delivery.id,
+    event: delivery.event,
+    analysis_id: delivery.analysisId,
+    created_at: isoTime(createdAtMs(delivery.id)),
+    status: delivery.status,
+    reason: delivery.reason,
+    run: delivery.run,
+    replay_id: delivery.replayId,
+    attempts_count: delivery.attemptsCount,
+    next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
+    in_flight: delivery.isInFlight,
+    held: delivery.isHeld,
+    target_url: webhookUrl ?? endpointUrl,
+    target_source: webhookUrl !== null ? "request" : endpointUrl !== null ? "endpoint" : null,
+    last_error_code: delivery.lastErrorCode,
+    last_status_code: delivery.lastStatusCode,
+    explanation: explainDelivery(delivery, analysisRetentionMs, known),
+  };
+}
+
+/** With its newest attempts, and all that is known of them. */
+function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: number): DeliveryWithAttempts {
+  const { delivery, attempts, secrets } = found;
+  const [current] = secrets;
+  const secretRotatedAtMs = current === undefined || current.isFirst ? null : current.createdAtMs;
+  const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
+  return {
+    ...deliveryBody(delivery, analysisRetentionMs, known),
+    attempts: attempts.map((attempt) => attemptBody(found, attempt, known)),
+  };
+}
+
+function attemptBody(found: FoundDelivery, attempt: LoggedAttempt, known: KnownBeside): Attempt {
+  const wasInterrupted = attempt.outcome === "interrupted";
+  return {
+    ...attempt,
+    target_url: attempt.target_url ?? (wasInterrupted ? found.delivery.webhookUrl : null),
+    error_message: explainAttempt(attempt, known),
+    request_headers: sentHeaders(found, attempt),
+  };
+}
+
+/**
+ * The headers of an attempt's request, as they were sent, but for the signatures: `v1` is in their place, because a log
+ * that shows them would let its readers post the webhook again. Whoever has the secret and the body can compute them.
+ *
+ * Nothing of it is stored: all but the signature's time is the same for every attempt, and that time is its start.
+ * Null: nothing was sent, or when it was signed is not known (the dispatcher died).
+ */
+function sentHeaders(
+  { delivery, body, secrets }: Pick<FoundDelivery, "delivery" | "body" | "secrets">,
+  { started_at, target_url, outcome, error_code }: LoggedAttempt,
+): Record<string, string> | null {
+  if (target_url === null || outcome === "interrupted") return null;
+  if (error_code !== null && endsBeforeSending(error_code)) return null;
+  const startedAtMs = Date.parse(started_at);
+  const signatures = Array.from({ length: signaturesAt(secrets, startedAtMs) }, () => "v1=…");
+  const signature = [`t=${Math.floor(startedAtMs / 1_000)}`, ...signatures].join(",");
+  const { id, event } = delivery;
+  const frame = webhookBody({ id, event, createdAtMs: createdAtMs(id), analysisText: "" });
+  return {
+    host: new URL(target_url).host,
+    connection: "keep-alive",
+    ...webhookHeaders({ signature, traceparent: body?.traceparent ?? null }),
+    ...(body === null ? {} : { "content-length": String(frame.length + body.analysisBytes) }),
+  };
+}
+
+/** Two while a rotation's overlap lasts. */
+function signaturesAt(secrets: readonly SecretLife[], atMs: number): number {
+  const valid = secrets.filter(
+    ({ createdAtMs, expiresAtMs }) => createdAtMs <= atMs && (expiresAtMs === null || expiresAtMs > atMs),
+  );
+  return Math.min(Math.max(valid.length, 1), 2);
 }

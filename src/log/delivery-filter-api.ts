@@ -3,7 +3,6 @@ import { z } from "zod";
 import { analysisId, event, id, moment } from "../api/fields.ts";
 import { TARGET_HOST } from "../base/model/formats.ts";
 import { DELIVERY_STATUSES, END_REASONS } from "../base/model/statuses.ts";
-import type { DeliveryFilter } from "./delivery-filter-sql.ts";
 import { errorCode } from "./error-codes-api.ts";
 
 const statusCode = z.int().min(100).max(999);
@@ -53,40 +52,14 @@ export function oneOrSeveral<const Value extends string>(values: readonly Value[
   return z.union([one, z.array(one).min(1, { abort }).max(values.length, { abort })], { error });
 }
 
-/** What was asked for; a member that is absent or null asks for nothing. */
-export type AskedFilter = {
-  readonly [Name in keyof typeof filters]?: z.output<(typeof filters)[Name]> | null | undefined;
+/** What is asked of the log; a member that is absent or null asks for nothing. */
+export type DeliveryFilter = {
+  readonly [Name in keyof typeof filters]?: Unchanging<z.output<(typeof filters)[Name]>> | null | undefined;
 };
+type Unchanging<Asked> = Asked extends (infer Value)[] ? readonly Value[] : Asked;
 
-type CamelCase<Name extends string> = Name extends `${infer Head}_${infer Rest}`
-  ? `${Head}${Capitalize<CamelCase<Rest>>}`
-  : Name;
-
-/** The store's filter by the names that are asked for: it does not compile unless the store has each of them. */
-type StoreFilter = {
-  readonly [Name in keyof typeof filters as CamelCase<Name>]: DeliveryFilter[CamelCase<Name>];
-};
-
-export function filterOf(asked: AskedFilter): DeliveryFilter {
-  return {
-    status: listOf(asked.status),
-    reason: listOf(asked.reason),
-    event: asked.event ?? null,
-    analysisId: asked.analysis_id ?? null,
-    targetHost: asked.target_host == null ? null : hostOf(asked.target_host),
-    errorCode: asked.error_code ?? null,
-    statusCode: asked.status_code ?? null,
-    statusCodeMin: asked.status_code_min ?? null,
-    statusCodeMax: asked.status_code_max ?? null,
-    replayId: asked.replay_id ?? null,
-    createdAfter: asked.created_after == null ? null : momentOf(asked.created_after),
-    createdBefore: asked.created_before == null ? null : momentOf(asked.created_before),
-  } satisfies StoreFilter;
-}
-
-function listOf<Value>(asked: Value | readonly Value[] | null | undefined): readonly Value[] | null {
-  if (asked == null) return null;
-  return Array.isArray(asked) ? asked : [asked as Value];
+export function listOf<Value extends string>(asked: Value | readonly Value[]): readonly Value[] {
+  return typeof asked === "string" ? [asked] : asked;
 }
 
 /** Only an address of IPv6 has colons; with a port, nothing would be found, without a word. */
@@ -95,7 +68,7 @@ function isHostAlone(text: string): boolean {
 }
 
 /** As it stands in URLs: in small letters, an address of IPv6 in brackets. */
-function hostOf(text: string): string {
+export function hostOf(text: string): string {
   const host = text.toLowerCase();
   return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
 }

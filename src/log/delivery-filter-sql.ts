@@ -1,53 +1,15 @@
-import type { EventName } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
 import {
   DELIVERY_STATUSES,
   type DeliveryStatus,
-  type EndReason,
   isReplayable,
   REPLAYABLE_STATUSES,
 } from "../base/model/statuses.ts";
 import { sightOf } from "../delivery/visibility-sql.ts";
-
-/** The list's filters, each null when it was not asked for. They are ANDed. */
-export type DeliveryFilter = {
-  /** One of these. */
-  readonly status: readonly DeliveryStatus[] | null;
-  /** Abandoned for one of these. */
-  readonly reason: readonly EndReason[] | null;
-  readonly event: EventName | null;
-  readonly analysisId: string | null;
-  /** Host name, or address literal, of the target; lower case, without the port. */
-  readonly targetHost: string | null;
-  readonly errorCode: string | null;
-  readonly statusCode: number | null;
-  readonly statusCodeMin: number | null;
-  readonly statusCodeMax: number | null;
-  /** The bulk replay that started its current run. */
-  readonly replayId: string | null;
-  /** Created at or after. */
-  readonly createdAfter: Date | null;
-  /** Created before. */
-  readonly createdBefore: Date | null;
-};
-
-export const NO_FILTER: DeliveryFilter = {
-  status: null,
-  reason: null,
-  event: null,
-  analysisId: null,
-  targetHost: null,
-  errorCode: null,
-  statusCode: null,
-  statusCodeMin: null,
-  statusCodeMax: null,
-  replayId: null,
-  createdAfter: null,
-  createdBefore: null,
-};
+import { type DeliveryFilter, hostOf, listOf, momentOf } from "./delivery-filter-api.ts";
 
 export function isEverything(filter: DeliveryFilter): boolean {
-  return Object.values(filter).every((asked) => asked === null);
+  return Object.values(filter).every((asked) => asked == null);
 }
 
 /**
@@ -55,15 +17,12 @@ export function isEverything(filter: DeliveryFilter): boolean {
  * asks for that status.
  */
 export function fittingStatuses({ status, reason }: DeliveryFilter): readonly DeliveryStatus[] | null {
-  if (status === null && reason === null) return null;
+  if (status == null && reason == null) return null;
   const fitting = DELIVERY_STATUSES.filter(
-    (one) => (status === null || status.includes(one)) && (reason === null || one === "abandoned"),
+    (one) => (status == null || listOf(status).includes(one)) && (reason == null || one === "abandoned"),
   );
   return fitting.length === DELIVERY_STATUSES.length ? null : fitting;
 }
-
-/** A condition in SQL over `deliveries as d`, and the parameters that it names from `$first` on. */
-export type Condition = { readonly text: string; readonly values: readonly unknown[] };
 
 // Hosts are ASCII here, and by the rules of a language lower() takes two to three times as long.
 const TARGET = `lower(coalesce(d.webhook_url, d.endpoint_url) collate "C")`;
@@ -89,30 +48,30 @@ type Filterings = {
 };
 
 const byIndex =
-  (text: Filtering["text"]) =>
-  (value: unknown): Filtering => ({ by: "index", text, value });
+  <Asked>(text: Filtering["text"], write: (asked: Asked) => unknown = (asked) => asked) =>
+  (asked: Asked): Filtering => ({ by: "index", text, value: write(asked) });
 const byRow =
-  (text: Filtering["text"]) =>
-  (value: unknown): Filtering => ({ by: "row", text, value });
+  <Asked>(text: Filtering["text"], write: (asked: Asked) => unknown = (asked) => asked) =>
+  (asked: Asked): Filtering => ({ by: "row", text, value: write(asked) });
 
 /** In the order in which the conditions are written. The time of a delivery stands in its id. */
 const FILTERINGS: Filterings = {
-  createdAfter: byIndex((asked) => `d.id >= sealpost.uuid_v7_floor(${asked})`),
-  createdBefore: byIndex((asked) => `d.id < sealpost.uuid_v7_floor(${asked})`),
-  analysisId: byIndex(
+  created_after: byIndex((asked) => `d.id >= sealpost.uuid_v7_floor(${asked})`, momentOf),
+  created_before: byIndex((asked) => `d.id < sealpost.uuid_v7_floor(${asked})`, momentOf),
+  analysis_id: byIndex(
     (asked, account) =>
       // By the parameter, not by d.account_id: then it is looked up once, and not for every row.
       `d.id = (select a.delivery_id from sealpost.analyses a where a.account_id = ${account} and a.id = ${asked})`,
   ),
-  reason: byRow((asked) => `d.reason = any (${asked}::text[])`),
+  reason: byRow((asked) => `d.reason = any (${asked}::text[])`, listOf),
   event: byRow((asked) => `d.event = ${asked}`),
   // The first part refuses most rows without the regular expression, which costs ten times as much.
-  targetHost: byRow((asked) => `strpos(${TARGET}, ${asked}) > 0 and ${TARGET_HOST} = ${asked}`),
-  errorCode: byRow((asked) => `d.last_error_code = ${asked}`),
-  statusCode: byRow((asked) => `d.last_status_code = ${asked}`),
-  statusCodeMin: byRow((asked) => `d.last_status_code >= ${asked}`),
-  statusCodeMax: byRow((asked) => `d.last_status_code <= ${asked}`),
-  replayId: byRow(
+  target_host: byRow((asked) => `strpos(${TARGET}, ${asked}) > 0 and ${TARGET_HOST} = ${asked}`, hostOf),
+  error_code: byRow((asked) => `d.last_error_code = ${asked}`),
+  status_code: byRow((asked) => `d.last_status_code = ${asked}`),
+  status_code_min: byRow((asked) => `d.last_status_code >= ${asked}`),
+  status_code_max: byRow((asked) => `d.last_status_code <= ${asked}`),
+  replay_id: byRow(
     (asked) =>
       `exists (select from sealpost.replay_items i
         where i.delivery_id = d.id and i.replay_id = ${asked} and i.run = d.run)`,
@@ -120,54 +79,49 @@ const FILTERINGS: Filterings = {
 };
 
 /** The same by the items of the replay, which are in the order of their deliveries. */
-const BY_ITEMS: Filterings["replayId"] = byIndex(
+const BY_ITEMS: Filterings["replay_id"] = byIndex(
   (asked) => `i.replay_id = ${asked} and i.outcome = 'replayed'`,
 );
 
 const NAMES = Object.keys(FILTERINGS) as readonly (keyof Filterings)[];
 
-/** The deliveries of the account, which is the parameter `$first`, that fit. */
-export function fittingCondition(accountId: string, filter: DeliveryFilter, first: number): Condition {
-  return joined(filteringsOf(filter), first, accountId);
+/** The deliveries of the account that fit: SQL over `deliveries as d`, whose parameters go into `values`. */
+export function fittingCondition(values: unknown[], accountId: string, filter: DeliveryFilter): string {
+  const account = `$${values.push(accountId)}`;
+  return [`d.account_id = ${account}`, ...textsOf(filteringsOf(filter), values, account)].join(" and ");
 }
 
 /**
- * The same for a page, in two parts: what an index answers, in the order of the ids, and what is looked up in each row.
+ * The same for a page, in two parts: what an index answers, in the order of the ids, and what is looked up in each row
+ * (null: nothing).
  * Where a replay is asked for its items are that index, `replay_items as i`, and answer nothing else. What a user does
  * not see is looked up, too, and so bounded by the rows that are looked at. An index that leads by spaces would cost
  * each delivery two entries: for all that is of no space, when it is published and when it is delivered.
  */
 export function pageConditions(
+  values: unknown[],
   reader: Reader,
   filter: DeliveryFilter,
-  first: number,
-): { readonly indexed: Condition; readonly row: Condition } {
-  const { replayId } = filter;
-  const all = filteringsOf({ ...filter, replayId: null });
-  const isIndexed = ({ by }: Filtering) => replayId === null && by === "index";
-  const byIndexes = replayId === null ? all.filter(isIndexed) : [BY_ITEMS(replayId)];
-  const indexed = joined(byIndexes, first, reader.accountId);
-  const firstOfRow = first + indexed.values.length;
+): { readonly indexed: string; readonly row: string | null } {
+  const { replay_id: replayId } = filter;
+  const all = filteringsOf({ ...filter, replay_id: null });
+  const isIndexed = ({ by }: Filtering) => replayId == null && by === "index";
+  const byIndexes = replayId == null ? all.filter(isIndexed) : [BY_ITEMS(replayId)];
   const byRows = all.filter((filtering) => !isIndexed(filtering));
-  const row = joined(byRows, firstOfRow, null, `$${first}`);
-  const seen = sightOf(reader, "d", firstOfRow + row.values.length);
-  return { indexed, row: { text: `${row.text}${seen.and}`, values: [...row.values, ...seen.values] } };
+  const account = `$${values.push(reader.accountId)}`;
+  const indexed = [`d.account_id = ${account}`, ...textsOf(byIndexes, values, account)].join(" and ");
+  const row = textsOf(byRows, values, account).join(" and ");
+  const seen = sightOf(reader, "d", values.length + 1);
+  values.push(...seen.values);
+  const looked = `${row || "true"}${seen.and}`;
+  return { indexed, row: looked === "true" ? null : looked };
 }
 
-/** @param accountId the first parameter; null: `account` is a parameter already */
-function joined(
-  filterings: readonly Filtering[],
-  first: number,
-  accountId: string | null,
-  account = `$${first}`,
-): Condition {
-  const texts = accountId === null ? [] : [`d.account_id = ${account}`];
-  const values: unknown[] = accountId === null ? [] : [accountId];
-  for (const { text, value } of filterings) {
-    texts.push(text(`$${first + values.length}`, account));
-    if (value !== undefined) values.push(value);
-  }
-  return { text: texts.join(" and ") || "true", values };
+function textsOf(filterings: readonly Filtering[], values: unknown[], account: string): readonly string[] {
+  return filterings.map(({ text, value }) => {
+    if (value === undefined) return text("", account);
+    return text(`$${values.push(value)}`, account);
+  });
 }
 
 function filteringsOf(filter: DeliveryFilter): readonly Filtering[] {
@@ -183,8 +137,8 @@ function filteringOf<Name extends keyof Filterings>(
   filter: DeliveryFilter,
   name: Name,
 ): readonly Filtering[] {
-  const value = filter[name];
-  return value === null ? [] : [FILTERINGS[name](value)];
+  const asked = filter[name];
+  return asked == null ? [] : [FILTERINGS[name](asked as NonNullable<DeliveryFilter[Name]>)];
 }
 
 function filteringOfStatuses(statuses: readonly DeliveryStatus[]): Filtering {

@@ -10,7 +10,8 @@ import {
   loggedColumns,
   loggedDeliveries,
 } from "./deliveries-sql.ts";
-import { type DeliveryFilter, fittingStatuses, isEverything, pageConditions } from "./delivery-filter-sql.ts";
+import type { DeliveryFilter } from "./delivery-filter-api.ts";
+import { fittingStatuses, isEverything, pageConditions } from "./delivery-filter-sql.ts";
 
 /** A way to read an account's deliveries, newest first, along an index, and no further than the limit. */
 export type Newest = {
@@ -61,7 +62,7 @@ const NEWEST_OF_REPLAY: Newest = {
 };
 
 export function newestOf(filter: DeliveryFilter): Newest {
-  if (filter.replayId !== null) return NEWEST_OF_REPLAY;
+  if (filter.replay_id != null) return NEWEST_OF_REPLAY;
   const statuses = fittingStatuses(filter);
   const isUndelivered =
     statuses?.length === REPLAYABLE_STATUSES.length &&
@@ -133,17 +134,14 @@ function pageStatement(
   belowId: string | null,
   rowsMax: number,
 ): Statement {
-  const { indexed, row } = pageConditions(reader, filter, 2);
+  const values: unknown[] = [rowsMax];
+  const { indexed, row } = pageConditions(values, reader, filter);
   const newest = newestOf(filter);
-  const values = [rowsMax, ...indexed.values, ...row.values];
-  if (row.values.length > 0 && belowId === null) {
-    return { text: firstPageOfSome(newest, indexed.text, row.text), values };
-  }
-  const below = `${newest.id} < $${values.push(belowId ?? FIRST_ID)} and ${indexed.text}`;
-  if (row.values.length > 0)
-    return { text: furtherPageOfSome(newest, indexed.text, row.text, below), values };
-  const longBy = isEverything(filter) ? lastLookedAt(newest, indexed.text) : "null";
-  return { text: pageOfAll(newest, indexed.text, below, longBy), values };
+  if (row !== null && belowId === null) return { text: firstPageOfSome(newest, indexed, row), values };
+  const below = `${newest.id} < $${values.push(belowId ?? FIRST_ID)} and ${indexed}`;
+  if (row !== null) return { text: furtherPageOfSome(newest, indexed, row, below), values };
+  const longBy = isEverything(filter) ? lastLookedAt(newest, indexed) : "null";
+  return { text: pageOfAll(newest, indexed, below, longBy), values };
 }
 
 /** The index answers the whole filter, and the reader sees the whole account. */

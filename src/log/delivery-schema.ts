@@ -1,52 +1,13 @@
 import { z } from "zod";
-import { analysisId, event, id, time, timeTextOrNull } from "../api/fields.ts";
-import { createdAtMs } from "../base/database/partitions.ts";
-import { endsBeforeSending } from "../base/model/error-codes.ts";
+import { analysisId, event, id, time } from "../api/fields.ts";
 import { DELIVERY_STATUSES, END_REASONS, meaningOfStatus, OUTCOMES } from "../base/model/statuses.ts";
-import { isoTime } from "../base/model/time.ts";
-import { webhookBody, webhookHeaders } from "../delivery/webhook.ts";
-import {
-  ATTEMPTS_SHOWN_MAX,
-  type FoundDelivery,
-  type LoggedAttempt,
-  type LoggedDelivery,
-  type SecretLife,
-} from "./deliveries-sql.ts";
 import { errorCode } from "./error-codes-api.ts";
-import { explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
 
 /**
- * The headers of an attempt's request, as they were sent, but for the signatures: `v1` is in their place, because a log
- * that shows them would let its readers post the webhook again. Whoever has the secret and the body can compute them.
- *
- * Nothing of it is stored: all but the signature's time is the same for every attempt, and that time is its start.
- * Null: nothing was sent, or when it was signed is not known (the dispatcher died).
+ * Attempts that a delivery is shown with: every replay adds some, and each has some KiB of its receiver's making. A
+ * run has at most 8, so the current one's are among them.
  */
-function sentHeaders(
-  { delivery, body, secrets }: Pick<FoundDelivery, "delivery" | "body" | "secrets">,
-  { startedAtMs, targetUrl, outcome, errorCode }: LoggedAttempt,
-): Record<string, string> | null {
-  if (targetUrl === null || outcome === "interrupted") return null;
-  if (errorCode !== null && endsBeforeSending(errorCode)) return null;
-  const signatures = Array.from({ length: signaturesAt(secrets, startedAtMs) }, () => "v1=…");
-  const signature = [`t=${Math.floor(startedAtMs / 1_000)}`, ...signatures].join(",");
-  const { id, event } = delivery;
-  const frame = webhookBody({ id, event, createdAtMs: createdAtMs(id), analysisText: "" });
-  return {
-    host: new URL(targetUrl).host,
-    connection: "keep-alive",
-    ...webhookHeaders({ signature, traceparent: body?.traceparent ?? null }),
-    ...(body === null ? {} : { "content-length": String(frame.length + body.analysisBytes) }),
-  };
-}
-
-/** Two while a rotation's overlap lasts. */
-function signaturesAt(secrets: readonly SecretLife[], atMs: number): number {
-  const valid = secrets.filter(
-    ({ createdAtMs, expiresAtMs }) => createdAtMs <= atMs && (expiresAtMs === null || expiresAtMs > atMs),
-  );
-  return Math.min(Math.max(valid.length, 1), 2);
-}
+export const ATTEMPTS_SHOWN_MAX = 100;
 
 export const Delivery = z
   .object({
@@ -128,75 +89,6 @@ export const DeliveryWithAttempts = Delivery.extend({
     ),
 }).meta({ id: "DeliveryWithAttempts", description: "A delivery with its newest attempts." });
 
-export function deliveryBody(
-  delivery: LoggedDelivery,
-  analysisRetentionMs: number,
-  known: KnownBeside = {},
-): z.output<typeof Delivery> {
-  const { webhookUrl, endpointUrl } = delivery;
-  return {
-    id: delivery.id,
-    event: delivery.event,
-    analysis_id: delivery.analysisId,
-    created_at: isoTime(createdAtMs(delivery.id)),
-    status: delivery.status,
-    reason: delivery.reason,
-    run: delivery.run,
-    replay_id: delivery.replayId,
-    attempts_count: delivery.attemptsCount,
-    next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
-    in_flight: delivery.isInFlight,
-    held: delivery.isHeld,
-    target_url: webhookUrl ?? endpointUrl,
-    target_source: webhookUrl !== null ? "request" : endpointUrl !== null ? "endpoint" : null,
-    last_error_code: delivery.lastErrorCode,
-    last_status_code: delivery.lastStatusCode,
-    explanation: explainDelivery(delivery, analysisRetentionMs, known),
-  };
-}
-
-/** With its newest attempts, and all that is known of them. */
-export function deliveryWithAttemptsBody(
-  found: FoundDelivery,
-  analysisRetentionMs: number,
-): z.output<typeof DeliveryWithAttempts> {
-  const { delivery, attempts, secrets } = found;
-  const [current] = secrets;
-  const secretRotatedAtMs = current === undefined || current.isFirst ? null : current.createdAtMs;
-  const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
-  return {
-    ...deliveryBody(delivery, analysisRetentionMs, known),
-    attempts: attempts.map((attempt) => attemptBody(found, attempt, known)),
-  };
-}
-
-function attemptBody(
-  found: FoundDelivery,
-  attempt: LoggedAttempt,
-  known: KnownBeside,
-): z.output<typeof Attempt> {
-  const wasInterrupted = attempt.outcome === "interrupted";
-  return {
-    run: attempt.run,
-    number: attempt.number,
-    started_at: isoTime(attempt.startedAtMs),
-    ended_at: isoTime(attempt.endedAtMs),
-    // Its end is when its lease was over.
-    duration_ms: wasInterrupted ? null : Math.round(attempt.endedAtMs - attempt.startedAtMs),
-    timings: {
-      dns: attempt.dnsMs,
-      connect: attempt.connectMs,
-      tls: attempt.tlsMs,
-      first_byte: attempt.firstByteMs,
-    },
-    target_url: attempt.targetUrl ?? (wasInterrupted ? found.delivery.webhookUrl : null),
-    remote_address: attempt.remoteAddress,
-    outcome: attempt.outcome,
-    error_code: attempt.errorCode,
-    error_message: explainAttempt(attempt, known),
-    status_code: attempt.statusCode,
-    request_headers: sentHeaders(found, attempt),
-    response_headers: attempt.responseHeaders,
-    response_excerpt: attempt.responseExcerpt,
-  };
-}
+export type Delivery = z.output<typeof Delivery>;
+export type Attempt = z.output<typeof Attempt>;
+export type DeliveryWithAttempts = z.output<typeof DeliveryWithAttempts>;

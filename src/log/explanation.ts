@@ -28,7 +28,7 @@ export type Explainable = Pick<
 export type KnownBeside = {
   /** Ms since the epoch; null: it never was. */
   readonly secretRotatedAtMs?: number | null;
-  readonly lastAttempt?: Pick<LoggedAttempt, "endedAtMs" | "responseHeaders"> | undefined;
+  readonly lastAttempt?: Pick<LoggedAttempt, "ended_at" | "response_headers"> | undefined;
 };
 
 /**
@@ -84,13 +84,13 @@ function explainStatus(
 
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
 export function explainAttempt(
-  { errorCode, startedAtMs }: Pick<LoggedAttempt, "errorCode" | "startedAtMs">,
+  { error_code, started_at }: Pick<LoggedAttempt, "error_code" | "started_at">,
   { secretRotatedAtMs }: KnownBeside = {},
 ): string | null {
-  if (errorCode === null) return null;
-  const { message, remedy, concernsSecret } = explainErrorCode(errorCode);
+  if (error_code === null) return null;
+  const { message, remedy, concernsSecret } = explainErrorCode(error_code);
   if (concernsSecret !== true) return sentences(message, remedy);
-  const when = secretRotatedAtMs == null || secretRotatedAtMs > startedAtMs ? "after" : "before";
+  const when = secretRotatedAtMs == null || secretRotatedAtMs > Date.parse(started_at) ? "after" : "before";
   return sentences(message, remedy, rotationInWords(secretRotatedAtMs, `, ${when} this attempt`));
 }
 
@@ -109,12 +109,13 @@ function rotationInWords(rotatedAtMs: number | null | undefined, more = ""): str
 const SAME_TIME_MS = 1_000;
 
 function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: KnownBeside): string {
-  const header = lastAttempt?.responseHeaders?.["retry-after"];
+  const header = lastAttempt?.response_headers?.["retry-after"];
   if (lastAttempt === undefined || header === undefined || nextAttemptAtMs === null) return "";
-  const askedMs = parseRetryAfterMs(header, lastAttempt.endedAtMs);
+  const endedAtMs = Date.parse(lastAttempt.ended_at);
+  const askedMs = parseRetryAfterMs(header, endedAtMs);
   const sent = `Retry-After: ${header}`;
   if (askedMs === null) return `The response's "${sent}" says no time to come, and changed nothing.`;
-  const earlyMs = nextAttemptAtMs - (lastAttempt.endedAtMs + askedMs);
+  const earlyMs = nextAttemptAtMs - (endedAtMs + askedMs);
   if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
   if (earlyMs > 0) return `The receiver asked for no more than that wait with "${sent}".`;
   return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;

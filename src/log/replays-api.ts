@@ -1,141 +1,36 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { id, lineOfText, time } from "../api/fields.ts";
+import { id, lineOfText } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { actorOf } from "../base/model/audit.ts";
-import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
 import type { Operation } from "../http/operation.ts";
 import { eitherResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, type Problem } from "../http/problems.ts";
-import { type AskedFilter, filterOf, filters, oneOrSeveral } from "./delivery-filter-api.ts";
 import { previewReplay, REPLAY_DELIVERIES_MAX } from "./replay-set-sql.ts";
+import { AskedReplayFilter, NOTHING_GIVEN, Replay } from "./replays-schema.ts";
 import {
-  COUNTED_AT_ONCE_MAX,
   cancelReplay,
   createReplay,
   findReplay,
   listReplays,
   type ReplayLimits,
-  type ReplayMaker,
   type StoredReplay,
 } from "./replays-sql.ts";
 
-/** Each filter may be missing or null; responses write a missing one as null. */
-const membersOfFilter = {
-  ...filters,
-  status: oneOrSeveral(REPLAYABLE_STATUSES).describe("One of these. Both, if not given."),
-};
-
-type Nullish<Fields extends Record<string, z.ZodType>> = {
-  [Name in keyof Fields]: z.ZodOptional<z.ZodNullable<Fields[Name]>>;
-};
-type Nullable<Fields extends Record<string, z.ZodType>> = {
-  [Name in keyof Fields]: z.ZodNullable<Fields[Name]>;
-};
-
-/** The requested filter. Of the matches, only failed and abandoned deliveries are replayed. */
-const AskedReplayFilter = z
-  .strictObject(
-    mapped(membersOfFilter, (member) => member.nullable().optional()) as Nullish<typeof membersOfFilter>,
-  )
-  .meta({
-    id: "ReplayFilter",
-    description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
-  });
-
-/** A component of its own: named after `Replay.filter`, generators took it for the request's `ReplayFilter`. */
-const GivenFilter = z
-  .object(mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>)
-  .meta({ id: "GivenReplayFilter", description: "The filter of a replay as it was given; null: not given." });
-
 const NOTE_CHARS_MAX = 500;
-const note = lineOfText.max(NOTE_CHARS_MAX);
-
 export const RATE_PER_SECOND_MAX = 1_000;
 const RATE_PER_SECOND_DEFAULT = 10;
 
-export const Replay = z
-  .object({
-    id,
-    status: z
-      .enum(REPLAY_STATUSES)
-      .describe(
-        "`running`: starting deliveries; `delivering`: all are started, some have an attempt to come; `done`: all " +
-          "have ended; `cancelled`: no more are started.",
-      ),
-    filter: GivenFilter,
-    rate_per_second: z.int(),
-    matched: z.int().describe("Deliveries in the set, which is fixed when the replay is created."),
-    replayed: z.int().describe("Of these, those whose next run has started."),
-    skipped: z
-      .int()
-      .describe("Those skipped when their turn came: already delivered, already replayed, or expired."),
-    succeeded: z
-      .int()
-      .describe(
-        `Of the replayed, those that have succeeded. With more than ${COUNTED_AT_ONCE_MAX} replayed, as of the ` +
-          "last count, as in the list.",
-      ),
-    waiting: z.int().describe("Of the replayed, those with an attempt to come. Counted like `succeeded`."),
-    failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
-    note: z.string().nullable(),
-    created_by: z
-      .object({
-        staff: z.boolean().describe("Whether it was support staff."),
-        key_id: id.nullable().describe("Null: support staff without a key."),
-        name: z.string().nullable().describe("The API key's name. Staff's is for staff only."),
-        viewer: z
-          .string()
-          .nullable()
-          .describe(
-            "Whose session of the console it was. Null: it was no session. Staff's is for staff only.",
-          ),
-      })
-      .nullable()
-      .describe("Null if no API key made it, or before this was recorded."),
-    created_at: time,
-    ended_at: time.nullable(),
-  })
-  .meta({ id: "Replay", description: "A bulk replay with its progress." });
-
-/** What support staff are called is for staff to see. */
-export function replayBody(replay: StoredReplay, isForStaff: boolean): z.output<typeof Replay> {
+/** With the filter's missing members as null. What support staff are called is for staff to see. */
+export function replayBody(replay: StoredReplay, isForStaff: boolean): Replay {
+  const { filter, created_by } = replay;
+  const isHidden = created_by?.staff === true && !isForStaff;
   return {
-    id: replay.id,
-    status: replay.status,
-    filter: filterBody(replay.filter as AskedFilter),
-    rate_per_second: replay.ratePerSecond,
-    matched: replay.matched,
-    replayed: replay.replayed,
-    skipped: replay.skipped,
-    succeeded: replay.succeeded,
-    // What has ended is all there is once it is done, even where another replay has begun a delivery anew.
-    waiting: replay.status === "done" ? 0 : replay.replayed - replay.succeeded - replay.failed,
-    failed: replay.failed,
-    note: replay.note,
-    created_by: replay.createdBy && makerBody(replay.createdBy, isForStaff),
-    created_at: replay.createdAt.toISOString(),
-    ended_at: replay.endedAt?.toISOString() ?? null,
+    ...replay,
+    filter: { ...NOTHING_GIVEN, ...filter } as Replay["filter"],
+    created_by: isHidden ? { ...created_by, name: null, viewer: null } : created_by,
   };
-}
-
-function makerBody({ isStaff, keyId, name, viewer }: ReplayMaker, isForStaff: boolean) {
-  const isHidden = isStaff && !isForStaff;
-  return { staff: isStaff, key_id: keyId, name: isHidden ? null : name, viewer: isHidden ? null : viewer };
-}
-
-/** As requested, with missing filters as null. */
-function filterBody(asked: AskedFilter): z.output<typeof GivenFilter> {
-  const names = Object.keys(membersOfFilter) as (keyof AskedFilter)[];
-  return Object.fromEntries(names.map((name) => [name, asked[name] ?? null])) as z.output<typeof GivenFilter>;
-}
-
-function mapped(
-  fields: Readonly<Record<string, z.ZodType>>,
-  change: (field: z.ZodType) => z.ZodType,
-): Record<string, z.ZodType> {
-  return Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, change(field)]));
 }
 
 const tag = "Replays";
@@ -161,7 +56,11 @@ const NewReplay = z.strictObject({
       "`matched` of the dry run: if by now more than 1 % more or fewer match, nothing is replayed, and the response " +
         "is 409 `replay_changed`.",
     ),
-  note: note.nullable().optional().describe("Why, for whoever looks at the replay later."),
+  note: lineOfText
+    .max(NOTE_CHARS_MAX)
+    .nullable()
+    .optional()
+    .describe("Why, for whoever looks at the replay later."),
 });
 
 const DryRun = z
@@ -230,21 +129,19 @@ export function replayOperations({
       judgeRepeat: async ({ reader, body }, tx, told) => {
         // It has changed nothing, and what was counted then may be out of sight by now.
         if (body.dry_run) return "anew";
-        const { id } = told as z.output<typeof Replay>;
+        const { id } = told as Replay;
         return (await findReplay(tx, await reader(tx), id)) === null ? "gone" : "again";
       },
       handle: async ({ reader, body, caller, problem }, tx) => {
         const who = await reader(tx);
-        const { filter: asked, rate_per_second, dry_run } = body;
+        const { filter, rate_per_second, dry_run } = body;
         if (dry_run) {
-          const preview = await previewReplay(tx, who, filterOf(asked), analysisRetentionMs);
-          const { matched, ownUrl, expired } = preview;
-          if (matched > REPLAY_DELIVERIES_MAX) throw tooMany(caller.userId);
-          return { other: { dry_run, matched, own_url: ownUrl, expired } };
+          const preview = await previewReplay(tx, who, filter, analysisRetentionMs);
+          if (preview.matched > REPLAY_DELIVERIES_MAX) throw tooMany(caller.userId);
+          return { other: { dry_run, ...preview } };
         }
         const replay = await createReplay(tx, who, {
-          filter: filterOf(asked),
-          asked,
+          filter,
           ratePerSecond: rate_per_second,
           expectedMatched: body.expected_matched ?? null,
           note: body.note ?? null,

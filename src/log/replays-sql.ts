@@ -1,13 +1,16 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
 import { ANSWER_MARGIN_MS } from "../base/database/pools.ts";
 import { refuseReplayBeyondStorage } from "../base/database/storage.ts";
-import type { Actor, ActorKind } from "../base/model/audit.ts";
+import { timeText } from "../base/database/time-text.ts";
+import type { Actor } from "../base/model/audit.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
 import { type Held, hasRoomFor, type Reader } from "../base/model/reader.ts";
-import type { ReplayOutcome, ReplayStatus } from "../base/model/statuses.ts";
+import type { ReplayOutcome } from "../base/model/statuses.ts";
 import { sightOf, sightOfDelivery, sightOfReplay } from "../delivery/visibility-sql.ts";
-import type { DeliveryFilter } from "./delivery-filter-sql.ts";
+import type { AccountName } from "./accounts-schema.ts";
+import type { DeliveryFilter } from "./delivery-filter-api.ts";
 import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set-sql.ts";
+import { COUNTED_AT_ONCE_MAX, type Replay } from "./replays-schema.ts";
 
 /**
  * Writing the set down is the longest statement that the API has (a second for 100,000, several when the database is
@@ -34,36 +37,8 @@ export async function replayDelivery(
   return rows[0]?.outcome ?? "not_found";
 }
 
-/** A replay of many, with its progress. */
-export type StoredReplay = {
-  readonly id: string;
-  readonly status: ReplayStatus;
-  /** As it was asked for. */
-  readonly filter: unknown;
-  readonly ratePerSecond: number;
-  readonly matched: number;
-  readonly replayed: number;
-  /** Not replayed when their turn came: delivered or replayed by somebody else meanwhile, expired, or too often. */
-  readonly skipped: number;
-  /** Of the replayed, those that have arrived since, and those that were given up. */
-  readonly succeeded: number;
-  readonly failed: number;
-  readonly note: string | null;
-  /** Null: the command line, or a version that did not write it down. */
-  readonly createdBy: ReplayMaker | null;
-  readonly createdAt: Date;
-  readonly endedAt: Date | null;
-};
-
-export type ReplayMaker = {
-  readonly isStaff: boolean;
-  /** Null: staff without a key. */
-  readonly keyId: string | null;
-  /** The key's; null: it has none. */
-  readonly name: string | null;
-  /** Whose session of the console it was; null: nobody's. */
-  readonly viewer: string | null;
-};
+/** As the API answers, with the filter as it was asked for. */
+export type StoredReplay = Omit<Replay, "filter"> & { readonly filter: DeliveryFilter };
 
 export type ReplayLimits = {
   /** Replays of one account that still have deliveries to start. */
@@ -74,8 +49,6 @@ export type ReplayLimits = {
 
 export type NewReplay = {
   readonly filter: DeliveryFilter;
-  /** The filter as it was asked for, to be shown again. */
-  readonly asked: unknown;
   readonly ratePerSecond: number;
   /** What the dry run counted; null: it does not matter. */
   readonly expectedMatched: number | null;
@@ -114,7 +87,7 @@ export async function createReplay(
      values ($1, 'running', $2, $3, $4, $5, $6, $7, 0, now(), now()) returning id`,
     [
       accountId,
-      JSON.stringify(asNew.asked),
+      JSON.stringify(filter),
       asNew.ratePerSecond,
       asNew.note,
       createdBy.kind,
@@ -123,7 +96,8 @@ export async function createReplay(
     ],
   );
   const { id } = rows[0]!;
-  const set = replayable(reader, filter, analysisRetentionMs, 2);
+  const values: unknown[] = [id];
+  const set = replayable(values, reader, filter, analysisRetentionMs);
   await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
   const { rows: fixed } = await client.query<{ matched: number; spaceIds: string[] }>({
     text: `with set as materialized (
@@ -135,7 +109,7 @@ export async function createReplay(
       select count(*)::integer as matched,
         coalesce(array_agg(distinct space_id) filter (where space_id is not null), '{}') as "spaceIds"
       from set`,
-    values: [id, ...set.values],
+    values,
     query_timeout: FIX_SET_MS + ANSWER_MARGIN_MS,
   } as QueryConfig);
   const { matched, spaceIds } = fixed[0]!;
@@ -153,9 +127,9 @@ export async function createReplay(
 async function findNamedSpaces(
   client: ClientBase,
   reader: Reader,
-  { analysisId, replayId }: DeliveryFilter,
+  { analysis_id = null, replay_id = null }: DeliveryFilter,
 ): Promise<readonly string[]> {
-  if (analysisId === null && replayId === null) return [];
+  if (analysis_id === null && replay_id === null) return [];
   const delivery = sightOf(reader, "d", 4);
   const replay = sightOfReplay(reader, "r", 4);
   const { rows } = await client.query<{ id: string }>(
@@ -165,7 +139,7 @@ async function findNamedSpaces(
      union
      select unnest(r.space_ids) from sealpost.replays as r
      where r.account_id = $1 and r.id = $3::uuid${replay.and}`,
-    [reader.accountId, analysisId, replayId, ...delivery.values],
+    [reader.accountId, analysis_id, replay_id, ...delivery.values],
   );
   return rows.map(({ id }) => id);
 }
@@ -194,12 +168,21 @@ async function hasRoomForReplay(
   return hasRoomFor(1, running, runningMax) && hasRoomFor(count, waiting, waitingMax);
 }
 
-/** What counting these takes, some 30 ms, is no burden to anybody. */
-export const COUNTED_AT_ONCE_MAX = 5_000;
-const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, r.note,
-  r.created_by, r.created_by_key_id, r.created_by_viewer, r.created_at, r.ended_at,
-  (select json_build_object('name', k.name, 'isStaff', k.account_id is null)
-    from sealpost.api_keys k where k.id = r.created_by_key_id) as created_by_key`;
+/**
+ * As the API answers; `c` has what has succeeded and failed. What has ended is all there is once it is done, even where
+ * another replay has begun a delivery anew. Nobody made what the command line did; version 1.0 wrote no actor, and only
+ * where a key was.
+ */
+const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, c.succeeded,
+  case r.status when 'done' then 0 else r.replayed - c.succeeded - c.failed end as waiting, c.failed, r.note,
+  case when r.created_by_key_id is not null or r.created_by = 'staff' then (
+    select json_build_object(
+      'staff', r.created_by is not distinct from 'staff' or k.id is not null and k.account_id is null,
+      'key_id', r.created_by_key_id, 'name', k.name, 'viewer', r.created_by_viewer)
+    from (select) as one left join sealpost.api_keys k on k.id = r.created_by_key_id
+  ) end as created_by,
+  ${timeText("r.created_at")} as created_at, ${timeText("r.ended_at")} as ended_at`;
+const AS_LAST_COUNTED = "cross join lateral (select r.succeeded, r.failed) as c";
 
 /**
  * With its progress at this moment, but for what has succeeded and failed of a large one: that is as it was when last
@@ -211,9 +194,9 @@ export async function findReplay(
   replayId: string,
 ): Promise<StoredReplay | null> {
   const seen = sightOfReplay(reader, "r", 3);
-  const { rows } = await database.query<Row>({
+  const { rows } = await database.query<StoredReplay>({
     name: `find_replay${seen.name}`,
-    text: `select ${COLUMNS}, c.succeeded, c.failed
+    text: `select ${COLUMNS}
       from sealpost.replays r cross join lateral (
         select succeeded, failed from sealpost.count_replay(r.id, r.account_id)
         where r.replayed <= ${COUNTED_AT_ONCE_MAX}
@@ -223,7 +206,7 @@ export async function findReplay(
       where r.account_id = $1 and r.id = $2${seen.and}`,
     values: [reader.accountId, replayId, ...seen.values],
   });
-  return rows[0] === undefined ? null : fromRow(rows[0]);
+  return rows[0] ?? null;
 }
 
 /**
@@ -237,41 +220,39 @@ export async function listReplays(
   limit: number,
 ): Promise<ListPage<StoredReplay>> {
   const seen = sightOfReplay(reader, "r", 4);
-  const { rows } = await database.query<Row & { total: number }>({
+  const { rows } = await database.query<{ total: number; items: StoredReplay[] }>({
     name: `list_replays${seen.name}`,
-    text: `select page.*, counted.total from
-      (select count(*)::integer as total from sealpost.replays r where account_id = $1${seen.and}) as counted
-      left join (
-        select ${COLUMNS}, r.succeeded, r.failed from sealpost.replays r
-        where account_id = $1 and ($2::uuid is null or id < $2)${seen.and} order by id desc limit $3
-      ) as page on true
-      order by page.id desc`,
+    text: `select
+        (select count(*)::integer from sealpost.replays r where account_id = $1${seen.and}) as total,
+        (select coalesce(json_agg(page), '[]') from (
+          select ${COLUMNS} from sealpost.replays r ${AS_LAST_COUNTED}
+          where account_id = $1 and ($2::uuid is null or id < $2)${seen.and} order by id desc limit $3
+        ) as page) as items`,
     values: [reader.accountId, belowId, limit + 1, ...seen.values],
   });
-  const found = rows.filter((row) => row.id !== null).map(fromRow);
-  return { ...cutPage(found, limit, ({ id }) => id), total: rows[0]?.total ?? 0 };
+  const { total, items } = rows[0]!;
+  return { ...cutPage(items, limit, ({ id }) => id), total };
 }
-
-export type AccountReplay = StoredReplay & {
-  readonly account: { readonly id: string; readonly name: string };
-};
 
 /**
  * Replays of all accounts that start deliveries, or wait for the last of them, the newest first. They are found among
  * those that are still counted, as these all are: of the ended ones, only last week's with failures.
  */
-export async function listGoingReplays(database: Pool, max: number): Promise<readonly AccountReplay[]> {
-  const { rows } = await database.query<Row & { account_id: string; account_name: string }>({
+export async function listGoingReplays(
+  database: Pool,
+  max: number,
+): Promise<readonly (StoredReplay & { readonly account: AccountName })[]> {
+  const { rows } = await database.query<StoredReplay & { readonly account: AccountName }>({
     name: "list_going_replays",
     text: `with going as materialized (
         select id from sealpost.replays where count_at is not null and status in ('running', 'delivering')
       ), newest as materialized (select id from going order by id desc limit $1)
-      select ${COLUMNS}, r.succeeded, r.failed, a.id as account_id, a.name as account_name
-      from newest join sealpost.replays as r on r.id = newest.id
+      select ${COLUMNS}, json_build_object('id', a.id, 'name', a.name) as account
+      from newest join sealpost.replays as r on r.id = newest.id ${AS_LAST_COUNTED}
       join sealpost.accounts as a on a.id = r.account_id order by r.id desc`,
     values: [max],
   });
-  return rows.map((row) => ({ ...fromRow(row), account: { id: row.account_id, name: row.account_name } }));
+  return rows;
 }
 
 /**
@@ -304,57 +285,4 @@ export async function forgetReplay(pool: Pool, retentionMs: number): Promise<num
     [retentionMs],
   );
   return rowCount ?? 0;
-}
-
-type Row = {
-  id: string;
-  status: ReplayStatus;
-  filter: unknown;
-  rate_per_second: number;
-  matched: number;
-  note: string | null;
-  created_by: ActorKind | null;
-  created_by_key_id: string | null;
-  created_by_key: { readonly name: string | null; readonly isStaff: boolean } | null;
-  created_by_viewer: string | null;
-  created_at: Date;
-  ended_at: Date | null;
-  replayed: number;
-  skipped: number;
-  succeeded: number;
-  failed: number;
-};
-
-function fromRow(row: Row): StoredReplay {
-  return {
-    id: row.id,
-    status: row.status,
-    filter: row.filter,
-    ratePerSecond: row.rate_per_second,
-    matched: row.matched,
-    replayed: row.replayed,
-    skipped: row.skipped,
-    succeeded: row.succeeded,
-    failed: row.failed,
-    note: row.note,
-    createdBy: makerOf(row),
-    createdAt: row.created_at,
-    endedAt: row.ended_at,
-  };
-}
-
-/** Nothing of the command line's; version 1.0 wrote no actor, and only where a key was. */
-function makerOf({
-  created_by,
-  created_by_key_id,
-  created_by_key,
-  created_by_viewer,
-}: Row): ReplayMaker | null {
-  if (created_by_key_id === null && created_by !== "staff") return null;
-  return {
-    isStaff: created_by === "staff" || (created_by_key?.isStaff ?? false),
-    keyId: created_by_key_id,
-    name: created_by_key?.name ?? null,
-    viewer: created_by_viewer,
-  };
 }

@@ -1,32 +1,22 @@
 import { createHash, randomBytes } from "node:crypto";
 import type { Pool } from "pg";
-import type { NoticeContent, NoticeKind } from "../base/model/notices.ts";
 import { DAY_MS } from "../base/model/time.ts";
+import { KINDS, momentInWords, noticeText } from "./notice-kinds.ts";
 import {
   type ClaimedMail,
   claimMail,
   type MailEnding,
   settleMail,
   storeConfirmationToken,
+  type ToldNotice,
 } from "./notice-mails-sql.ts";
 import { type Confirmation, confirmRecipient, findConfirmation } from "./notice-recipients-sql.ts";
-import { noticeText, timeText } from "./notice-text.ts";
 import type { Mail, SendMail, SendResult } from "./smtp.ts";
 
 export type MailText = Pick<Mail, "subject" | "text">;
 
 /** More of one kind are only counted. */
 const NOTICES_PER_MAIL_MAX = 20;
-
-/** Where each kind can be looked into, below the API's public URL. */
-const WHERE_TO_SEE: Record<NoticeKind, string> = {
-  "endpoint.failing": "/v1/webhooks/deliveries",
-  "endpoint.recovered": "/v1/webhooks/deliveries?status=abandoned",
-  "secret.expiring": "/v1/webhooks/signing-secret",
-  "certificate.expiring": "/v1/webhooks/endpoint",
-};
-
-export type ToldNotice = NoticeContent & { readonly createdAtMs: number };
 
 /** @param notices of one kind, oldest first, at least one @param count how many there are, with those not given */
 function noticeMail(
@@ -40,7 +30,7 @@ function noticeMail(
   const more = count > 1 ? `, and ${count - 1} more` : "";
   const told = notices.map((notice) => {
     const { title, message } = noticeText(notice);
-    return `${title}\n${timeText(notice.createdAtMs)}\n\n${message}`;
+    return `${title}\n${momentInWords(notice.created_at)}\n\n${message}`;
   });
   const left = count - notices.length;
   const text = [
@@ -48,7 +38,7 @@ function noticeMail(
     ...told,
     ...(left > 0 ? [`${left} more of this kind: see the list of notices.`] : []),
     `What to do\n${noticeText(newest).remedy}`,
-    `Where to see it\n${publicUrl}${WHERE_TO_SEE[newest.kind]}\nAll notices: ${publicUrl}/v1/webhooks/notices`,
+    `Where to see it\n${publicUrl}${KINDS[newest.kind].path}\nAll notices: ${publicUrl}/v1/webhooks/notices`,
     `--\nThis address was confirmed for the notices of ${account.name}. To end them, remove it:\n` +
       `DELETE ${publicUrl}/v1/webhooks/notices/recipients/${account.recipientId}`,
   ];

@@ -1,7 +1,8 @@
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
+import { timeTextOrNull } from "../api/fields.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { type FailingReason, type NoticeKind, TO_REPLAY_MAX } from "../base/model/notices.ts";
-import { DAY_MS } from "../base/model/time.ts";
+import { DAY_MS, isoTime } from "../base/model/time.ts";
 import {
   countUndelivered,
   findEndpointHealth,
@@ -11,7 +12,7 @@ import {
   markRecovered,
   type StoredHealth,
 } from "../delivery/endpoint-health-sql.ts";
-import { addNotice, findExpiringSecrets } from "./notices-sql.ts";
+import { addNotice, findExpiringSecrets, type NewNotice } from "./notices-sql.ts";
 
 const HOUR_MS = 3_600_000;
 
@@ -21,22 +22,7 @@ const FAILED_ATTEMPTS_MIN = 10;
 /** After an endpoint was told to be failing, it is not told again sooner, however often it comes and goes. */
 const TOLD_EVERY_MS = HOUR_MS;
 
-/** What is known of an endpoint that does not take everything. Times are milliseconds since the epoch. */
-export type EndpointHealth = {
-  /** Where the failing attempts went; null: deliveries were abandoned without any. */
-  readonly url: string | null;
-  /** The account's endpoint now; null: it has none. */
-  readonly endpointUrl: string | null;
-  /** The first failed attempt since the last success; null: the last attempt succeeded. */
-  readonly failingSinceMs: number | null;
-  readonly failedAttempts: number;
-  /** Deliveries abandoned that nobody was told of yet. */
-  readonly abandoned: number;
-  readonly succeededAtMs: number | null;
-  /** Somebody was told that it is failing, and nobody yet that it has recovered. */
-  readonly isFailing: boolean;
-  readonly toldAtMs: number | null;
-};
+export type EndpointHealth = Omit<StoredHealth, "accountId" | "errorCode" | "nowMs">;
 
 export type EndpointVerdict =
   | { readonly kind: "tell_failing"; readonly reason: FailingReason }
@@ -125,12 +111,8 @@ async function lookAtEndpoint(options: NewsOptions, health: StoredHealth): Promi
   }
 }
 
-async function tellFailing(
-  options: NewsOptions,
-  health: StoredHealth,
-  reason: "no_success" | "abandoned",
-): Promise<void> {
-  const { pool, analysisRetentionMs, onNotice } = options;
+async function tellFailing(options: NewsOptions, health: StoredHealth, reason: FailingReason): Promise<void> {
+  const { pool, analysisRetentionMs } = options;
   const { accountId, endpointUrl } = health;
   if (endpointUrl === null) throw new Error(`account ${accountId} has no endpoint that could be failing`);
   // The log is the truth. What a dispatcher saw last may be lost with it, a success too.
@@ -139,63 +121,64 @@ async function tellFailing(
   const details = {
     url: endpointUrl,
     reason,
-    sinceMs: health.failingSinceMs,
-    failedAttempts: health.failedAttempts,
+    since: timeTextOrNull(health.failingSinceMs),
+    failed_attempts: health.failedAttempts,
     abandoned: health.abandoned,
-    errorCode: health.errorCode,
+    error_code: health.errorCode,
   };
-  const isTold = await inTransaction(pool, async (client) => {
-    if (!(await markFailing(client, accountId, health.abandoned))) return false;
-    return await addNotice(client, {
-      accountId,
-      kind: "endpoint.failing",
-      subject: String(health.nowMs),
-      details,
-    });
-  });
-  if (isTold) onNotice("endpoint.failing", accountId);
+  const notice = { accountId, kind: "endpoint.failing", subject: String(health.nowMs), details } as const;
+  await tell(options, notice, (client) => markFailing(client, accountId, health.abandoned));
 }
 
 async function tellRecovered(
-  { pool, analysisRetentionMs, onNotice }: NewsOptions,
+  options: NewsOptions,
   { accountId, endpointUrl, url, nowMs }: StoredHealth,
   succeededAtMs: number,
 ): Promise<void> {
-  const { abandoned } = await countUndelivered(pool, accountId, analysisRetentionMs, TO_REPLAY_MAX);
+  const { pool, analysisRetentionMs } = options;
   const shownUrl = endpointUrl ?? url;
-  const isTold = await inTransaction(pool, async (client) => {
-    if (!(await markRecovered(client, accountId)) || shownUrl === null) return false;
-    const details = { url: shownUrl, succeededAtMs, toReplay: abandoned };
-    return await addNotice(client, {
-      accountId,
-      kind: "endpoint.recovered",
-      subject: String(nowMs),
-      details,
-    });
-  });
-  if (isTold) onNotice("endpoint.recovered", accountId);
+  if (shownUrl === null) {
+    await inTransaction(pool, (client) => markRecovered(client, accountId));
+    return;
+  }
+  const { abandoned } = await countUndelivered(pool, accountId, analysisRetentionMs, TO_REPLAY_MAX);
+  const details = { url: shownUrl, succeeded_at: isoTime(succeededAtMs), to_replay: abandoned };
+  const notice = { accountId, kind: "endpoint.recovered", subject: String(nowMs), details } as const;
+  await tell(options, notice, (client) => markRecovered(client, accountId));
 }
 
-async function lookAtSecrets({ pool, onNotice }: NewsOptions): Promise<void> {
-  for (const secret of await findExpiringSecrets(pool, SECRET_WARNING_MS, ROWS_PER_STEP)) {
+async function lookAtSecrets(options: NewsOptions): Promise<void> {
+  for (const secret of await findExpiringSecrets(options.pool, SECRET_WARNING_MS, ROWS_PER_STEP)) {
     const { accountId, secretId, rotatedAtMs, expiresAtMs, nowMs } = secret;
     if (!isSecretExpiring(rotatedAtMs, expiresAtMs, nowMs)) continue;
-    const details = { rotatedAtMs, expiresAtMs };
-    const isTold = await addNotice(pool, { accountId, kind: "secret.expiring", subject: secretId, details });
-    if (isTold) onNotice("secret.expiring", accountId);
+    const details = { rotated_at: isoTime(rotatedAtMs), expires_at: isoTime(expiresAtMs) };
+    await tell(options, { accountId, kind: "secret.expiring", subject: secretId, details });
   }
 }
 
-async function lookAtCertificates({ pool, onNotice }: NewsOptions): Promise<void> {
-  for (const seen of await findExpiringCertificates(pool, CERTIFICATE_WARNING_MS, ROWS_PER_STEP)) {
+async function lookAtCertificates(options: NewsOptions): Promise<void> {
+  for (const seen of await findExpiringCertificates(options.pool, CERTIFICATE_WARNING_MS, ROWS_PER_STEP)) {
     const { accountId, host, expiresAtMs, endpointUrl, nowMs } = seen;
     if (new URL(endpointUrl).host !== host || !isCertificateExpiring(expiresAtMs, nowMs)) continue;
-    const isTold = await addNotice(pool, {
+    const details = { host, expires_at: isoTime(expiresAtMs) };
+    await tell(options, {
       accountId,
       kind: "certificate.expiring",
       subject: `${host} ${expiresAtMs}`,
-      details: { host, expiresAtMs },
+      details,
     });
-    if (isTold) onNotice("certificate.expiring", accountId);
   }
+}
+
+/** @param mark notes it where it was found, and says whether it is still so */
+async function tell(
+  { pool, onNotice }: NewsOptions,
+  notice: NewNotice,
+  mark: (client: ClientBase) => Promise<boolean> = async () => true,
+): Promise<void> {
+  const isTold = await inTransaction(
+    pool,
+    async (client) => (await mark(client)) && (await addNotice(client, notice)),
+  );
+  if (isTold) onNotice(notice.kind, notice.accountId);
 }

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
-import { createdAtMs } from "../base/database/partitions.ts";
-import type { NoticeContent } from "../base/model/notices.ts";
+import { timeText } from "../base/database/time-text.ts";
+import type { NoticeContent } from "./notice-kinds.ts";
 
 /** A mail that asks the recipient to confirm the address. Its link is made when it is sent. */
 export async function addConfirmationMail(
@@ -66,6 +66,8 @@ export async function collectMails(
   return rows[0]!.mails;
 }
 
+export type ToldNotice = NoticeContent & { readonly created_at: string };
+
 /** A mail to send, ours until it is settled or its time is over. */
 export type ClaimedMail = {
   readonly id: string;
@@ -77,10 +79,9 @@ export type ClaimedMail = {
   /** Earlier tries that were refused for certain. */
   readonly tries: number;
   /** What it tells, oldest first, at most `noticesMax`; null: it asks its recipient to confirm. */
-  readonly notices: readonly (NoticeContent & { readonly createdAtMs: number })[] | null;
+  readonly notices: readonly ToldNotice[] | null;
   /** How many it would tell without that limit. */
   readonly noticesCount: number;
-  readonly nowMs: number;
 };
 
 /** The one that has been due for longest; null: none is due. */
@@ -89,9 +90,7 @@ export async function claimMail(
   claimMs: number,
   noticesMax: number,
 ): Promise<ClaimedMail | null> {
-  const { rows } = await pool.query<
-    Omit<ClaimedMail, "notices"> & { batch: string | null; notices: (NoticeContent & { id: string })[] }
-  >({
+  const { rows } = await pool.query<ClaimedMail>({
     name: "claim_notice_mail",
     text: `
       with next as (
@@ -107,26 +106,20 @@ export async function claimMail(
         returning m.*
       )
       select mine.id, mine.claim_token as "claimToken", mine.account_id as "accountId", a.name as "accountName",
-        mine.recipient_id as "recipientId", mine.address, mine.tries, mine.batch,
+        mine.recipient_id as "recipientId", mine.address, mine.tries,
         (select count(*)::integer from sealpost.notices as n where n.batch = mine.batch) as "noticesCount",
-        coalesce((
-          select json_agg(json_build_object('id', n.id, 'kind', n.kind, 'details', n.details) order by n.id)
+        case when mine.batch is not null then coalesce((
+          select json_agg(json_build_object('kind', n.kind, 'details', n.details,
+            'created_at', ${timeText("sealpost.uuid_v7_time(n.id)")}) order by n.id)
           from (
             select * from sealpost.notices as n
             where n.account_id = mine.account_id and n.batch = mine.batch order by n.id limit $2
           ) as n
-        ), '[]') as notices,
-        (extract(epoch from now()) * 1000)::float8 as "nowMs"
+        ), '[]') end as notices
       from mine join sealpost.accounts as a on a.id = mine.account_id`,
     values: [claimMs, noticesMax],
   });
-  const [row] = rows;
-  if (row === undefined) return null;
-  const { batch, notices, ...mail } = row;
-  return {
-    ...mail,
-    notices: batch === null ? null : notices.map((one) => ({ ...one, createdAtMs: createdAtMs(one.id) })),
-  };
+  return rows[0] ?? null;
 }
 
 /**

@@ -1,53 +1,30 @@
 import type { ClientBase, Pool } from "pg";
-import type { MailStatus } from "../base/model/notices.ts";
+import { timeText } from "../base/database/time-text.ts";
+import type { Recipient } from "./notice-kinds.ts";
 import { addConfirmationMail } from "./notice-mails-sql.ts";
 
-export type NoticeRecipient = {
-  readonly id: string;
-  readonly address: string;
-  readonly createdAt: Date;
-  /** Null: the link in the mail has not been followed. */
-  readonly confirmedAt: Date | null;
-  /** The last mail that asked to confirm; null once it is forgotten with the log. */
-  readonly confirmationMail: MailStatus | null;
-};
-
-export type RecipientLimits = {
-  /** Of one account. */
-  readonly recipientsMax: number;
-  /** Mails in a day that ask somebody to confirm: of one account, and to one address by whichever account. */
-  readonly confirmationsOfAccountMax: number;
-  readonly confirmationsToAddressMax: number;
-  /** Adding an address again sends the mail again, but not sooner than this. */
-  readonly confirmationAgainMs: number;
-};
+const RECIPIENTS_MAX = 10;
+/** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
+const CONFIRMATIONS_OF_ACCOUNT_PER_DAY_MAX = 20;
+/** By whichever account. */
+const CONFIRMATIONS_TO_ADDRESS_PER_DAY_MAX = 5;
+/** Adding an address again sends the mail again, but not sooner than this. */
+const CONFIRMATION_AGAIN_MS = 600_000;
 
 export type Added =
-  | { readonly kind: "added"; readonly recipient: NoticeRecipient }
+  | { readonly kind: "added"; readonly recipient: Recipient }
   | { readonly kind: "too_many_recipients" | "too_many_confirmations" };
 
-const COLUMNS = `r.id, r.address, r.created_at, r.confirmed_at, (
+const COLUMNS = `r.id, r.address, case when r.confirmed_at is null then 'unconfirmed' else 'confirmed' end as status, (
   select m.status from sealpost.notice_mails as m where m.recipient_id = r.id and m.batch is null
-  order by m.id desc limit 1) as confirmation_mail`;
-
-type Row = {
-  id: string;
-  address: string;
-  created_at: Date;
-  confirmed_at: Date | null;
-  confirmation_mail: MailStatus | null;
-};
+  order by m.id desc limit 1) as confirmation_mail,
+  ${timeText("r.created_at")} as created_at, ${timeText("r.confirmed_at")} as confirmed_at`;
 
 /**
  * Adds the address, unless it is there, and asks it to confirm, unless it has or was asked a moment ago. Locks the
  * account's row, so that two requests do not both take the last place. `address`: as judgeMailAddress gives it.
  */
-export async function addRecipient(
-  client: ClientBase,
-  accountId: string,
-  address: string,
-  limits: RecipientLimits,
-): Promise<Added> {
+export async function addRecipient(client: ClientBase, accountId: string, address: string): Promise<Added> {
   await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
   const { rows } = await client.query<{
     known_id: string | null;
@@ -69,22 +46,23 @@ export async function addRecipient(
        and m.id >= sealpost.uuid_v7_floor(now() - interval '1 day')
        and (m.account_id = $1 or lower(m.address) = lower($2))
      group by known.id, known.confirmed_at`,
-    [accountId, address, limits.confirmationAgainMs],
+    [accountId, address, CONFIRMATION_AGAIN_MS],
   );
   const { known_id, needs_mail, recipients, of_account, to_address } = rows[0]!;
-  if (known_id === null && recipients >= limits.recipientsMax) return { kind: "too_many_recipients" };
+  if (known_id === null && recipients >= RECIPIENTS_MAX) return { kind: "too_many_recipients" };
   if (needs_mail) {
     const isTooMany =
-      of_account >= limits.confirmationsOfAccountMax || to_address >= limits.confirmationsToAddressMax;
+      of_account >= CONFIRMATIONS_OF_ACCOUNT_PER_DAY_MAX ||
+      to_address >= CONFIRMATIONS_TO_ADDRESS_PER_DAY_MAX;
     if (isTooMany) return { kind: "too_many_confirmations" };
   }
   const id = known_id ?? (await insertRecipient(client, accountId, address));
   if (needs_mail) await addConfirmationMail(client, accountId, id, address);
-  const found = await client.query<Row>(
+  const found = await client.query<Recipient>(
     `select ${COLUMNS} from sealpost.notice_recipients as r where id = $1`,
     [id],
   );
-  return { kind: "added", recipient: fromRow(found.rows[0]!) };
+  return { kind: "added", recipient: found.rows[0]! };
 }
 
 async function insertRecipient(client: ClientBase, accountId: string, address: string): Promise<string> {
@@ -96,13 +74,13 @@ async function insertRecipient(client: ClientBase, accountId: string, address: s
 }
 
 /** All of the account, newest first; there are few. */
-export async function listRecipients(pool: Pool, accountId: string): Promise<readonly NoticeRecipient[]> {
-  const { rows } = await pool.query<Row>({
+export async function listRecipients(pool: Pool, accountId: string): Promise<Recipient[]> {
+  const { rows } = await pool.query<Recipient>({
     name: "list_notice_recipients",
     text: `select ${COLUMNS} from sealpost.notice_recipients as r where account_id = $1 order by id desc`,
     values: [accountId],
   });
-  return rows.map(fromRow);
+  return rows;
 }
 
 /** Mails to it that are not being sent yet are not sent. False: the account has no such recipient. */
@@ -162,14 +140,4 @@ export async function forgetUnconfirmed(pool: Pool, keptMs: number, rowsMax: num
     [keptMs, rowsMax],
   );
   return rowCount ?? 0;
-}
-
-function fromRow(row: Row): NoticeRecipient {
-  return {
-    id: row.id,
-    address: row.address,
-    createdAt: row.created_at,
-    confirmedAt: row.confirmed_at,
-    confirmationMail: row.confirmation_mail,
-  };
 }

@@ -28,57 +28,44 @@ export type NoticeTask = "look" | "send";
  * a mail server may take half a minute for every mail; neither does anything that an attempt waits for.
  *
  * Losing option: the leader's work. Whoever leads promotes every second, and must not wait for anything else.
+ *
+ * @returns what stops it: a mail that is being sent is cut, and is perhaps sent if it had begun to leave
  */
-export class NoticeWork {
-  readonly #options: NoticeWorkOptions;
-  readonly #stopping = new AbortController();
-  #loops: Promise<unknown> = Promise.resolve();
+export function startNoticeWork(options: NoticeWorkOptions): () => Promise<void> {
+  const { everyMs, sending, onError } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
 
-  constructor(options: NoticeWorkOptions) {
-    this.#options = options;
-  }
-
-  start(): void {
-    const { sending } = this.#options;
-    this.#loops = Promise.all([
-      this.#repeat("look", () => this.#look()),
-      ...(sending === null ? [] : [this.#repeat("send", () => this.#sendAll(sending))]),
-    ]);
-  }
-
-  /** A mail that is being sent is cut; it is perhaps sent if it had begun to leave. */
-  async stop(): Promise<void> {
-    this.#stopping.abort(new Error("the process is stopping"));
-    await this.#loops;
-  }
-
-  async #repeat(task: NoticeTask, work: () => Promise<void>): Promise<void> {
-    const { signal } = this.#stopping;
+  async function repeat(task: NoticeTask, work: () => Promise<void>): Promise<void> {
     while (!signal.aborted) {
-      try {
-        await work();
-      } catch (error) {
-        this.#options.onError(task, error);
-      }
-      await abortableDelay(this.#options.everyMs, signal);
+      await work().catch((error: unknown) => onError(task, error));
+      await abortableDelay(everyMs, signal);
     }
   }
 
-  async #look(): Promise<void> {
-    const { pool, everyMs, news, sending, onCut } = this.#options;
-    if (!(await takeNoticeTurn(pool, everyMs))) return;
-    await lookForNews(news, this.#stopping.signal);
-    for (const id of await giveUpCutMails(pool)) onCut(id);
-    if (sending === null) return;
-    await collectMails(pool, {
-      everyMs: MAIL_EVERY_MS,
-      untilMs: MAILED_WITHIN_MS,
-      groupsMax: GROUPS_PER_STEP,
-    });
+  const loops = [repeat("look", () => look(options, signal))];
+  if (sending !== null) {
+    loops.push(
+      repeat("send", async () => {
+        while (!signal.aborted && (await sendNextMail(sending, signal)));
+      }),
+    );
   }
+  return async () => {
+    stopping.abort(new Error("the process is stopping"));
+    await Promise.all(loops);
+  };
+}
 
-  async #sendAll(sending: SendingOptions): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted && (await sendNextMail(sending, signal)));
-  }
+async function look(options: NoticeWorkOptions, signal: AbortSignal): Promise<void> {
+  const { pool, everyMs, news, sending, onCut } = options;
+  if (!(await takeNoticeTurn(pool, everyMs))) return;
+  await lookForNews(news, signal);
+  for (const id of await giveUpCutMails(pool)) onCut(id);
+  if (sending === null) return;
+  await collectMails(pool, {
+    everyMs: MAIL_EVERY_MS,
+    untilMs: MAILED_WITHIN_MS,
+    groupsMax: GROUPS_PER_STEP,
+  });
 }

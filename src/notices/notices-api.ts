@@ -1,192 +1,31 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { id, time, timeTextOrNull } from "../api/fields.ts";
+import { id } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../base/model/formats.ts";
 import { cutPage } from "../base/model/list-page.ts";
-import {
-  FAILING_REASONS,
-  MAIL_STATUSES,
-  meaningOfMailStatus,
-  NOTICE_KINDS,
-  NOTICE_TEXTS,
-  type NoticeContent,
-  type NoticeKind,
-} from "../base/model/notices.ts";
-import { isoTime } from "../base/model/time.ts";
+import { meaningOfNotice, NOTICE_KINDS } from "../base/model/notices.ts";
 import { findNameFault } from "../egress/rules/host.ts";
 import type { Operation } from "../http/operation.ts";
 import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
-import {
-  addRecipient,
-  listRecipients,
-  type NoticeRecipient,
-  type RecipientLimits,
-  removeRecipient,
-} from "./notice-recipients-sql.ts";
-import { noticeText } from "./notice-text.ts";
-import { listNotices, type StoredNotice } from "./notices-sql.ts";
+import { Notice, noticeText, Recipient, type StoredNotice } from "./notice-kinds.ts";
+import { addRecipient, listRecipients, removeRecipient } from "./notice-recipients-sql.ts";
 
-const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${NOTICE_TEXTS[kind].meaning}`).join("; ");
+import { listNotices } from "./notices-sql.ts";
+
+const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${meaningOfNotice(kind)}`).join("; ");
 
 const noticeKind = z.enum(NOTICE_KINDS).describe(`What happened. ${meanings}.`);
 
-const mailStatus = z
-  .enum(MAIL_STATUSES)
-  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${meaningOfMailStatus(status)}`).join("; "));
-
-const url = z.string().describe("The endpoint at that time.");
-
-const details = {
-  "endpoint.failing": z.object({
-    url,
-    reason: z
-      .enum(FAILING_REASONS)
-      .describe(
-        "`no_success`: none for an hour, and at least 10 attempts failed; `abandoned`: deliveries were.",
-      ),
-    since: time
-      .nullable()
-      .describe("The first failed attempt after the last success; null: one has succeeded since."),
-    failed_attempts: z.int().describe("Since then."),
-    abandoned: z.int().describe("Deliveries abandoned since the last such notice."),
-    error_code: z.string().nullable().describe("Of the last attempt that failed."),
-  }),
-  "endpoint.recovered": z.object({
-    url,
-    succeeded_at: time.describe("When a webhook was accepted."),
-    to_replay: z
-      .int()
-      .describe("Abandoned deliveries to the endpoint that can be replayed; at most 10,000 are counted."),
-  }),
-  "secret.expiring": z.object({
-    rotated_at: time,
-    expires_at: time.describe("From then on only the new secret signs."),
-  }),
-  "certificate.expiring": z.object({
-    host: z.string().describe("Of the endpoint; with its port unless that is 443."),
-    expires_at: time,
-  }),
-} as const satisfies Record<NoticeKind, z.ZodObject>;
-
-const common = {
-  id,
-  created_at: time,
-  title: z.string().describe("For people, as in the mail's subject."),
-  message: z.string().describe("What happened, for people."),
-  remedy: z.string().describe("What to do about it, for people."),
-  mails: z
-    .array(
-      z.object({
-        address: z.string(),
-        status: mailStatus,
-        ended_at: time.nullable().describe("When it was sent or given up; null: neither yet."),
-      }),
-    )
-    .describe("Who was told by mail. Empty: nobody, or not yet."),
-};
-
-const notices = NOTICE_KINDS.map((kind) =>
-  z.object({ ...common, kind: z.literal(kind), details: details[kind] }),
-) as unknown as readonly [NoticeShape, ...NoticeShape[]];
-
-type NoticeShape = {
-  [Kind in NoticeKind]: z.ZodObject<
-    typeof common & { kind: z.ZodLiteral<Kind>; details: (typeof details)[Kind] }
-  >;
-}[NoticeKind];
-
-const Notice = z
-  .discriminatedUnion("kind", notices)
-  .meta({ id: "Notice", description: "Something that happened to the account's endpoint." });
-
-function noticeBody(notice: StoredNotice): z.output<typeof Notice> {
-  const mails = notice.mails.map(({ address, status, endedAtMs }) => ({
-    address,
-    status,
-    ended_at: timeTextOrNull(endedAtMs),
-  }));
-  return {
-    id: notice.id,
-    created_at: isoTime(notice.createdAtMs),
-    ...noticeText(notice),
-    ...contentBody(notice),
-    mails,
-  } as z.output<typeof Notice>;
-}
-
-function contentBody(notice: NoticeContent) {
-  switch (notice.kind) {
-    case "endpoint.failing": {
-      const { url, reason, sinceMs, failedAttempts, abandoned, errorCode } = notice.details;
-      const since = timeTextOrNull(sinceMs);
-      const counts = { failed_attempts: failedAttempts, abandoned };
-      return { kind: notice.kind, details: { url, reason, since, ...counts, error_code: errorCode } };
-    }
-    case "endpoint.recovered": {
-      const { url, succeededAtMs, toReplay } = notice.details;
-      return {
-        kind: notice.kind,
-        details: { url, succeeded_at: isoTime(succeededAtMs), to_replay: toReplay },
-      };
-    }
-    case "secret.expiring": {
-      const { rotatedAtMs, expiresAtMs } = notice.details;
-      return {
-        kind: notice.kind,
-        details: { rotated_at: isoTime(rotatedAtMs), expires_at: isoTime(expiresAtMs) },
-      };
-    }
-    case "certificate.expiring": {
-      const { host, expiresAtMs } = notice.details;
-      return { kind: notice.kind, details: { host, expires_at: isoTime(expiresAtMs) } };
-    }
-    default:
-      throw new Error(`unknown kind of notice: ${JSON.stringify(notice satisfies never)}`);
-  }
-}
-
-const Recipient = z
-  .object({
-    id,
-    address: z.string(),
-    status: z
-      .enum(["unconfirmed", "confirmed"])
-      .describe(
-        "Notices are sent to confirmed addresses only. One that stays unconfirmed for 7 days is removed.",
-      ),
-    confirmation_mail: mailStatus.nullable().meta({
-      description: "The last mail that asked to confirm; null: forgotten since.",
-    }),
-    created_at: time,
-    confirmed_at: time.nullable(),
-  })
-  .meta({ id: "NoticeRecipient", description: "An address that gets the account's notices by mail." });
-
-function recipientBody(recipient: NoticeRecipient): z.output<typeof Recipient> {
-  const { confirmedAt } = recipient;
-  return {
-    id: recipient.id,
-    address: recipient.address,
-    status: confirmedAt === null ? "unconfirmed" : "confirmed",
-    confirmation_mail: recipient.confirmationMail,
-    created_at: recipient.createdAt.toISOString(),
-    confirmed_at: confirmedAt?.toISOString() ?? null,
-  };
+function noticeBody({ id, created_at, ...notice }: StoredNotice): z.output<typeof Notice> {
+  return { id, created_at, ...noticeText(notice), ...notice };
 }
 
 const tag = "Notices";
 const path = "/v1/webhooks/notices";
 
-/** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
-const LIMITS: RecipientLimits = {
-  recipientsMax: 10,
-  confirmationsOfAccountMax: 20,
-  confirmationsToAddressMax: 5,
-  confirmationAgainMs: 600_000,
-};
 /** Said to whoever has asked for too many of those mails in a day. */
 const ASK_AGAIN_AFTER_SECONDS = 3_600;
 
@@ -248,7 +87,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
         const all = await listRecipients(pool, accountId);
         const rest = belowId === null ? all : all.filter((one) => one.id < belowId);
         const page = { ...cutPage(rest, limit, (one) => one.id), total: all.length };
-        const body = recipientPage.pageBody(page, accountId, recipientBody);
+        const body = recipientPage.pageBody(page, accountId, (recipient) => recipient);
         return { body: { ...body, sends_mail: sendsMail } };
       },
     }),
@@ -282,10 +121,10 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
         if (!judged.isAllowed) throw invalidRequest("body.address", judged.message);
         const fault = findNameFault(judged.address.slice(judged.address.lastIndexOf("@") + 1));
         if (fault !== null) throw invalidRequest("body.address", `What follows the @ ${fault.what}.`);
-        const added = await addRecipient(tx, accountId, judged.address, LIMITS);
+        const added = await addRecipient(tx, accountId, judged.address);
         switch (added.kind) {
           case "added":
-            return { body: recipientBody(added.recipient) };
+            return { body: added.recipient };
           case "too_many_recipients":
             throw problem("too_many_recipients");
           case "too_many_confirmations":

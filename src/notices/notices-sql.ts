@@ -1,7 +1,8 @@
 import type { ClientBase, Pool } from "pg";
-import { createdAtMs } from "../base/database/partitions.ts";
+import { timeText } from "../base/database/time-text.ts";
 import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../base/model/list-page.ts";
-import type { MailStatus, NoticeContent, NoticeKind } from "../base/model/notices.ts";
+import type { NoticeKind } from "../base/model/notices.ts";
+import type { NoticeContent, StoredNotice } from "./notice-kinds.ts";
 
 export type NewNotice = NoticeContent & {
   readonly accountId: string;
@@ -54,20 +55,6 @@ export async function findExpiringSecrets(
   return rows;
 }
 
-/** A mail that a notice was told by. */
-export type NoticeMail = {
-  readonly address: string;
-  readonly status: MailStatus;
-  /** When it was sent, or given up; ms since the epoch; null: neither yet. */
-  readonly endedAtMs: number | null;
-};
-
-export type StoredNotice = NoticeContent & {
-  readonly id: string;
-  readonly createdAtMs: number;
-  readonly mails: readonly NoticeMail[];
-};
-
 /** The account's notices, newest first. @param kind null: all @param belowId null: from the newest */
 export async function listNotices(
   pool: Pool,
@@ -76,35 +63,32 @@ export async function listNotices(
   belowId: string | null,
   limit: number,
 ): Promise<CappedPage<StoredNotice>> {
-  const { rows } = await pool.query<Omit<StoredNotice, "createdAtMs"> & { total: number }>({
+  const { rows } = await pool.query<{ counted: number; items: StoredNotice[] }>({
     name: "list_notices",
     text: `
-      with counted as (
-        select count(*)::integer as total from (
-          select from sealpost.notices where account_id = $1 and ($2::text is null or kind = $2)
-          limit ${LOOKED_AT_MAX}
-        ) as found
-      ), page as (
+      with page as (
         select id, kind, details, batch from sealpost.notices
         where account_id = $1 and ($2::text is null or kind = $2) and ($3::uuid is null or id < $3)
         order by id desc
         limit $4
       )
-      select counted.total, page.id, page.kind, page.details, coalesce((
-        select json_agg(json_build_object('address', m.address, 'status', m.status,
-          'endedAtMs', (extract(epoch from m.ended_at) * 1000)::bigint) order by m.address)
-        from sealpost.notice_mails as m where m.batch = page.batch
-      ), '[]') as mails
-      from counted left join page on true
-      order by page.id desc`,
+      select count(*)::integer as counted, (
+        select coalesce(json_agg(json_build_object('id', id,
+          'created_at', ${timeText("sealpost.uuid_v7_time(id)")}, 'kind', kind, 'details', details, 'mails', coalesce((
+            select json_agg(json_build_object('address', m.address, 'status', m.status,
+              'ended_at', ${timeText("m.ended_at")}) order by m.address)
+            from sealpost.notice_mails as m where m.batch = page.batch
+          ), '[]')) order by id desc), '[]')
+        from page
+      ) as items
+      from (
+        select from sealpost.notices where account_id = $1 and ($2::text is null or kind = $2)
+        limit ${LOOKED_AT_MAX}
+      ) as found`,
     values: [accountId, kind, belowId, limit + 1],
   });
-  const total = rows[0]?.total ?? 0;
-  const found = rows.filter(({ id }) => id !== null);
-  const notices = found.map(
-    ({ total: _, ...row }) => ({ ...row, createdAtMs: createdAtMs(row.id) }) as StoredNotice,
-  );
-  return { ...cutPage(notices, limit, ({ id }) => id), ...cappedTotal(total) };
+  const { counted, items } = rows[0]!;
+  return { ...cutPage(items, limit, ({ id }) => id), ...cappedTotal(counted) };
 }
 
 /** Forgets what is older than the retention: notices, and mails. Returns how many rows went. */

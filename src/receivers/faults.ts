@@ -9,16 +9,108 @@ import {
   type ProbeName,
 } from "./probes.ts";
 
-/**
- * `danger`: strangers can make it act. `fault`: webhooks get lost or come again. `warning`: everything still
- * arrives. In order of severity.
- */
-export const SEVERITIES = ["danger", "fault", "warning"] as const;
-export type Severity = (typeof SEVERITIES)[number];
+const VERIFY =
+  "Verify the signature over the raw bytes before anything else, with the library or a recipe from its " +
+  "documentation, and respond with 400 if it is invalid.";
+const CHECK_TIME = "Reject a timestamp that is 300 seconds or more from now, in either direction.";
+/** A third of an attempt's 15 s: such a receiver does its work before it responds. */
+const SLOW_MS = 5_000;
 
-/** A fault of a receiver that its owner should fix. */
+/**
+ * Every fault of a receiver that its owner should fix: what it does wrong, and what to do about it. Codes are stable.
+ * Null: its error code explains it. `danger`: strangers can make it act. `fault`: webhooks get lost or come again.
+ * `warning`: everything still arrives. {} stands for what this receiver showed.
+ */
+const FAULTS = {
+  danger: {
+    verifies_nothing: ["It does not verify signatures: anyone who knows its URL can forge events.", VERIFY],
+    accepts_unsigned: [
+      "It accepts webhooks without a signature: leaving out the header bypasses verification.",
+      "Reject a request without the extract-signature header, like one with an invalid signature.",
+    ],
+    accepts_any_signature: [
+      "It accepts any signature: it checks that there is one, not that it is valid.",
+      `Compute the HMAC and compare it with v1 in constant time. ${VERIFY}`,
+    ],
+    ignores_body: [
+      "It accepts a body that was modified after signing: its signature check does not cover the body.",
+      "Compute the HMAC over the timestamp, a full stop, and the raw bytes of the body.",
+    ],
+    accepts_malformed_header: [
+      "It accepts a signature header without a signature.",
+      "Reject a header without a timestamp and at least one v1 of 64 hexadecimal digits.",
+    ],
+    ignores_time: ["It ignores the timestamp: a captured webhook can be sent again at any time.", CHECK_TIME],
+    accepts_old: ["It accepts old webhooks: a captured one can be sent again at any time.", CHECK_TIME],
+    accepts_ahead: [
+      "It accepts timestamps far in the future: a captured webhook stays valid for longer.",
+      CHECK_TIME,
+    ],
+  },
+  fault: {
+    unreachable: null,
+    redirects: [
+      "It responds with a redirect {}. Redirects are not followed, so no webhook arrives.",
+      "Set the final URL as the endpoint.",
+    ],
+    clock_wrong: [
+      "Its clock is about ten minutes {}: it rejects current timestamps.",
+      "Correct the receiver's clock and keep it synchronized (NTP).",
+    ],
+    decodes_secret: [
+      "It decodes the signing secret from base64 before it verifies, so it rejects every webhook.",
+      "Use the secret's whole text as the HMAC key, as it is: whsec_ included, not decoded.",
+    ],
+    refuses_everything: null,
+    refuses_genuine: [
+      "It rejects a correctly signed webhook ({}).",
+      "Check that it verifies the raw bytes of the body with this account's signing secret (the whole text, " +
+        "whsec_ included, not decoded), and that no login or firewall is in front of it.",
+    ],
+    no_answer: null,
+    compares_parsed_body: [
+      "It rejects a correctly signed webhook with unusual whitespace in its JSON: it verifies a parsed and " +
+        "re-serialized body instead of the bytes that arrived.",
+      "Verify the raw bytes of the body, before any parser touches them.",
+    ],
+    refuses_odd_number: [
+      "It rejects a correctly signed webhook with the number 1E400, which is valid JSON: its parser fails, or it " +
+        "verifies a re-serialized body.",
+      "Verify the raw bytes, store them, respond with 2xx, and parse them afterwards.",
+    ],
+    reads_one_signature: [
+      "It checks only the {} v1: during a secret's rotation, webhooks get lost.",
+      "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.",
+    ],
+    refuses_two_signatures: [
+      "It rejects webhooks with two signatures, as they are sent during a secret's rotation.",
+      "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.",
+    ],
+    refuses_repeats: [
+      "It rejects a webhook that it has accepted before, so one whose response got lost is retried in vain.",
+      "Respond with 2xx to a delivery id that was already processed, and do nothing else.",
+    ],
+    slow: [
+      `It takes ${SLOW_MS / 1_000} seconds or more to respond; no response in time counts as a failure.`,
+      "Verify, store the event, respond with 2xx at once, and do the work afterwards.",
+    ],
+  },
+  warning: {
+    certificate_ends_soon: [
+      "Its certificate expires in {}; after that no webhook arrives.",
+      "Renew it, and automate its renewal.",
+    ],
+  },
+} as const satisfies Record<string, Record<string, readonly [message: string, remedy: string] | null>>;
+
+export type Severity = keyof typeof FAULTS;
+/** The most severe first. */
+export const SEVERITIES = Object.keys(FAULTS) as readonly Severity[];
+
+export type FaultCode = { [Level in Severity]: keyof (typeof FAULTS)[Level] }[Severity];
+export const FAULT_CODES = Object.values(FAULTS).flatMap((some) => Object.keys(some)) as readonly FaultCode[];
+
 export type Fault = {
-  /** Stable. */
   readonly code: FaultCode;
   readonly severity: Severity;
   /** What the receiver does wrong. */
@@ -26,132 +118,74 @@ export type Fault = {
   /** What to do about it. */
   readonly remedy: string;
   /** The probes that showed it; empty if it was seen otherwise. */
-  readonly probes: readonly ProbeName[];
+  readonly probes: ProbeName[];
 };
 
-export const FAULT_CODES = [
-  "verifies_nothing",
-  "accepts_unsigned",
-  "accepts_any_signature",
-  "ignores_body",
-  "accepts_malformed_header",
-  "ignores_time",
-  "accepts_old",
-  "accepts_ahead",
-  "unreachable",
-  "redirects",
-  "clock_wrong",
-  "decodes_secret",
-  "refuses_everything",
-  "refuses_genuine",
-  "no_answer",
-  "compares_parsed_body",
-  "refuses_odd_number",
-  "reads_one_signature",
-  "refuses_two_signatures",
-  "refuses_repeats",
-  "slow",
-  "certificate_ends_soon",
-] as const;
+/** @param shown in place of {}; or the answer whose error code tells the fault */
+function fault(code: FaultCode, probes: ProbeName[], shown: string | ProbeAnswer = ""): Fault {
+  const severity = SEVERITIES.find((one) => code in FAULTS[one])!;
+  if (typeof shown !== "string") {
+    const { message, remedy } = explainErrorCode(shown.errorCode ?? "unexpected_failure");
+    return { code, severity, message, remedy, probes };
+  }
+  const texts: Readonly<Record<string, readonly [string, string] | null>> = FAULTS[severity];
+  const [message, remedy] = texts[code]!;
+  return { code, severity, message: message.replace("{}", () => shown), remedy, probes };
+}
 
-export type FaultCode = (typeof FAULT_CODES)[number];
+/** No fault without a probe that shows it. */
+function shownBy(code: FaultCode, probes: ProbeName[], shown?: string | ProbeAnswer): readonly Fault[] {
+  return probes.length === 0 ? [] : [fault(code, probes, shown)];
+}
+
+const CERTIFICATE_DAYS_MIN = 14;
+
+/**
+ * What is wrong with a receiver, the most severe first. Empty for a correct one.
+ *
+ * @param decodesSecret it accepts what is signed with the decoded secret
+ * @param certificateDaysLeft null: none was seen
+ */
+export function faultsOf(
+  findings: Findings,
+  decodesSecret: boolean,
+  certificateDaysLeft: number | null,
+): Fault[] {
+  const endsSoon = certificateDaysLeft !== null && certificateDaysLeft < CERTIFICATE_DAYS_MIN;
+  const days = certificateDaysLeft === 1 ? "1 day" : `${certificateDaysLeft} days`;
+  return [
+    ...forgeryFaults(findings),
+    ...deliveryFaults(findings, decodesSecret),
+    ...shownBy("slow", slowProbes(findings)),
+    ...(endsSoon ? [fault("certificate_ends_soon", [], days)] : []),
+  ];
+}
 
 /** The probes whose header is not a signature. */
-const MALFORMED = ["header_malformed", "signature_missing", "signature_empty"] as const satisfies ProbeName[];
+const MALFORMED = ["header_malformed", "signature_missing", "signature_empty"] as const;
 
-const VERIFY =
-  "Verify the signature over the raw bytes before anything else, with the library or a recipe from its " +
-  "documentation, and respond with 400 if it is invalid.";
-
-/** What a receiver wrongly accepts. Empty for a correct one. */
-export function forgeryFaults(findings: Findings): readonly Fault[] {
-  return [...signatureFaults(findings), ...timeFaults(findings)];
-}
-
-function signatureFaults({ accepted }: Findings): readonly Fault[] {
+/** What a receiver wrongly accepts. */
+function forgeryFaults(findings: Findings): readonly Fault[] {
+  const { accepted, all } = findings;
   const accepts = (...names: readonly ProbeName[]) => names.filter(accepted);
   if (accepted("header_missing") && accepted("wrong_secret")) {
-    return [
-      {
-        code: "verifies_nothing",
-        severity: "danger",
-        message: "It does not verify signatures: anyone who knows its URL can forge events.",
-        remedy: VERIFY,
-        probes: accepts(
-          "wrong_secret",
-          "changed_body",
-          "too_old",
-          "too_far_ahead",
-          "header_missing",
-          ...MALFORMED,
-        ),
-      },
-    ];
+    const forgeries = all.filter(({ probe }) => !probe.isGenuine).map(({ probe }) => probe.name);
+    return [fault("verifies_nothing", accepts(...forgeries))];
   }
-  const faults: Fault[] = [];
-  if (accepted("header_missing")) {
-    faults.push({
-      code: "accepts_unsigned",
-      severity: "danger",
-      message: "It accepts webhooks without a signature: leaving out the header bypasses verification.",
-      remedy: "Reject a request without the extract-signature header, like one with an invalid signature.",
-      probes: ["header_missing"],
-    });
-  }
-  if (accepted("wrong_secret")) {
-    faults.push({
-      code: "accepts_any_signature",
-      severity: "danger",
-      message: "It accepts any signature: it checks that there is one, not that it is valid.",
-      remedy: `Compute the HMAC and compare it with v1 in constant time. ${VERIFY}`,
-      probes: accepts("wrong_secret", "changed_body", ...MALFORMED),
-    });
-    return faults;
-  }
-  if (accepted("changed_body")) {
-    faults.push({
-      code: "ignores_body",
-      severity: "danger",
-      message:
-        "It accepts a body that was modified after signing: its signature check does not cover the body.",
-      remedy: "Compute the HMAC over the timestamp, a full stop, and the raw bytes of the body.",
-      probes: ["changed_body"],
-    });
-  }
-  const malformed = accepts(...MALFORMED);
-  if (malformed.length > 0) {
-    faults.push({
-      code: "accepts_malformed_header",
-      severity: "danger",
-      message: "It accepts a signature header without a signature.",
-      remedy: "Reject a header without a timestamp and at least one v1 of 64 hexadecimal digits.",
-      probes: malformed,
-    });
-  }
-  return faults;
-}
-
-function timeFaults(findings: Findings): readonly Fault[] {
-  const { accepted } = findings;
-  // Both follow from verifying nothing; and a wrong clock accepts one of the two and nothing genuine.
-  if ((accepted("header_missing") && accepted("wrong_secret")) || clockIsOffBy(findings) !== null) return [];
-  const [isOld, isAhead] = [accepted("too_old"), accepted("too_far_ahead")];
-  const remedy = "Reject a timestamp that is 300 seconds or more from now, in either direction.";
-  if (isOld && isAhead) {
-    const message = "It ignores the timestamp: a captured webhook can be sent again at any time.";
-    return [
-      { code: "ignores_time", severity: "danger", message, remedy, probes: ["too_old", "too_far_ahead"] },
-    ];
-  }
-  if (isOld) {
-    const message = "It accepts old webhooks: a captured one can be sent again at any time.";
-    return [{ code: "accepts_old", severity: "danger", message, remedy, probes: ["too_old"] }];
-  }
-  if (isAhead) {
-    const message = "It accepts timestamps far in the future: a captured webhook stays valid for longer.";
-    return [{ code: "accepts_ahead", severity: "danger", message, remedy, probes: ["too_far_ahead"] }];
-  }
-  return [];
+  // A wrong clock accepts one of the two and nothing genuine.
+  const outOfTime = clockIsOffBy(findings) === null ? accepts("too_old", "too_far_ahead") : [];
+  const ofTime = outOfTime[0] === "too_old" ? "accepts_old" : "accepts_ahead";
+  return [
+    ...shownBy("accepts_unsigned", accepts("header_missing")),
+    // Which accepts a changed body and a malformed header, too.
+    ...(accepted("wrong_secret")
+      ? [fault("accepts_any_signature", accepts("wrong_secret", "changed_body", ...MALFORMED))]
+      : [
+          ...shownBy("ignores_body", accepts("changed_body")),
+          ...shownBy("accepts_malformed_header", accepts(...MALFORMED)),
+        ]),
+    ...shownBy(outOfTime.length === 2 ? "ignores_time" : ofTime, outOfTime),
+  ];
 }
 
 /**
@@ -159,55 +193,50 @@ function timeFaults(findings: Findings): readonly Fault[] {
  * by about that much. Null: its clock is not the reason.
  */
 function clockIsOffBy({ accepted, refused }: Findings): "behind" | "ahead" | null {
-  if (!refused("genuine") || accepted("wrong_secret")) return null;
-  if (accepted("too_old") && !accepted("too_far_ahead")) return "behind";
-  if (accepted("too_far_ahead") && !accepted("too_old")) return "ahead";
-  return null;
+  if (!refused("genuine") || accepted("wrong_secret") || accepted("too_old") === accepted("too_far_ahead")) {
+    return null;
+  }
+  return accepted("too_old") ? "behind" : "ahead";
 }
 
-/**
- * What keeps genuine webhooks from being accepted. Empty for a correct receiver.
- * @param decodesSecret it accepts what is signed with the decoded secret
- */
-export function deliveryFaults(findings: Findings, decodesSecret: boolean): readonly Fault[] {
-  const { refused } = findings;
+/** What keeps genuine webhooks from being accepted. */
+function deliveryFaults(findings: Findings, decodesSecret: boolean): readonly Fault[] {
   // Faults that hit every webhook come first: they mask the more specific ones.
-  const faults = refused("genuine")
-    ? [decodesSecret ? DECODES_SECRET : wholeFault(findings), ...missingFaults(findings)]
-    : [...missingFaults(findings), bodyFault(findings), signaturesFault(findings), repeatFault(findings)];
-  return faults.filter((fault) => fault !== null);
+  if (findings.refused("genuine")) {
+    const whole = decodesSecret ? fault("decodes_secret", ["genuine"]) : wholeFault(findings);
+    return [whole, ...missingFaults(findings)];
+  }
+  return [
+    ...missingFaults(findings),
+    ...bodyFaults(findings),
+    ...signaturesFaults(findings),
+    ...repeatFaults(findings),
+  ];
 }
-
-const DECODES_SECRET: Fault = {
-  code: "decodes_secret",
-  severity: "fault",
-  message: "It decodes the signing secret from base64 before it verifies, so it rejects every webhook.",
-  remedy: "Use the secret's whole text as the HMAC key, as it is: whsec_ included, not decoded.",
-  probes: ["genuine"],
-};
 
 /** For a receiver that responds to a genuine webhook, but not with a 2xx. */
 function wholeFault(findings: Findings): Fault {
   const { decisive, acceptsSomething, all } = findings;
   const answer = decisive("genuine")!;
-  if (isRedirect(answer)) return redirectFault(findings, answer);
+  if (isRedirect(answer)) {
+    const redirected = all.filter((probed) => probed.probe.isGenuine && isRedirect(decisiveAnswer(probed)!));
+    const location = answer.responseHeaders?.location;
+    const to = location === undefined ? "" : ` to ${location}`;
+    return fault("redirects", namesOf(redirected), `(${answer.statusCode})${to}`);
+  }
   const off = clockIsOffBy(findings);
   if (off !== null) {
-    return {
-      code: "clock_wrong",
-      severity: "fault",
-      message: `Its clock is about ten minutes ${off}: it rejects current timestamps.`,
-      remedy: "Correct the receiver's clock and keep it synchronized (NTP).",
-      probes: ["genuine", off === "behind" ? "too_old" : "too_far_ahead"],
-    };
+    return fault("clock_wrong", ["genuine", off === "behind" ? "too_old" : "too_far_ahead"], off);
+  }
+  // As a signature check rejects.
+  if ([400, 401, 403, 422].some((status) => status === answer.statusCode)) {
+    return fault("refuses_genuine", ["genuine"], String(answer.statusCode));
   }
   const isAlways = all.every(({ answers }) =>
     answers.every(({ statusCode }) => statusCode === answer.statusCode),
   );
-  if (!acceptsSomething && isAlways && !isSignatureRefusal(answer)) {
-    return fromErrorCode("refuses_everything", answer, genuineProbes(findings));
-  }
-  return refusalOf(answer);
+  if (acceptsSomething || !isAlways) return fault("refuses_genuine", ["genuine"], answer);
+  return fault("refuses_everything", genuineProbes(findings), answer);
 }
 
 /** Genuine webhooks without a response from the receiver itself. */
@@ -217,105 +246,41 @@ function missingFaults(findings: Findings): readonly Fault[] {
     const answer = decisive(name);
     return answer !== null && isMissing(answer);
   });
-  const [first] = missing;
-  if (first === undefined) return [];
+  if (missing.length === 0) return [];
   const isNever = all.every(({ answers }) => answers.every(({ statusCode }) => statusCode === null));
-  return [fromErrorCode(isNever ? "unreachable" : "no_answer", decisive(first)!, missing)];
+  return [fault(isNever ? "unreachable" : "no_answer", missing, decisive(missing[0]!)!)];
 }
 
-function redirectFault(findings: Findings, { statusCode, responseHeaders }: ProbeAnswer): Fault {
-  const location = responseHeaders?.location;
-  const to = location === undefined ? "" : ` to ${location}`;
-  return {
-    code: "redirects",
-    severity: "fault",
-    message: `It responds with a redirect (${statusCode})${to}. Redirects are not followed, so no webhook arrives.`,
-    remedy: "Set the final URL as the endpoint.",
-    probes: findings.all
-      .filter((probed) => probed.probe.isGenuine && isRedirect(decisiveAnswer(probed)!))
-      .map(({ probe }) => probe.name),
-  };
+function bodyFaults({ refused }: Findings): readonly Fault[] {
+  const odd = (["odd_spacing", "odd_number"] as const).filter(refused);
+  return shownBy(odd[0] === "odd_spacing" ? "compares_parsed_body" : "refuses_odd_number", odd);
 }
 
-function refusalOf(answer: ProbeAnswer): Fault {
-  if (!isSignatureRefusal(answer)) return fromErrorCode("refuses_genuine", answer, ["genuine"]);
-  return {
-    code: "refuses_genuine",
-    severity: "fault",
-    message: `It rejects a correctly signed webhook (${answer.statusCode}).`,
-    remedy:
-      "Check that it verifies the raw bytes of the body with this account's signing secret (the whole text, " +
-      "whsec_ included, not decoded), and that no login or firewall is in front of it.",
-    probes: ["genuine"],
-  };
+function signaturesFaults({ refused }: Findings): readonly Fault[] {
+  const both = (["two_signatures_right_first", "two_signatures_right_last"] as const).filter(refused);
+  if (both.length === 2) return [fault("refuses_two_signatures", both)];
+  return shownBy("reads_one_signature", both, both[0] === "two_signatures_right_first" ? "last" : "first");
 }
 
-/** Statuses that a signature check rejects with. */
-function isSignatureRefusal({ statusCode }: ProbeAnswer): boolean {
-  return statusCode === 400 || statusCode === 401 || statusCode === 403 || statusCode === 422;
-}
-
-function bodyFault({ refused }: Findings): Fault | null {
-  if (refused("odd_spacing")) {
-    const odd: readonly ProbeName[] = ["odd_spacing", "odd_number"];
-    return {
-      code: "compares_parsed_body",
-      severity: "fault",
-      message:
-        "It rejects a correctly signed webhook with unusual whitespace in its JSON: it verifies a parsed and " +
-        "re-serialized body instead of the bytes that arrived.",
-      remedy: "Verify the raw bytes of the body, before any parser touches them.",
-      probes: odd.filter(refused),
-    };
-  }
-  if (!refused("odd_number")) return null;
-  return {
-    code: "refuses_odd_number",
-    severity: "fault",
-    message:
-      "It rejects a correctly signed webhook with the number 1E400, which is valid JSON: its parser fails, or it " +
-      "verifies a re-serialized body.",
-    remedy: "Verify the raw bytes, store them, respond with 2xx, and parse them afterwards.",
-    probes: ["odd_number"],
-  };
-}
-
-function signaturesFault(findings: Findings): Fault | null {
-  const both = ["two_signatures_right_first", "two_signatures_right_last"] as const;
-  const refused = both.filter(findings.refused);
-  const [first] = refused;
-  if (first === undefined) return null;
-  const remedy = "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.";
-  if (refused.length === 2) {
-    const message = "It rejects webhooks with two signatures, as they are sent during a secret's rotation.";
-    return { code: "refuses_two_signatures", severity: "fault", message, remedy, probes: refused };
-  }
-  const read = first === "two_signatures_right_first" ? "last" : "first";
-  const message = `It checks only the ${read} v1: during a secret's rotation, webhooks get lost.`;
-  return { code: "reads_one_signature", severity: "fault", message, remedy, probes: refused };
-}
-
-function repeatFault({ all, refused }: Findings): Fault | null {
-  if (!refused("same_delivery_again")) return null;
-  const repeated = all.find(({ probe }) => probe.name === "same_delivery_again");
-  const [first] = repeated?.answers ?? [];
+function repeatFaults({ all, refused }: Findings): readonly Fault[] {
+  if (!refused("same_delivery_again")) return [];
+  const [first] = all.find(({ probe }) => probe.name === "same_delivery_again")?.answers ?? [];
   // If the first was rejected too, the repetition was not the reason.
-  if (first === undefined || !isSuccess(first)) return null;
-  return {
-    code: "refuses_repeats",
-    severity: "fault",
-    message:
-      "It rejects a webhook that it has accepted before, so one whose response got lost is retried in vain.",
-    remedy: "Respond with 2xx to a delivery id that was already processed, and do nothing else.",
-    probes: ["same_delivery_again"],
-  };
+  return first !== undefined && isSuccess(first) ? [fault("refuses_repeats", ["same_delivery_again"])] : [];
 }
 
-function genuineProbes({ all }: Findings): readonly ProbeName[] {
-  return all.filter(({ probe }) => probe.isGenuine).map(({ probe }) => probe.name);
+function slowProbes({ all }: Findings): ProbeName[] {
+  return namesOf(
+    all.filter(({ answers }) =>
+      answers.some(({ statusCode, durationMs }) => statusCode !== null && durationMs >= SLOW_MS),
+    ),
+  );
 }
 
-function fromErrorCode(code: Fault["code"], answer: ProbeAnswer, probes: readonly ProbeName[]): Fault {
-  const { message, remedy } = explainErrorCode(answer.errorCode ?? "unexpected_failure");
-  return { code, severity: "fault", message, remedy, probes };
+function genuineProbes({ all }: Findings): ProbeName[] {
+  return namesOf(all.filter(({ probe }) => probe.isGenuine));
+}
+
+function namesOf(probed: Findings["all"]): ProbeName[] {
+  return probed.map(({ probe }) => probe.name);
 }

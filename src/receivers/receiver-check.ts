@@ -1,31 +1,35 @@
 import { createSecretKey } from "node:crypto";
-import { DAY_MS } from "../base/model/time.ts";
+import { timeTextOrNull } from "../api/fields.ts";
+import { explainErrorCode } from "../base/model/error-codes.ts";
+import { DAY_MS, isoTime } from "../base/model/time.ts";
 import { exampleAnalysis, webhookBody, webhookSignature } from "../delivery/webhook.ts";
 import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
 import { createPoster } from "../egress/post/post.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
-import { deliveryFaults, type Fault, forgeryFaults, SEVERITIES } from "./faults.ts";
+import { type Fault, faultsOf } from "./faults.ts";
 import {
   createProbes,
+  decisiveAnswer,
   type Findings,
   findingsOf,
+  isAccepted,
   isMissing,
   isSuccess,
-  type JudgedProbe,
-  judgeProbe,
+  type ProbeAnswer,
   type Probed,
   type ProbePost,
   type ProbesOptions,
   sendProbes,
 } from "./probes.ts";
+import type { ReceiverReport } from "./receiver-check-schema.ts";
 
-/** What a check's connections showed. Null: there was none, or it did not show this. */
-export type ConnectionFacts = {
+/** What a check's first connection showed. Null: there was none, or it did not show this. */
+type ConnectionFacts = {
   /** `TLSv1.3`, … */
-  readonly tlsVersion: string | null;
-  readonly certificateEndsAt: Date | null;
+  readonly tls_version: string | null;
   /** Null, too, when a proxy chose the address. */
-  readonly remoteAddress: string | null;
+  readonly remote_address: string | null;
+  readonly endsAtMs: number | null;
 };
 
 /** Wraps a connector and records what its first connection showed. */
@@ -40,17 +44,14 @@ function observeConnections(connect: Connect): {
       facts ??= factsOf(connection);
       return connection;
     },
-    facts: () => facts ?? { tlsVersion: null, certificateEndsAt: null, remoteAddress: null },
+    facts: () => facts ?? { tls_version: null, remote_address: null, endsAtMs: null },
   };
 }
 
 function factsOf({ socket, remoteAddress }: OpenedConnection): ConnectionFacts {
   const ends = socket.getPeerX509Certificate()?.validTo;
-  return {
-    tlsVersion: socket.getProtocol(),
-    certificateEndsAt: ends === undefined ? null : new Date(ends),
-    remoteAddress,
-  };
+  const endsAtMs = ends === undefined ? null : Date.parse(ends);
+  return { tls_version: socket.getProtocol(), remote_address: remoteAddress, endsAtMs };
 }
 
 /**
@@ -84,12 +85,10 @@ function decodedKey(secret: string): SigningKey {
 }
 
 /** What the trials show; null: there is no such secret, or the responses do not tell. */
-export type AcceptedSecrets = { readonly current: boolean | null; readonly previous: boolean | null };
-
 function acceptedSecrets(
   trials: readonly Probed<SecretTrial>[],
   { accepted, refused }: Findings,
-): AcceptedSecrets {
+): ReceiverReport["accepts_secrets"] {
   // It accepts any signature.
   if (accepted("wrong_secret")) return { current: null, previous: null };
   const current = trials.find(({ probe }) => probe.name === "current");
@@ -118,28 +117,6 @@ function isTaken(probed: Probed<SecretTrial> | undefined): boolean | null {
 export const CHECK_LIMIT_MS = 20_000;
 /** Of that, what the probes may take; the rest is for everything around them. */
 const PROBES_LIMIT_MS = 18_500;
-/** A third of an attempt's 15 s: such a receiver does its work before it responds. */
-const SLOW_MS = 5_000;
-const CERTIFICATE_DAYS_MIN = 14;
-/** `dangerous`: it accepts a forgery. `faulty`: webhooks get lost. `right`: neither; there may be warnings. */
-export const CHECK_VERDICTS = ["right", "faulty", "dangerous"] as const;
-export type CheckVerdict = (typeof CHECK_VERDICTS)[number];
-
-export type ReceiverReport = {
-  readonly verdict: CheckVerdict;
-  /** Most severe first. */
-  readonly faults: readonly Fault[];
-  readonly probes: readonly JudgedProbe[];
-  readonly acceptedSecrets: AcceptedSecrets;
-  readonly connection: ConnectionFacts & {
-    /** Null if none was seen. Negative: it has expired. */
-    readonly certificateDaysLeft: number | null;
-    /** Of the POSTs that got a response; null if none did. */
-    readonly slowestAnswerMs: number | null;
-  };
-  readonly durationMs: number;
-};
-
 export type ReceiverCheckOptions = {
   /**
    * Creates the egress that deliveries use. A new one per check, because a resumed TLS session does not show its
@@ -182,19 +159,17 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
       ]);
       const findings = findingsOf(probed);
       const connection = describeConnection(facts(), findings, atMs);
-      const faults = [
-        ...forgeryFaults(findings),
-        ...deliveryFaults(findings, usesDecodedSecret(trials, findings)),
-        ...slowFaults(findings),
-        ...certificateFaults(connection.certificateDaysLeft),
-      ].sort((one, other) => SEVERITIES.indexOf(one.severity) - SEVERITIES.indexOf(other.severity));
+      const decodesSecret = usesDecodedSecret(trials, findings);
+      const faults = faultsOf(findings, decodesSecret, connection.certificate_days_left);
       return {
+        url: url.href,
+        checked_at: isoTime(atMs),
+        duration_ms: Math.round(now() - startedAtMs),
         verdict: verdictOn(faults),
         faults,
-        probes: probed.map((one) => judgeProbe(one, findings)),
-        acceptedSecrets: acceptedSecrets(trials, findings),
+        accepts_secrets: acceptedSecrets(trials, findings),
         connection,
-        durationMs: Math.round(now() - startedAtMs),
+        probes: probed.map((one) => judgeProbe(one, findings)),
       };
     } finally {
       await poster.close();
@@ -202,50 +177,68 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
   };
 }
 
-function verdictOn(faults: readonly Fault[]): CheckVerdict {
+function verdictOn(faults: readonly Fault[]): ReceiverReport["verdict"] {
   if (faults.some(({ severity }) => severity === "danger")) return "dangerous";
   return faults.some(({ severity }) => severity === "fault") ? "faulty" : "right";
 }
 
-function describeConnection(facts: ConnectionFacts, { all }: Findings, atMs: number) {
-  const { certificateEndsAt } = facts;
+function describeConnection({ endsAtMs, ...shown }: ConnectionFacts, { all }: Findings, atMs: number) {
   const answered = all.flatMap(({ answers }) => answers).filter(({ statusCode }) => statusCode !== null);
+  const slowestMs = Math.max(...answered.map(({ durationMs }) => durationMs));
   return {
-    ...facts,
-    certificateDaysLeft:
-      certificateEndsAt === null ? null : Math.floor((certificateEndsAt.getTime() - atMs) / DAY_MS),
-    slowestAnswerMs:
-      answered.length === 0 ? null : Math.round(Math.max(...answered.map(({ durationMs }) => durationMs))),
+    protocol: "HTTP/1.1",
+    ...shown,
+    certificate_ends_at: timeTextOrNull(endsAtMs),
+    certificate_days_left: endsAtMs === null ? null : Math.floor((endsAtMs - atMs) / DAY_MS),
+    slowest_answer_ms: answered.length === 0 ? null : Math.round(slowestMs),
+  } as const;
+}
+
+type JudgedProbe = ReceiverReport["probes"][number];
+
+function judgeProbe(probed: Probed, findings: Findings): JudgedProbe {
+  const { probe, answers } = probed;
+  const [verdict, explanation] = probe.isGenuine ? judgeGenuine(probed) : judgeForged(probed, findings);
+  return {
+    name: probe.name,
+    sent: probe.sent,
+    expected: probe.isGenuine ? "2xx" : "not 2xx",
+    got: answers.length === 0 ? "nothing was sent" : answers.map(inWords).join(", then "),
+    verdict,
+    explanation,
+    duration_ms: Math.round(answers.reduce((sum, { durationMs }) => sum + durationMs, 0)),
   };
 }
 
-function slowFaults({ all }: Findings): readonly Fault[] {
-  const slow = all.filter(({ answers }) =>
-    answers.some(({ statusCode, durationMs }) => statusCode !== null && durationMs >= SLOW_MS),
-  );
-  if (slow.length === 0) return [];
-  return [
-    {
-      code: "slow",
-      severity: "fault",
-      message: `It takes ${SLOW_MS / 1_000} seconds or more to respond; no response in time counts as a failure.`,
-      remedy: "Verify, store the event, respond with 2xx at once, and do the work afterwards.",
-      probes: slow.map(({ probe }) => probe.name),
-    },
-  ];
+type Judgement = readonly [verdict: JudgedProbe["verdict"], explanation: string];
+
+function judgeGenuine(probed: Probed): Judgement {
+  const { probe, answers } = probed;
+  if (isAccepted(probed)) return ["right", "It accepted a genuine webhook."];
+  const decisive = decisiveAnswer(probed);
+  if (decisive === null || isSuccess(decisive)) {
+    return ["not_judged", "Earlier responses took so long that there was no time left to send it."];
+  }
+  if (answers.length < probe.posts.length || decisive === answers[0]) {
+    if (probe.posts.length > 1) return ["not_judged", "The first of the two was not accepted."];
+  }
+  return ["wrong", `It did not accept a genuine webhook. ${whyNot(decisive)}`];
 }
 
-function certificateFaults(daysLeft: number | null): readonly Fault[] {
-  if (daysLeft === null || daysLeft >= CERTIFICATE_DAYS_MIN) return [];
-  return [
-    {
-      code: "certificate_ends_soon",
-      severity: "warning",
-      message:
-        `Its certificate expires in ` +
-        `${daysLeft === 1 ? "1 day" : `${daysLeft} days`}; after that no webhook arrives.`,
-      remedy: "Renew it, and automate its renewal.",
-      probes: [],
-    },
-  ];
+function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {
+  if (isAccepted(probed)) return ["wrong", "It accepted a forgery."];
+  const decisive = decisiveAnswer(probed);
+  if (decisive === null || decisive.statusCode === null) return ["not_judged", "There was no response."];
+  if (!acceptsSomething) {
+    return ["not_judged", "It rejects genuine webhooks as well, so this says nothing about forgeries."];
+  }
+  return ["right", "It rejected a forgery."];
+}
+
+function whyNot({ errorCode }: ProbeAnswer): string {
+  return errorCode === null ? "" : explainErrorCode(errorCode).message;
+}
+
+function inWords({ statusCode, errorCode }: ProbeAnswer): string {
+  return statusCode === null ? `no response (${errorCode})` : `${statusCode}`;
 }

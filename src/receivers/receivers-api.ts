@@ -1,13 +1,11 @@
 import { randomUUID } from "node:crypto";
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { z } from "zod";
-import { event, time, timeTextOrNull } from "../api/fields.ts";
+import { event } from "../api/fields.ts";
 import { callOut, write } from "../api/operations.ts";
 import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
 import { actorOf } from "../base/model/audit.ts";
-import type { EventName } from "../base/model/events.ts";
-import { isoTime } from "../base/model/time.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
@@ -19,115 +17,8 @@ import { jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
 import { publishExample } from "../publish/publications-sql.ts";
-import { FAULT_CODES, SEVERITIES } from "./faults.ts";
-import { PROBE_NAMES, VERDICTS } from "./probes.ts";
-import { CHECK_LIMIT_MS, CHECK_VERDICTS, type CheckReceiver, type ReceiverReport } from "./receiver-check.ts";
-
-export type PublishedTestEvent = { readonly analysisId: string; readonly deliveryId: string };
-
-/**
- * Publishes an example for the account's endpoint in the caller's transaction: an analysis like any other, readable,
- * in the log, and replayable.
- *
- * @param newId gives a new UUID
- */
-async function publishTestEvent(
-  client: ClientBase,
-  accountId: string,
-  event: EventName,
-  newId: () => string,
-): Promise<PublishedTestEvent> {
-  const analysisId = `example-${newId()}`;
-  const analysis = exampleAnalysis(event, analysisId);
-  const [deliveryId] = await publishExample(client, { accountId, analysis, webhookUrl: null });
-  if (deliveryId === undefined) throw new Error("publishing one example gave no delivery");
-  return { analysisId, deliveryId };
-}
-
-const probeName = z.enum(PROBE_NAMES);
-
-const Fault = z
-  .object({
-    code: z.enum(FAULT_CODES),
-    severity: z
-      .enum(SEVERITIES)
-      .describe(
-        "`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: everything still arrives.",
-      ),
-    message: z.string().describe("What the receiver does wrong."),
-    remedy: z.string().describe("How to fix it."),
-    probes: z.array(probeName).describe("Those that showed it; empty if it was seen otherwise."),
-  })
-  .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
-
-const Probe = z
-  .object({
-    name: probeName,
-    sent: z.string(),
-    expected: z.enum(["2xx", "not 2xx"]),
-    got: z.string().describe("The status, or why there is none; both if the probe has two POSTs."),
-    duration_ms: z.int(),
-    verdict: z.enum(VERDICTS).describe("`not_judged`: the response says nothing about this."),
-    explanation: z.string().describe("The verdict in a sentence."),
-  })
-  .meta({
-    id: "ReceiverProbe",
-    description: "What was sent, what a correct receiver responds, and what this one did.",
-  });
-
-const Connection = z.object({
-  protocol: z.literal("HTTP/1.1"),
-  tls_version: z.string().nullable(),
-  remote_address: z.string().nullable(),
-  certificate_ends_at: time.nullable(),
-  certificate_days_left: z.int().nullable(),
-  slowest_answer_ms: z.int().nullable(),
-});
-
-export const ReceiverCheck = z
-  .object({
-    url: z.string(),
-    checked_at: time,
-    duration_ms: z.int(),
-    verdict: z
-      .enum(CHECK_VERDICTS)
-      .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
-    faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
-    accepts_secrets: z
-      .object({ current: z.boolean().nullable(), previous: z.boolean().nullable() })
-      .describe(
-        "Which of the account's signing secrets it accepts: during a rotation, whether it has the new one yet. Null: " +
-          "there is no such secret, or its responses do not tell.",
-      ),
-    connection: Connection.describe("Null: there was no connection, or it did not show this."),
-    probes: z.array(Probe),
-  })
-  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
-
-/** @param atMs when it was checked, milliseconds since the epoch */
-export function receiverCheckBody(
-  url: string,
-  atMs: number,
-  { verdict, faults, probes, acceptedSecrets, connection, durationMs }: ReceiverReport,
-): z.output<typeof ReceiverCheck> {
-  return {
-    url,
-    checked_at: isoTime(atMs),
-    duration_ms: durationMs,
-    verdict,
-    faults: faults.map((fault) => ({ ...fault, probes: [...fault.probes] })),
-    accepts_secrets: acceptedSecrets,
-    connection: {
-      protocol: "HTTP/1.1",
-      tls_version: connection.tlsVersion,
-      remote_address: connection.remoteAddress,
-      certificate_ends_at: timeTextOrNull(connection.certificateEndsAt?.getTime() ?? null),
-      certificate_days_left: connection.certificateDaysLeft,
-      slowest_answer_ms: connection.slowestAnswerMs,
-    },
-    probes: probes.map(({ durationMs: duration_ms, ...probe }) => ({ ...probe, duration_ms })),
-  };
-}
+import { CHECK_LIMIT_MS, type CheckReceiver } from "./receiver-check.ts";
+import { ReceiverCheck } from "./receiver-check-schema.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
@@ -177,10 +68,14 @@ export function receiverOperations({
       errors: ["not_found"],
       handle: async ({ accountId, body, problem }, tx) => {
         if ((await findEndpoint(tx, accountId)) === null) throw problem("not_found");
-        const publishing = publishTestEvent(tx, accountId, body.event, randomUUID);
+        // Like any other: readable, in the log, and replayable.
+        const analysis_id = `example-${randomUUID()}`;
+        const analysis = exampleAnalysis(body.event, analysis_id);
         // The account may be moved just now.
-        const { analysisId, deliveryId } = await publishing.catch(throwAsProblem);
-        return { body: { analysis_id: analysisId, delivery_id: deliveryId } };
+        const published = publishExample(tx, { accountId, analysis, webhookUrl: null }).catch(throwAsProblem);
+        const [delivery_id] = await published;
+        if (delivery_id === undefined) throw new Error("publishing one example gave no delivery");
+        return { body: { analysis_id, delivery_id } };
       },
     }),
     callOut({
@@ -223,7 +118,7 @@ export function receiverOperations({
           secrets: secrets.map(({ secret }) => secret),
           atMs: at.getTime(),
         };
-        return { body: receiverCheckBody(judged.href, at.getTime(), await checkReceiver(receiver)) };
+        return { body: await checkReceiver(receiver) };
       },
     }),
   ];

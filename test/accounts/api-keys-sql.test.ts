@@ -45,13 +45,24 @@ describe("a key", () => {
       id,
       accountId,
       userId: null,
-      class: "test",
-      name: "CI",
       scopes: new Set(["a:read", "b:write"]),
-      createdAt: expect.any(Date),
       expiresAt: null,
       revokedAt: null,
       lastUsedAt: null,
+    });
+    expect((await listApiKeys(database.pool, accountId))[0]).toEqual({
+      id,
+      account_id: accountId,
+      user_id: null,
+      class: "test",
+      name: "CI",
+      scopes: ["a:read", "b:write"],
+      created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      expires_at: null,
+      revoked_at: null,
+      last_used_at: null,
+      sha256: digest.toString("hex"),
+      moved_to: null,
     });
     expect(await findApiKey(database.pool, newDigest())).toBeNull();
   });
@@ -67,7 +78,8 @@ describe("a key", () => {
     const digest = newDigest();
     await insert(digest, { expiresInSeconds: 90 });
     const key = await findApiKey(database.pool, digest);
-    expect(Number(key?.expiresAt) - Number(key?.createdAt)).toBe(90_000);
+    const [{ created_at } = { created_at: "" }] = await listApiKeys(database.pool, accountId);
+    expect(Number(key?.expiresAt) - Date.parse(created_at)).toBe(90_000);
   });
 
   test("that was revoked is still found, and the first time stays", async () => {
@@ -103,5 +115,5 @@ test("the list is of one account or of all, the newest first", async () => {
   expect(all.slice(0, 2).map((key) => key.id)).toEqual([staff, mine]);
   const ofAccount = await listApiKeys(database.pool, accountId);
   expect(ofAccount[0]?.id).toBe(mine);
-  expect(ofAccount.every((key) => key.accountId === accountId)).toBe(true);
+  expect(ofAccount.every((key) => key.account_id === accountId)).toBe(true);
 });

@@ -11,7 +11,6 @@ import type { MovePart } from "../../src/cells/move.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findFeedPlaces } from "../../src/feed/feed-sql.ts";
-import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { createReplay } from "../../src/log/replays-sql.ts";
 import { Chance } from "../simulation/chance.ts";
 import { countRows, publishMany, rowsOf } from "../support/installation.ts";
@@ -92,8 +91,7 @@ export class History {
   async #beginReplay(): Promise<void> {
     await inTransaction(this.#world.source.database.pool, (tx) =>
       createReplay(tx, wholeAccount(this.#account.accountId), {
-        filter: { ...NO_FILTER, status: ["abandoned"] },
-        asked: {},
+        filter: { status: ["abandoned"] },
         ratePerSecond: this.#chance.pick([5, 20, 100]),
         expectedMatched: null,
         note: null,

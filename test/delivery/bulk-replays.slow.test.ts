@@ -6,7 +6,6 @@ import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { Leader, PACED_STEPS_PER_SWEEP, sweepMs } from "../../src/delivery/leader.ts";
 import { lead, promoteDue } from "../../src/delivery/promote-sql.ts";
-import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../../src/log/replay-steps-sql.ts";
 import { createReplay, findReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -48,8 +47,7 @@ async function accountWithAbandoned(count: number): Promise<string> {
 async function replayAll(accountId: string, ratePerSecond: number, runningMax: number) {
   const limits = { runningMax, waitingMax: 200_000 };
   const unasked = {
-    filter: NO_FILTER,
-    asked: {},
+    filter: {},
     note: null,
     expectedMatched: null,
     createdBy: COMMAND_LINE,

@@ -74,11 +74,11 @@ describe("the list of accounts", () => {
     expect(await asStaff("/v1/accounts?name=nobody")).toMatchObject({ body: { total: 0, items: [] } });
   });
 
-  test("tells who is hurt, by what, since when, and when something arrived last", async () => {
-    const hurt = (await asStaff("/v1/accounts?hurt=true")).body;
+  test("tells which are failing, by what, since when, and when something arrived last", async () => {
+    const failing = (await asStaff("/v1/accounts?failing=true")).body;
     const at = expect.stringMatching(/^\d{4}-/);
-    expect(hurt).toMatchObject({ total: 1, next_cursor: null });
-    expect(hurt.items).toEqual([
+    expect(failing).toMatchObject({ total: 1, next_cursor: null });
+    expect(failing.items).toEqual([
       {
         id: acme.accountId,
         name: "Acme, Inc.",
@@ -92,7 +92,9 @@ describe("the list of accounts", () => {
         last_success_at: at,
       },
     ]);
-    expect(await asStaff("/v1/accounts?hurt=true&name=a")).toMatchObject({ status: 400 });
+    expect(await asStaff("/v1/accounts?failing=true&name=a")).toMatchObject({ status: 400 });
+    // The parameter's old name.
+    expect((await asStaff("/v1/accounts?hurt=true")).body).toEqual(failing);
   });
 
   test("has those with most first, and counts no delivery that cannot be replayed", async () => {
@@ -102,10 +104,10 @@ describe("the list of accounts", () => {
     await layDeliveries(database, more.accountId, { abandoned: 5, failed: 0, succeeded: 0, pending: 0 });
     const order = [more.accountId, acme.accountId, old.accountId];
     const ids = async (path: string) => (await items(path)).map(({ id }) => id);
-    expect(await ids("/v1/accounts?hurt=true")).toEqual(order);
-    const { next_cursor, total } = (await asStaff("/v1/accounts?hurt=true&limit=2")).body;
+    expect(await ids("/v1/accounts?failing=true")).toEqual(order);
+    const { next_cursor, total } = (await asStaff("/v1/accounts?failing=true&limit=2")).body;
     expect(total).toBe(3);
-    expect(await ids(`/v1/accounts?hurt=true&limit=2&cursor=${next_cursor}`)).toEqual(order.slice(2));
+    expect(await ids(`/v1/accounts?failing=true&limit=2&cursor=${next_cursor}`)).toEqual(order.slice(2));
     const [day] = new Date(Date.now() - 8 * DAY_MS).toISOString().split("T");
     await makePartitionsFrom(database.pool, day!, 1);
     // Their time is in their ids.
@@ -114,7 +116,7 @@ describe("the list of accounts", () => {
          now() - interval '8 days')::text, 13) from 1 for 13)::uuid where account_id = any ($1::uuid[])`,
       [[old.accountId, more.accountId]],
     );
-    expect(await ids("/v1/accounts?hurt=true")).toEqual([acme.accountId]);
+    expect(await ids("/v1/accounts?failing=true")).toEqual([acme.accountId]);
   });
 });
 

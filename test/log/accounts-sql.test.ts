@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import { afterEach, beforeEach, expect, it } from "vitest";
 import { createLogPool } from "../../src/base/database/pools.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
-import { listHurtAccounts } from "../../src/log/accounts-sql.ts";
+import { listFailingAccounts } from "../../src/log/accounts-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount, insertLog, readIndexReads } from "../support/installation.ts";
 
@@ -36,7 +36,7 @@ async function addAccount(arrived: number, abandoned: number): Promise<string> {
   return accountId;
 }
 
-const hurt = () => listHurtAccounts(pool, RETENTION_MS, 0, 20);
+const failing = () => listFailingAccounts(pool, RETENTION_MS, 0, 20);
 const readsOfPartialIndex = async () => {
   await flushStatistics(pool, database.pool);
   const all = await readIndexReads(database.pool);
@@ -45,13 +45,13 @@ const readsOfPartialIndex = async () => {
     .reduce((sum, [, reads]) => sum + reads, 0);
 };
 
-it("reads nothing of accounts to whom all arrives, planned while there was nothing", async () => {
+it("reads nothing of accounts whose deliveries all arrive, planned while there was nothing", async () => {
   await database.pool.query("vacuum analyze");
-  expect(await hurt()).toMatchObject({ items: [], total: 0 });
+  expect(await failing()).toMatchObject({ items: [], total: 0 });
   for (let n = 0; n < 5; n++) await addAccount(ARRIVED, 0);
   const [few, many] = [await addAccount(0, 7), await addAccount(0, 20)];
   const before = await readsOfPartialIndex();
-  const { items: accounts, total } = await hurt();
+  const { items: accounts, total } = await failing();
   expect([total, accounts.map(({ id, abandoned }) => [id, abandoned])]).toEqual([
     2,
     [
@@ -66,6 +66,6 @@ it("reads nothing of accounts to whom all arrives, planned while there was nothi
 
 it("counts as far as it says, and no further", async () => {
   const accountId = await addAccount(0, 1_500);
-  const { items: accounts } = await hurt();
+  const { items: accounts } = await failing();
   expect(accounts).toMatchObject([{ id: accountId, abandoned: 1_000 }]);
 });

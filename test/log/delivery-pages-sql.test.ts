@@ -4,7 +4,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
 import { createLogPool } from "../../src/base/database/pools.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { BELIEVED_MS, createListDeliveries, type ListDeliveries } from "../../src/log/delivery-pages-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount, insertLog } from "../support/installation.ts";
@@ -65,13 +64,13 @@ describe("the total of a log that is longer than what is counted", () => {
   });
 
   const total = async (belowId: string | null = null) => {
-    const page = await list(wholeAccount(accountId), NO_FILTER, belowId, 50);
+    const page = await list(wholeAccount(accountId), {}, belowId, 50);
     return [page.total, page.isTotalCapped];
   };
 
   it("is counted once: what is known of it stays true", async () => {
     const before = await entriesRead();
-    const first = await list(wholeAccount(accountId), NO_FILTER, null, 50);
+    const first = await list(wholeAccount(accountId), {}, null, 50);
     expect([first.total, first.isTotalCapped]).toEqual([TOTAL_MAX, true]);
     const counted = await entriesRead();
     expect(counted - before).toBeGreaterThan(TOTAL_MAX);
@@ -84,7 +83,7 @@ describe("the total of a log that is longer than what is counted", () => {
     const pages = async (reader: () => ListDeliveries) => {
       const found = [];
       for (let belowId: string | null = null, n = 0; n < 3; n++) {
-        const page = await reader()(wholeAccount(accountId), NO_FILTER, belowId, 50);
+        const page = await reader()(wholeAccount(accountId), {}, belowId, 50);
         found.push({ ids: page.items.map(({ id }) => id), next: page.next });
         belowId = page.next;
       }
@@ -129,10 +128,10 @@ describe("the total of a log that is longer than what is counted", () => {
 
   it("is the account's own, and that of the filter", async () => {
     expect(await total()).toEqual([TOTAL_MAX, true]);
-    const page = await list(wholeAccount(accountId), { ...NO_FILTER, createdBefore: new Date(0) }, null, 50);
+    const page = await list(wholeAccount(accountId), { created_before: new Date(0).toISOString() }, null, 50);
     expect([page.total, page.isTotalCapped]).toEqual([0, false]);
     const other = await insertAccount(database.pool, "https://receiver.example.com/");
-    const empty = await list(wholeAccount(other), NO_FILTER, null, 50);
+    const empty = await list(wholeAccount(other), {}, null, 50);
     expect([empty.total, empty.isTotalCapped]).toEqual([0, false]);
   });
 });
@@ -151,7 +150,7 @@ it("failed and abandoned ones together are read along their index, and merged by
     );
     undelivered.push(rows[0]!.id);
   }
-  const filter = { ...NO_FILTER, status: ["failed", "abandoned"] } as const;
+  const filter = { status: ["failed", "abandoned"] } as const;
   const before = await entriesRead();
   const first = await list(wholeAccount(accountId), filter, null, 3);
   const second = await list(wholeAccount(accountId), filter, first.next, 3);
@@ -184,32 +183,31 @@ it("what a replay has begun is read along its items, however far down the log it
     );
   }
   const before = await entriesRead();
-  const page = await list(wholeAccount(accountId), { ...NO_FILTER, replayId }, null, 3);
-  const next = await list(wholeAccount(accountId), { ...NO_FILTER, replayId }, page.next, 3);
+  const page = await list(wholeAccount(accountId), { replay_id: replayId }, null, 3);
+  const next = await list(wholeAccount(accountId), { replay_id: replayId }, page.next, 3);
   expect((await entriesRead()) - before).toBeLessThan(100);
   expect([page.total, page.isTotalCapped]).toEqual([4, false]);
   const found = [...page.items, ...next.items];
   expect(found.map(({ id }) => id)).toEqual(ids.slice(0, 4).reverse());
   expect(new Set(found.map((one) => one.replayId))).toEqual(new Set([replayId]));
   const other = await insertAccount(database.pool, "https://receiver.example.com/");
-  expect(
-    (await list(wholeAccount(other), { ...NO_FILTER, replayId }, null, 3)).total,
-    "another account's",
-  ).toBe(0);
+  expect((await list(wholeAccount(other), { replay_id: replayId }, null, 3)).total, "another account's").toBe(
+    0,
+  );
 });
 
 it("days that are made ahead are not opened for a page", async () => {
   const list = createListDeliveries(readingFrom(pool), () => nowMs);
   await log(60);
-  await list(wholeAccount(accountId), NO_FILTER, null, 50);
+  await list(wholeAccount(accountId), {}, null, 50);
   const scans = () =>
     statistic(
       `select sum(idx_scan) as told from pg_stat_user_indexes
        where relname ~ '^deliveries_' and relname > to_char(now() + interval '2 days', '"deliveries_"YYYYMMDD')`,
     );
   const before = await scans();
-  await list(wholeAccount(accountId), NO_FILTER, null, 50);
-  await list(wholeAccount(accountId), { ...NO_FILTER, status: ["abandoned"] }, null, 50);
-  await list(wholeAccount(accountId), { ...NO_FILTER, errorCode: "status_503" }, null, 50);
+  await list(wholeAccount(accountId), {}, null, 50);
+  await list(wholeAccount(accountId), { status: ["abandoned"] }, null, 50);
+  await list(wholeAccount(accountId), { error_code: "status_503" }, null, 50);
   expect((await scans()) - before).toBe(0);
 });

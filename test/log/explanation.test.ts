@@ -10,6 +10,7 @@ import {
 
 const WEEK_MS = 7 * 86_400_000;
 const DUE = Date.UTC(2026, 2, 1, 12, 0, 5, 678);
+const DUE_TEXT = new Date(DUE).toISOString();
 
 const fresh: Explainable = {
   // Made at 2026-03-01 12:00:00.000 UTC.
@@ -196,7 +197,7 @@ describe("what is known besides", () => {
     [undefined, 30_000, /^(?!.*Retry-After)/],
   ])("the effect of Retry-After: %s", (header, waitMs, said) => {
     const headers: Record<string, string> = header === undefined ? {} : { "retry-after": header };
-    const lastAttempt = { endedAtMs: DUE - waitMs, responseHeaders: headers };
+    const lastAttempt = { ended_at: new Date(DUE - waitMs).toISOString(), response_headers: headers };
     const code = "status_503";
     expect(explainKnown({ ...failed, lastErrorCode: code }, { lastAttempt })).toMatch(said);
     // There is none to come.
@@ -220,14 +221,14 @@ describe("an attempt in plain words", () => {
   const codes = NAMED_ERROR_CODES.filter((code) => outcomeOfErrorCode(code) !== null);
   test.each([...codes, "status_302", "status_418", "status_503", "from_the_future"])(
     "%s: what happened, and what can be done",
-    (errorCode) => {
-      expect(explainAttempt({ errorCode, startedAtMs: DUE })).toMatch(/^[A-Z].*\. [A-Z].*\.$/);
+    (error_code) => {
+      expect(explainAttempt({ error_code, started_at: DUE_TEXT })).toMatch(/^[A-Z].*\. [A-Z].*\.$/);
     },
   );
 
-  test.each(["status_400", "status_401"])("%s: the secret first, and when it was rotated", (errorCode) => {
+  test.each(["status_400", "status_401"])("%s: the secret first, and when it was rotated", (error_code) => {
     const said = (secretRotatedAtMs: number | null) =>
-      explainAttempt({ errorCode, startedAtMs: DUE }, { secretRotatedAtMs });
+      explainAttempt({ error_code, started_at: DUE_TEXT }, { secretRotatedAtMs });
     expect(said(null)).toMatch(
       /^[^.]*\. Check first [^.]*signing secret.*The secret has never been rotated\.$/,
     );
@@ -236,6 +237,6 @@ describe("an attempt in plain words", () => {
   });
 
   test("needs none when it succeeded", () => {
-    expect(explainAttempt({ errorCode: null, startedAtMs: DUE })).toBeNull();
+    expect(explainAttempt({ error_code: null, started_at: DUE_TEXT })).toBeNull();
   });
 });

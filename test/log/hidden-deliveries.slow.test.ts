@@ -8,7 +8,7 @@ import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import type { Reader } from "../../src/base/model/reader.ts";
 import { createReadFeedPage } from "../../src/feed/events-api.ts";
 import { findFeedPlaces } from "../../src/feed/feed-sql.ts";
-import { type DeliveryFilter, NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
+import type { DeliveryFilter } from "../../src/log/delivery-filter-api.ts";
 import { createListDeliveries } from "../../src/log/delivery-pages-sql.ts";
 import { previewReplay } from "../../src/log/replay-set-sql.ts";
 import { createReplay } from "../../src/log/replays-sql.ts";
@@ -87,9 +87,7 @@ const filters: [string, Partial<DeliveryFilter>][] = [
   ["of what has no index", { event: "analysis.succeeded" }],
 ];
 
-describe.each(filters)("a page %s", (_, some) => {
-  const filter = { ...NO_FILTER, ...some };
-
+describe.each(filters)("a page %s", (_, filter) => {
   it("looks at no more than for a member", async () => {
     await expectNoMore(LOOKS_OF_PAGE, (reader) => list(reader, filter, null, 50));
     const { next } = await list(stranger, filter, null, 50);
@@ -117,7 +115,6 @@ describe("a replay", () => {
       createReplay(client, reader, {
         ...{
           filter,
-          asked: {},
           ratePerSecond: 1,
           expectedMatched: null,
           note: null,
@@ -127,23 +124,22 @@ describe("a replay", () => {
       }),
     );
 
-  it.each(filters)("of %j looks at no more than for a member, and takes none of too many", async (some) => {
-    const filter = { ...NO_FILTER, ...some };
+  it.each(filters)("of %j looks at no more than for a member, and takes none of too many", async (filter) => {
     const preview = (retentionMs: number) => (reader: Reader) =>
       previewReplay(pool, reader, filter, retentionMs);
     await expectNoMore(1.1, preview(RETENTION_MS));
     await expectNoMore(1.1, preview(0));
     await expectNoMore(1.1, (reader) => create(reader, filter));
     expect(await preview(RETENTION_MS)(stranger)).toMatchObject({ matched: 100_001, expired: 0 });
-    expect(await preview(0)(stranger)).toEqual({ matched: 0, ownUrl: 0, expired: 0 });
+    expect(await preview(0)(stranger)).toEqual({ matched: 0, own_url: 0, expired: 0 });
     expect(await create(stranger, filter)).toBe("too_many_deliveries");
   });
 
   it.each(filters)("of %j in a shorter time takes what the user sees", async (some) => {
-    const createdBefore = new Date(Date.now() - HIDDEN - 60_000);
-    const filter = { ...NO_FILTER, ...some, createdBefore };
+    const created_before = new Date(Date.now() - HIDDEN - 60_000).toISOString();
+    const filter = { ...some, created_before };
     const preview = await previewReplay(pool, stranger, filter, RETENTION_MS);
-    expect(preview).toEqual({ matched: OWN, ownUrl: 0, expired: 0 });
+    expect(preview).toEqual({ matched: OWN, own_url: 0, expired: 0 });
     expect(await create(stranger, filter)).toMatchObject({ matched: OWN });
   });
 });

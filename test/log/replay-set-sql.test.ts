@@ -2,7 +2,7 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { type DeliveryFilter, NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
+import type { DeliveryFilter } from "../../src/log/delivery-filter-api.ts";
 import { previewReplay } from "../../src/log/replay-set-sql.ts";
 import { createReplay } from "../../src/log/replays-sql.ts";
 import { publishAt } from "../support/delivery-rows.ts";
@@ -32,12 +32,12 @@ describe("a replay that is made", () => {
     await changeRows(database.pool, "deliveries", { id: own }, { status: "failed" });
     const preview = (filter: DeliveryFilter, retentionMs: number) =>
       previewReplay(database.pool, wholeAccount(accountId), filter, retentionMs);
-    expect(await preview(NO_FILTER, RETENTION_MS)).toEqual({ matched: 4, ownUrl: 2, expired: 0 });
-    expect(await preview(NO_FILTER, 60_000)).toEqual({ matched: 3, ownUrl: 2, expired: 1 });
-    const ofOld = { ...NO_FILTER, analysisId: `r-${serial - 3}` };
-    expect(await preview(ofOld, 60_000), old).toEqual({ matched: 0, ownUrl: 0, expired: 1 });
-    const alone = { ...NO_FILTER, status: ["abandoned"], reason: ["no_target"] } as const;
-    expect(await preview(alone, 60_000)).toEqual({ matched: 1, ownUrl: 0, expired: 1 });
+    expect(await preview({}, RETENTION_MS)).toEqual({ matched: 4, own_url: 2, expired: 0 });
+    expect(await preview({}, 60_000)).toEqual({ matched: 3, own_url: 2, expired: 1 });
+    const ofOld = { analysis_id: `r-${serial - 3}` };
+    expect(await preview(ofOld, 60_000), old).toEqual({ matched: 0, own_url: 0, expired: 1 });
+    const alone = { status: ["abandoned"], reason: ["no_target"] } as const;
+    expect(await preview(alone, 60_000)).toEqual({ matched: 1, own_url: 0, expired: 1 });
   });
 
   it.each([
@@ -58,7 +58,7 @@ describe("a replay that is made", () => {
       texts,
       none,
     );
-    const asNew = { filter: NO_FILTER, asked: {}, note: null, createdBy: COMMAND_LINE, expectedMatched };
+    const asNew = { filter: {}, note: null, createdBy: COMMAND_LINE, expectedMatched };
     const more = { ratePerSecond: 1, analysisRetentionMs: RETENTION_MS, limits: LIMITS };
     const made = await inTransaction(database.pool, (client) =>
       createReplay(client, wholeAccount(accountId), { ...asNew, ...more }),

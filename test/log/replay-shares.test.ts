@@ -3,7 +3,6 @@ import { beforeEach, describe, expect, it } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import { createReplay, findReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
 import {
@@ -36,8 +35,7 @@ async function abandoned(): Promise<string> {
 
 function make(client: ClientBase, ratePerSecond: number, limits: Partial<typeof LIMITS> = {}) {
   const unasked = {
-    filter: NO_FILTER,
-    asked: {},
+    filter: {},
     note: null,
     expectedMatched: null,
     createdBy: COMMAND_LINE,
@@ -61,7 +59,7 @@ describe("bulk replays of one account", () => {
     accountId = await insertAccount(database.pool);
     expect(await create({ runningMax: 1 })).toMatchObject({ status: "done" });
     accountId = before;
-    await advanceReplays(database.pool, RETENTION_MS, new Date(first.createdAt.getTime() + 2_000));
+    await advanceReplays(database.pool, RETENTION_MS, new Date(Date.parse(first.created_at) + 2_000));
     expect(await findReplay(database.pool, wholeAccount(accountId), first.id)).toMatchObject({
       status: "delivering",
     });
@@ -89,7 +87,7 @@ describe("bulk replays of one account", () => {
         await inTransaction(database.pool, (client) => make(client, 100) as Promise<StoredReplay>),
       );
     }
-    const at = new Date(replays[0]!.createdAt.getTime() + 2_000);
+    const at = new Date(Date.parse(replays[0]!.created_at) + 2_000);
     expect(await advanceReplays(database.pool, RETENTION_MS, at)).toBe(1_000);
     for (const { id } of replays) {
       expect(await rowOf(database.pool, "replays", { id })).toMatchObject({ replayed: 50 });
@@ -104,7 +102,7 @@ describe("bulk replays of one account", () => {
       (client) => make(client, 1_000) as Promise<StoredReplay>,
     );
     await takeWakeups(database.pool);
-    await advanceReplays(database.pool, RETENTION_MS, new Date(replay.createdAt.getTime() + 2_000));
+    await advanceReplays(database.pool, RETENTION_MS, new Date(Date.parse(replay.created_at) + 2_000));
     const { ids, jobs } = await takeWakeups(database.pool);
     expect(ids.sort()).toEqual(started.sort());
     expect(jobs, "of 50 each").toBe(3);

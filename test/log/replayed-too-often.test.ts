@@ -4,7 +4,6 @@ import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { RUNS_PER_HOUR_MAX } from "../../src/base/model/statuses.ts";
-import { NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
 import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import { createReplay, findReplay, replayDelivery, type StoredReplay } from "../../src/log/replays-sql.ts";
 import { ATTEMPTS_MAX, failAgain } from "../support/delivery-rows.ts";
@@ -25,14 +24,14 @@ test("what was replayed too often within an hour is not, alone or among many", a
   expect(await replay()).toBe("too_often");
 
   const asNew = {
-    ...{ filter: NO_FILTER, asked: {}, ratePerSecond: 10, expectedMatched: null, note: null },
+    ...{ filter: {}, ratePerSecond: 10, expectedMatched: null, note: null },
     ...{ createdBy: COMMAND_LINE, analysisRetentionMs: RETENTION_MS },
     limits: { runningMax: 9, waitingMax: 9 },
   };
   const creating = inTransaction(database.pool, (client) => createReplay(client, reader, asNew));
   const many = (await creating) as StoredReplay;
   expect(many.matched).toBe(1);
-  await advanceReplays(database.pool, RETENTION_MS, new Date(many.createdAt.getTime() + 1_000));
+  await advanceReplays(database.pool, RETENTION_MS, new Date(Date.parse(many.created_at) + 1_000));
   expect(await findReplay(database.pool, reader, many.id)).toMatchObject({
     ...{ status: "done", replayed: 0, skipped: 1 },
   });

@@ -4,7 +4,6 @@ import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { storageLimitsOf } from "../../src/base/model/storage.ts";
-import { NO_FILTER as EVERYTHING } from "../../src/log/delivery-filter-sql.ts";
 import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import { createReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
 import { changeRows, deleteRows, insertLog } from "../support/installation.ts";
@@ -55,8 +54,7 @@ async function step(seconds: number): Promise<void> {
 async function byCommandLine() {
   const limits = { runningMax: 10, waitingMax: 10 };
   const unasked = {
-    filter: EVERYTHING,
-    asked: {},
+    filter: {},
     expectedMatched: null,
     note: null,
     createdBy: COMMAND_LINE,
@@ -240,8 +238,8 @@ describe("creating a replay", () => {
     const note = "é".repeat(500);
     const { id } = (await create({ filter: {}, note })).body;
     expect(await read(id)).toMatchObject({ note, created_by: { name: null } });
-    const { createdBy, note: none } = await byCommandLine();
-    expect([createdBy, none], "made by no key").toEqual([null, null]);
+    const { created_by, note: none } = await byCommandLine();
+    expect([created_by, none], "made by no key").toEqual([null, null]);
   });
 
   test("counts what has succeeded, what waits and what was given up, until nothing waits", async () => {

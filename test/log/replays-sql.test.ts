@@ -4,7 +4,7 @@ import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { findDelivery } from "../../src/log/deliveries-sql.ts";
-import { type DeliveryFilter, NO_FILTER } from "../../src/log/delivery-filter-sql.ts";
+import type { DeliveryFilter } from "../../src/log/delivery-filter-api.ts";
 import { countReplayable } from "../../src/log/replay-set-sql.ts";
 import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import {
@@ -43,12 +43,11 @@ const LIMITS = { runningMax: 100, waitingMax: 1_000_000 };
 function make(
   client: ClientBase,
   filter: DeliveryFilter,
-  asked: unknown,
   ratePerSecond: number,
   analysisRetentionMs: number,
 ): Promise<StoredReplay> {
   const unasked = { note: null, expectedMatched: null, createdBy: COMMAND_LINE };
-  const asNew = { ...unasked, filter, asked, ratePerSecond, analysisRetentionMs, limits: LIMITS };
+  const asNew = { ...unasked, filter, ratePerSecond, analysisRetentionMs, limits: LIMITS };
   return createReplay(client, wholeAccount(accountId), asNew) as Promise<StoredReplay>;
 }
 
@@ -176,11 +175,9 @@ async function untilCounted(replayId: string, fromMs: number): Promise<void> {
 describe("replaying many", () => {
   it("fixes its set, keeps its pace, counts what it did, and ends", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned(), await abandoned()];
-    const filter = { ...NO_FILTER, status: ["abandoned"] } as const;
+    const filter = { status: "abandoned" } as const;
     expect(await countReplayable(database.pool, wholeAccount(accountId), filter, RETENTION_MS)).toBe(4);
-    const replay = await inTransaction(database.pool, (client) =>
-      make(client, filter, { status: "abandoned" }, 2, RETENTION_MS),
-    );
+    const replay = await inTransaction(database.pool, (client) => make(client, filter, 2, RETENTION_MS));
     expect(replay).toMatchObject({
       status: "running",
       matched: 4,
@@ -190,7 +187,7 @@ describe("replaying many", () => {
     await abandoned();
     await replayDelivery(database.pool, wholeAccount(accountId), ids[3]!, RETENTION_MS);
 
-    const begun = replay!.createdAt.getTime();
+    const begun = Date.parse(replay!.created_at);
     const advance = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
     expect(await advance(400)).toBe(0);
     expect(await advance(1_100)).toBe(2);
@@ -200,7 +197,7 @@ describe("replaying many", () => {
       replayed: 3,
       skipped: 1,
       status: "delivering",
-      endedAt: null,
+      ended_at: null,
     });
     await forgetOpen(database.pool, ids);
     await untilCounted(replay.id, begun + 10_000);
@@ -213,15 +210,15 @@ describe("replaying many", () => {
       succeeded: 0,
       failed: 0,
     });
-    expect(ended!.endedAt).not.toBeNull();
+    expect(ended!.ended_at).not.toBeNull();
   });
 
   it("takes nothing whose analysis is not kept any more", async () => {
     const aSecondAgo = new Date(Date.now() - 1_000);
     await publishAt(database.pool, accountId, aSecondAgo, [`r-${++serial}`]);
     const start = (retentionMs: number) =>
-      inTransaction(database.pool, (client) => make(client, NO_FILTER, {}, 1, retentionMs));
-    expect(await countReplayable(database.pool, wholeAccount(accountId), NO_FILTER, 0)).toBe(0);
+      inTransaction(database.pool, (client) => make(client, {}, 1, retentionMs));
+    expect(await countReplayable(database.pool, wholeAccount(accountId), {}, 0)).toBe(0);
     expect(await start(0)).toMatchObject({ status: "done", matched: 0 });
     const kept = await start(RETENTION_MS);
     expect(kept).toMatchObject({ status: "running", matched: 1 });
@@ -230,10 +227,8 @@ describe("replaying many", () => {
 
   it("does not make up for lost time all at once", async () => {
     for (let i = 0; i < 30; i++) await abandoned();
-    const replay = await inTransaction(database.pool, (client) =>
-      make(client, NO_FILTER, {}, 10, RETENTION_MS),
-    );
-    const later = new Date(replay!.createdAt.getTime() + 3_600_000);
+    const replay = await inTransaction(database.pool, (client) => make(client, {}, 10, RETENTION_MS));
+    const later = new Date(Date.parse(replay!.created_at) + 3_600_000);
     expect(await advanceReplays(database.pool, RETENTION_MS, later)).toBe(20);
   });
 
@@ -243,12 +238,11 @@ describe("replaying many", () => {
     const accounts = texts.map(() => accountId);
     const none = texts.map(() => null);
     await publishMany(database.pool, accounts, texts, none);
-    const start = () =>
-      inTransaction(database.pool, (client) => make(client, NO_FILTER, {}, 1_000, RETENTION_MS));
+    const start = () => inTransaction(database.pool, (client) => make(client, {}, 1_000, RETENTION_MS));
     const [first, second] = [await start(), await start()];
-    const pacedAt = new Date(second!.createdAt.getTime() - 3_600_000);
+    const pacedAt = new Date(Date.parse(second!.created_at) - 3_600_000);
     await changeRows(database.pool, "replays", { id: second!.id }, { paced_at: pacedAt });
-    const at = new Date(second!.createdAt.getTime() + 60_000);
+    const at = new Date(Date.parse(second!.created_at) + 60_000);
     const advance = async () => {
       const taken = await advanceReplays(database.pool, RETENTION_MS, at);
       const shown = await Promise.all(
@@ -263,16 +257,14 @@ describe("replaying many", () => {
   it("stops when it is cancelled, and tells nobody else's replays", async () => {
     await abandoned();
     await abandoned();
-    const replay = await inTransaction(database.pool, (client) =>
-      make(client, NO_FILTER, {}, 1, RETENTION_MS),
-    );
-    await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 1_001));
+    const replay = await inTransaction(database.pool, (client) => make(client, {}, 1, RETENTION_MS));
+    await advanceReplays(database.pool, RETENTION_MS, new Date(Date.parse(replay!.created_at) + 1_001));
     expect(await cancelReplay(database.pool, wholeAccount(accountId), replay!.id)).toMatchObject({
       status: "cancelled",
       replayed: 1,
     });
     expect(
-      await advanceReplays(database.pool, RETENTION_MS, new Date(replay!.createdAt.getTime() + 9_000)),
+      await advanceReplays(database.pool, RETENTION_MS, new Date(Date.parse(replay!.created_at) + 9_000)),
     ).toBe(0);
     const other = await insertAccount(database.pool);
     expect(await cancelReplay(database.pool, wholeAccount(other), replay!.id)).toBeNull();
@@ -288,10 +280,8 @@ describe("replaying many", () => {
 
   it("is listed by what was last counted, without reading an item, and counted again by and by", async () => {
     const ids = [await abandoned(), await abandoned(), await abandoned()];
-    const replay = await inTransaction(database.pool, (client) =>
-      make(client, NO_FILTER, {}, 1_000, RETENTION_MS),
-    );
-    const begun = replay!.createdAt.getTime();
+    const replay = await inTransaction(database.pool, (client) => make(client, {}, 1_000, RETENTION_MS));
+    const begun = Date.parse(replay!.created_at);
     const step = (ms: number) => advanceReplays(database.pool, RETENTION_MS, new Date(begun + ms));
     const listed = async () => (await listReplays(database.pool, wholeAccount(accountId), null, 50)).items[0];
     await step(100);
@@ -338,9 +328,7 @@ describe("replaying many", () => {
 
   it("goes on replaying though what it did can never be counted in time", async () => {
     for (let i = 0; i < 3; i++) await abandoned();
-    const replay = await inTransaction(database.pool, (client) =>
-      make(client, NO_FILTER, {}, 1, RETENTION_MS),
-    );
+    const replay = await inTransaction(database.pool, (client) => make(client, {}, 1, RETENTION_MS));
     const { rows } = await database.pool.query<{ definition: string }>(
       "select pg_get_functiondef('sealpost.count_replay'::regproc) as definition",
     );
@@ -353,7 +341,7 @@ describe("replaying many", () => {
     // An error is told before its locks are given back: on one connection the next step comes after that.
     const client = await database.pool.connect();
     const step = (ms: number) =>
-      advanceReplays(client, RETENTION_MS, new Date(replay!.createdAt.getTime() + ms));
+      advanceReplays(client, RETENTION_MS, new Date(Date.parse(replay!.created_at) + ms));
     await expect(step(1_001)).rejects.toThrow("division by zero");
     expect(await step(2_001), "its next count is later, and does not keep others from theirs").toBe(1);
     await expect(step(7_002)).rejects.toThrow("division by zero");
@@ -365,9 +353,7 @@ describe("replaying many", () => {
   });
 
   it("is done at once when nothing matches, and takes no turn to be counted", async () => {
-    const replay = await inTransaction(database.pool, (client) =>
-      make(client, NO_FILTER, {}, 1, RETENTION_MS),
-    );
+    const replay = await inTransaction(database.pool, (client) => make(client, {}, 1, RETENTION_MS));
     expect(replay).toMatchObject({ status: "done", matched: 0 });
     expect(await rowOf(database.pool, "replays", { id: replay.id })).toMatchObject({ count_at: null });
   });

@@ -1,9 +1,9 @@
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import type { NoticeContent } from "../../src/base/model/notices.ts";
 import { digestToken, endingOf, sendNextMail } from "../../src/notices/mail-sending.ts";
+import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
 import { claimMail, collectMails, giveUpCutMails, settleMail } from "../../src/notices/notice-mails-sql.ts";
 import { removeRecipient } from "../../src/notices/notice-recipients-sql.ts";
-import { NoticeWork } from "../../src/notices/notice-work.ts";
+import { startNoticeWork } from "../../src/notices/notice-work.ts";
 import { addNotice } from "../../src/notices/notices-sql.ts";
 import type { Mail, SendResult } from "../../src/notices/smtp.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -43,11 +43,11 @@ async function addRecipient(address: string, isConfirmed = true): Promise<string
 let subjects = 0;
 const certificate: NoticeContent = {
   kind: "certificate.expiring",
-  details: { host: "hooks.example.com", expiresAtMs: Date.UTC(2026, 11, 1) },
+  details: { host: "hooks.example.com", expires_at: "2026-12-01T00:00:00.000Z" },
 };
 const secret: NoticeContent = {
   kind: "secret.expiring",
-  details: { rotatedAtMs: Date.UTC(2026, 10, 22), expiresAtMs: Date.UTC(2026, 10, 23) },
+  details: { rotated_at: "2026-11-22T00:00:00.000Z", expires_at: "2026-11-23T00:00:00.000Z" },
 };
 function tell(content: NoticeContent = certificate): Promise<boolean> {
   subjects += 1;
@@ -164,10 +164,10 @@ describe("a mail says", () => {
     const details = {
       url: "https://hooks.example.com/planted-secret",
       reason: "abandoned",
-      sinceMs: null,
-      failedAttempts: 0,
+      since: null,
+      failed_attempts: 0,
       abandoned: 3,
-      errorCode: "status_503",
+      error_code: "status_503",
     } as const;
     for (let n = 0; n < 23; n++) await tell({ kind: "endpoint.failing", details });
     await collect();
@@ -301,7 +301,7 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     onNotice: () => found.resolve(),
   };
   const sending = { pool, send, publicUrl: PUBLIC_URL, onEnded: () => undefined };
-  const work = new NoticeWork({
+  const stop = startNoticeWork({
     pool,
     everyMs: 10,
     news,
@@ -309,7 +309,6 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     onCut: () => undefined,
     onError: (_, error) => found.reject(error),
   });
-  work.start();
   try {
     await asked.promise;
     await insertRow(pool, "endpoints", { account_id: accountId, url: "https://hooks.example.com/" });
@@ -321,7 +320,7 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     });
     await found.promise;
   } finally {
-    await work.stop();
+    await stop();
   }
   expect((await rowsOf(pool, "notice_mails"))[0]).toMatchObject({ status: "waiting", tries: 0 });
 });

@@ -90,15 +90,15 @@ describe("an endpoint without a success for an hour", () => {
     expect(await look()).toEqual(["endpoint.recovered"]);
     expect(await look()).toEqual([]);
     expect(await notices()).toMatchObject([
-      { kind: "endpoint.recovered", details: { url: URL, toReplay: 2 }, mails: [] },
+      { kind: "endpoint.recovered", details: { url: URL, to_replay: 2 }, mails: [] },
       {
         kind: "endpoint.failing",
         details: {
           url: URL,
           reason: "no_success",
-          failedAttempts: 10,
+          failed_attempts: 10,
           abandoned: 0,
-          errorCode: "status_503",
+          error_code: "status_503",
         },
       },
     ]);
@@ -182,7 +182,7 @@ describe("abandoned deliveries", () => {
     );
     expect(await look()).toEqual(["endpoint.failing"]);
     expect((await notices())[0]).toMatchObject({
-      details: { reason: "abandoned", abandoned: 2, sinceMs: null },
+      details: { reason: "abandoned", abandoned: 2, since: null },
     });
   });
 

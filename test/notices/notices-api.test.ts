@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { NOTICE_KINDS, type NoticeContent } from "../../src/base/model/notices.ts";
+import { NOTICE_KINDS } from "../../src/base/model/notices.ts";
 import { digestToken } from "../../src/notices/mail-sending.ts";
+import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
 import { forgetUnconfirmed } from "../../src/notices/notice-recipients-sql.ts";
 import { addNotice } from "../../src/notices/notices-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -9,7 +10,7 @@ import { MAIL, startTestApi, type TestAccount, type TestApi } from "../support/s
 
 const path = "/v1/webhooks/notices";
 const recipients = `${path}/recipients`;
-const NOW = Date.UTC(2026, 10, 22, 10, 43);
+const NOW = "2026-11-22T10:43:00.000Z";
 
 const contents: Readonly<Record<NoticeContent["kind"], NoticeContent>> = {
   "endpoint.failing": {
@@ -17,20 +18,20 @@ const contents: Readonly<Record<NoticeContent["kind"], NoticeContent>> = {
     details: {
       url: "https://hooks.example.com/in",
       reason: "no_success",
-      sinceMs: NOW,
-      failedAttempts: 14,
+      since: NOW,
+      failed_attempts: 14,
       abandoned: 1,
-      errorCode: "status_503",
+      error_code: "status_503",
     },
   },
   "endpoint.recovered": {
     kind: "endpoint.recovered",
-    details: { url: "https://hooks.example.com/in", succeededAtMs: NOW, toReplay: 12 },
+    details: { url: "https://hooks.example.com/in", succeeded_at: NOW, to_replay: 12 },
   },
-  "secret.expiring": { kind: "secret.expiring", details: { rotatedAtMs: NOW, expiresAtMs: NOW } },
+  "secret.expiring": { kind: "secret.expiring", details: { rotated_at: NOW, expires_at: NOW } },
   "certificate.expiring": {
     kind: "certificate.expiring",
-    details: { host: "hooks.example.com", expiresAtMs: NOW },
+    details: { host: "hooks.example.com", expires_at: NOW },
   },
 };
 

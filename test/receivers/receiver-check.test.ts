@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
 import type { FaultCode } from "../../src/receivers/faults.ts";
 import { PROBE_NAMES, type ProbeName } from "../../src/receivers/probes.ts";
-import type { ReceiverReport } from "../../src/receivers/receiver-check.ts";
+import type { ReceiverReport } from "../../src/receivers/receiver-check-schema.ts";
 import { verifyWebhook } from "../../src/signing/index.ts";
 import { createCertificateAuthority } from "../support/certificates.ts";
 import {
@@ -96,14 +96,14 @@ describe("a right receiver", () => {
   });
 
   test("is told what was seen of it", async () => {
-    const { connection, durationMs, probes } = await check(right());
+    const { connection, duration_ms, probes } = await check(right());
     expect(connection).toMatchObject({
-      tlsVersion: "TLSv1.3",
-      remoteAddress: "127.0.0.1",
-      certificateDaysLeft: 364,
-      slowestAnswerMs: expect.any(Number),
+      tls_version: "TLSv1.3",
+      remote_address: "127.0.0.1",
+      certificate_days_left: 364,
+      slowest_answer_ms: expect.any(Number),
     });
-    expect(durationMs).toBeLessThan(patience(5_000));
+    expect(duration_ms).toBeLessThan(patience(5_000));
     expect(probes[0]).toMatchObject({
       sent: "a webhook as it is delivered",
       expected: "2xx",
@@ -316,8 +316,8 @@ describe("a wrong receiver", () => {
   test("that answers after 10 s is told that it is slow, within 20 s", async () => {
     const report = await check((request) => ({ ...right()(request), delayMs: 10_000 }));
     expect(codesOf(report)).toEqual(["slow"]);
-    expect(report.durationMs).toBeLessThan(10_000 + patience(10_000));
-    expect(report.connection.slowestAnswerMs).toBeGreaterThanOrEqual(10_000);
+    expect(report.duration_ms).toBeLessThan(10_000 + patience(10_000));
+    expect(report.connection.slowest_answer_ms).toBeGreaterThanOrEqual(10_000);
     const again = report.probes.find(({ name }) => name === "same_delivery_again");
     expect(again).toMatchObject({ got: "204", verdict: "not_judged" });
     expect(wrongOf(report)).toEqual([]);
@@ -361,7 +361,7 @@ describe("a wrong receiver", () => {
     const certificate = await (await createCertificateAuthority()).issue({ names: ["localhost"] });
     const report = await check(right(), { receiver: { certificate } });
     expect(codesOf(report)).toEqual(["unreachable"]);
-    expect(report.connection).toMatchObject({ tlsVersion: null, certificateDaysLeft: null });
+    expect(report.connection).toMatchObject({ tls_version: null, certificate_days_left: null });
     expect(report.requests).toEqual([]);
   });
 
@@ -384,7 +384,7 @@ test("a second check sees the certificate, too", async () => {
   const checked = { url: receiver.url(), secrets: [SECRET], atMs: Date.now() };
   await checkReceiver(checked);
   expect((await checkReceiver(checked)).connection).toMatchObject({
-    certificateDaysLeft: 364,
-    tlsVersion: "TLSv1.3",
+    certificate_days_left: 364,
+    tls_version: "TLSv1.3",
   });
 });

@@ -48,14 +48,14 @@ describe("during a rotation", () => {
     ["accepts anything", () => ({ status: 204 }), { current: null, previous: null }],
     ["is down", () => ({ status: 503 }), { current: null, previous: null }],
   ])("a receiver that %s is told so", async (_what, handler, accepted) => {
-    expect((await check(handler, [SECRET, OLD_SECRET])).acceptedSecrets).toEqual(accepted);
+    expect((await check(handler, [SECRET, OLD_SECRET])).accepts_secrets).toEqual(accepted);
   });
 });
 
 test("a receiver's one secret is told, too", async () => {
-  expect((await check(having(SECRET))).acceptedSecrets).toEqual({ current: true, previous: null });
+  expect((await check(having(SECRET))).accepts_secrets).toEqual({ current: true, previous: null });
   const wrong = await check(having(OLD_SECRET));
-  expect(wrong.acceptedSecrets).toEqual({ current: false, previous: null });
+  expect(wrong.accepts_secrets).toEqual({ current: false, previous: null });
   expect(wrong.faults.map(({ code }) => code)).toEqual(["refuses_genuine"]);
 });
 

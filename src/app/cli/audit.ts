@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
-import { actorFilter, entryBody } from "../../accounts/audit-api.ts";
-import { listAuditEntries, type StoredAuditEntry } from "../../accounts/audit-sql.ts";
+import type { AccountAuditEntry } from "../../accounts/accounts-schema.ts";
+import { listAuditEntries } from "../../accounts/audit-sql.ts";
 import { ACTOR_KINDS } from "../../base/model/audit.ts";
 import { withDatabase } from "../database.ts";
 import { printResult } from "../output.ts";
@@ -28,11 +28,11 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
         const filter = {
           accountId: options.account ?? null,
           operationKey: options.operation ?? null,
-          ...actorFilter(options.actor ?? null),
+          actor: options.actor ?? null,
           createdAfter: options.after ?? null,
           createdBefore: options.before ?? null,
         };
-        const entries: StoredAuditEntry[] = [];
+        const entries: AccountAuditEntry[] = [];
         let belowId: string | null = null;
         do {
           const left = options.limit - entries.length;
@@ -45,18 +45,17 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
           entries.push(...page.items);
           belowId = page.next;
         } while (belowId !== null && entries.length < options.limit);
-        const value = entries.map((entry) => ({ account_id: entry.accountId, ...entryBody(entry, true) }));
-        const text = value.map(entryText).join("\n");
+        const value = entries.map(({ account, ...entry }) => ({ account_id: account?.id ?? null, ...entry }));
+        const text = entries.map(entryText).join("\n");
         printResult(context, options, value, text || "Nothing has been changed.");
       }),
     );
 }
 
-function entryText(entry: { readonly account_id: string | null } & ReturnType<typeof entryBody>): string {
-  const { at, account_id, operation, actor, details } = entry;
+function entryText({ at, account, operation, actor, details }: AccountAuditEntry): string {
   const key = actor.key_id === null ? "" : ` ${actor.name ?? "(unnamed)"} ${actor.key_id}`;
-  const account = account_id === null ? "no account" : `account ${account_id}`;
-  return `${at}  ${account}  ${operation}  ${actor.kind}${key}  ${JSON.stringify(details)}`;
+  const whose = account === null ? "no account" : `account ${account.id}`;
+  return `${at}  ${whose}  ${operation}  ${actor.kind}${key}  ${JSON.stringify(details)}`;
 }
 
 function parseActor(text: string): string {

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { ClientBase, Pool } from "pg";
 import { findUser, insertUser, listUsers, type StoredUser } from "../../accounts/accounts-sql.ts";
-import { listApiKeys, revokeApiKey, type StoredApiKey } from "../../accounts/api-keys-sql.ts";
+import { type ListedApiKey, listApiKeys, revokeApiKey } from "../../accounts/api-keys-sql.ts";
 import { readCell } from "../../base/database/cells.ts";
 import {
   API_KEY_LIFETIME_SECONDS_MAX,
@@ -146,9 +146,7 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
       withDatabase(context, async (pool) => {
         const keys = await listApiKeys(pool, options.account ?? null);
         const cell = await readCell(pool);
-        const value = keys.map((key) => {
-          return { ...keyFields(key), sha256: key.sha256, cell, moved_to: key.movedTo };
-        });
+        const value = keys.map(({ id, ...key }) => ({ key_id: id, ...key, cell }));
         const text = keys.map(keyText).join("\n");
         printResult(context, options, value, text || "No API keys yet.");
       }),
@@ -203,26 +201,9 @@ function parseScopes(text: string): readonly string[] {
   throw new UsageError(`Unknown scope "${unknown}": use ${scopes.join(", ")}.`);
 }
 
-function keyFields(key: StoredApiKey) {
-  return {
-    key_id: key.id,
-    account_id: key.accountId,
-    user_id: key.userId,
-    name: key.name,
-    class: key.class,
-    scopes: [...key.scopes],
-    created_at: key.createdAt.toISOString(),
-    expires_at: key.expiresAt?.toISOString() ?? null,
-    revoked_at: key.revokedAt?.toISOString() ?? null,
-    last_used_at: key.lastUsedAt?.toISOString() ?? null,
-  };
-}
-
-function keyText(key: StoredApiKey): string {
-  const state = key.revokedAt
-    ? `revoked ${key.revokedAt.toISOString()}`
-    : `expires ${key.expiresAt?.toISOString() ?? "never"}`;
-  const user = key.userId ? ` user ${key.userId}` : "";
-  const owner = key.accountId ? `account ${key.accountId}${user}` : "staff";
-  return `${key.id}  ${owner}  ${key.name ?? "(unnamed)"}  ${[...key.scopes].join(",")}  ${state}`;
+function keyText(key: ListedApiKey): string {
+  const state = key.revoked_at ? `revoked ${key.revoked_at}` : `expires ${key.expires_at ?? "never"}`;
+  const user = key.user_id ? ` user ${key.user_id}` : "";
+  const owner = key.account_id ? `account ${key.account_id}${user}` : "staff";
+  return `${key.id}  ${owner}  ${key.name ?? "(unnamed)"}  ${key.scopes.join(",")}  ${state}`;
 }

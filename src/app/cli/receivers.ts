@@ -4,8 +4,7 @@ import type { Command } from "commander";
 import { readConfig } from "../../base/config/config.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
-import type { ReceiverReport } from "../../receivers/receiver-check.ts";
-import { receiverCheckBody } from "../../receivers/receivers-api.ts";
+import type { ReceiverReport } from "../../receivers/receiver-check-schema.ts";
 import { refusedTarget, targetRulesOf } from "../egress.ts";
 import { readForwardTarget, runForwarding } from "../forwarding.ts";
 import { httpUrl } from "../listening.ts";
@@ -39,8 +38,7 @@ export function addReceiverCheck(receiver: Command, context: ProcessContext): vo
       const secrets = await readSigningSecrets(context, options);
       const atMs = context.now();
       const report = await createReceiverChecking(config)({ url: judged.url, secrets, atMs });
-      const value = receiverCheckBody(judged.href, atMs, report);
-      printResult(context, options, value, reportText(judged.href, report));
+      printResult(context, options, report, reportText(report));
       context.setExitCode(report.verdict === "right" ? 0 : 1);
     });
 }
@@ -51,10 +49,8 @@ const verdictTexts: Readonly<Record<ReceiverReport["verdict"], string>> = {
   dangerous: "is dangerous: it accepts what it must refuse.",
 };
 
-function reportText(
-  url: string,
-  { verdict, faults, probes, acceptedSecrets, connection }: ReceiverReport,
-): string {
+function reportText(report: ReceiverReport): string {
+  const { url, verdict, faults, probes, accepts_secrets, connection } = report;
   const list = faults.map(
     ({ severity, message, remedy }, index) =>
       `${index + 1}. ${severity}: ${message}\n   What to do: ${remedy}`,
@@ -64,12 +60,12 @@ function reportText(
     probe.sent,
     probe.expected,
     probe.got,
-    `${probe.durationMs} ms`,
+    `${probe.duration_ms} ms`,
   ]);
   const parts = [
     `${url} ${verdictTexts[verdict]}`,
     ...list,
-    ...secretsText(acceptedSecrets),
+    ...secretsText(accepts_secrets),
     textTable(["verdict", "sent", "expected", "got", "time"], rows),
     connectionText(connection),
   ];
@@ -77,7 +73,7 @@ function reportText(
 }
 
 /** During a rotation. */
-function secretsText({ current, previous }: ReceiverReport["acceptedSecrets"]): readonly string[] {
+function secretsText({ current, previous }: ReceiverReport["accepts_secrets"]): readonly string[] {
   if (current === null || previous === null) return [];
   if (current && previous) return ["It accepts both secrets."];
   if (current) return ["It accepts the current secret and no longer the previous one."];
@@ -86,12 +82,12 @@ function secretsText({ current, previous }: ReceiverReport["acceptedSecrets"]): 
 }
 
 function connectionText(connection: ReceiverReport["connection"]): string {
-  const { tlsVersion, remoteAddress, certificateDaysLeft, slowestAnswerMs } = connection;
+  const { tls_version, remote_address, certificate_days_left, slowest_answer_ms } = connection;
   const facts = [
-    ...(tlsVersion === null ? [] : [`HTTP/1.1 over ${tlsVersion}`]),
-    ...(remoteAddress === null ? [] : [`address ${remoteAddress}`]),
-    ...(certificateDaysLeft === null ? [] : [`certificate valid for ${certificateDaysLeft} more days`]),
-    ...(slowestAnswerMs === null ? [] : [`slowest answer ${slowestAnswerMs} ms`]),
+    ...(tls_version === null ? [] : [`HTTP/1.1 over ${tls_version}`]),
+    ...(remote_address === null ? [] : [`address ${remote_address}`]),
+    ...(certificate_days_left === null ? [] : [`certificate valid for ${certificate_days_left} more days`]),
+    ...(slowest_answer_ms === null ? [] : [`slowest answer ${slowest_answer_ms} ms`]),
   ];
   return facts.length === 0 ? "No connection was established." : `${facts.join(", ")}.`;
 }

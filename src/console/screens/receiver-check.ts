@@ -1,6 +1,6 @@
 import type { z } from "zod";
 import { Problem } from "../../http/problems.ts";
-import type { ReceiverCheck } from "../../receivers/receivers-api.ts";
+import type { ReceiverCheck } from "../../receivers/receiver-check-schema.ts";
 import { keyField, unless } from "../forms.ts";
 import { type Html, html } from "../html.ts";
 import type { Screen, Shown, View } from "../screen.ts";

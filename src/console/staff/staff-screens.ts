@@ -1,7 +1,7 @@
 import type { z } from "zod";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
-import type { Account, AccountReplay } from "../../log/accounts-api.ts";
-import type { Found } from "../../log/search-api.ts";
+import type { AccountReplay } from "../../log/accounts-api.ts";
+import type { Account, Found } from "../../log/accounts-schema.ts";
 import { accountLink, auditTable, type Change } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";

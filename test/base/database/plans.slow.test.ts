@@ -6,7 +6,7 @@ import { wholeAccount } from "../../../src/base/model/reader.ts";
 import { promoteDue } from "../../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../../src/delivery/record-sql.ts";
 import { findDelivery } from "../../../src/log/deliveries-sql.ts";
-import { type DeliveryFilter, NO_FILTER } from "../../../src/log/delivery-filter-sql.ts";
+import type { DeliveryFilter } from "../../../src/log/delivery-filter-api.ts";
 import { createListDeliveries } from "../../../src/log/delivery-pages-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { attemptOf, claim, LEASE_MS, publishAt } from "../../support/delivery-rows.ts";
@@ -157,13 +157,12 @@ describe.each(states)("planned for %s", (state) => {
 
   it.each<[string, Partial<DeliveryFilter>]>([
     ["of the whole log", {}],
-    ["by an index", { analysisId: "plan-last" }],
+    ["by an index", { analysis_id: "plan-last" }],
     ["of what has no index", { event: "analysis.succeeded" }],
-  ])("a page %s looks up what is open of it", async (_, some) => {
+  ])("a page %s looks up what is open of it", async (_, filter) => {
     await vacuumWith(state);
     const pool = open(createLogPool);
     const list = createListDeliveries(readingFrom(pool), () => 0);
-    const filter = { ...NO_FILTER, ...some };
     const readPages = async () => {
       const { items: deliveries, next } = await list(wholeAccount(accountId), filter, null, 50);
       await list(wholeAccount(accountId), filter, next, 50);

@@ -7,7 +7,6 @@ import { COMMAND_LINE } from "../../../src/base/model/audit.ts";
 import { wholeAccount } from "../../../src/base/model/reader.ts";
 import { storageLimitsOf } from "../../../src/base/model/storage.ts";
 import { sequenceEvents } from "../../../src/feed/feed-sql.ts";
-import { NO_FILTER } from "../../../src/log/delivery-filter-sql.ts";
 import { createReplay, replayDelivery } from "../../../src/log/replays-sql.ts";
 import { PublishRefusedError, publishAnalyses } from "../../../src/publish/publish-call-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
@@ -143,7 +142,7 @@ test("attempts count by what they left in the log, and beyond the limit nothing 
   const reader = wholeAccount(accountId);
   await expect(replayDelivery(database.pool, reader, id, WEEK_MS)).rejects.toMatchObject({ code: "SP009" });
   const asNew = {
-    ...{ filter: NO_FILTER, asked: {}, ratePerSecond: 1, expectedMatched: null, note: null },
+    ...{ filter: {}, ratePerSecond: 1, expectedMatched: null, note: null },
     ...{ createdBy: COMMAND_LINE, analysisRetentionMs: WEEK_MS, limits: { runningMax: 9, waitingMax: 9 } },
   };
   const many = inTransaction(database.pool, (client) => createReplay(client, reader, asNew));

@@ -3,7 +3,7 @@ import { readingFrom } from "../../../src/base/database/log-reader.ts";
 import { createLogPool } from "../../../src/base/database/pools.ts";
 import { wholeAccount } from "../../../src/base/model/reader.ts";
 import { findDelivery } from "../../../src/log/deliveries-sql.ts";
-import { type DeliveryFilter, NO_FILTER } from "../../../src/log/delivery-filter-sql.ts";
+import type { DeliveryFilter } from "../../../src/log/delivery-filter-api.ts";
 import { createListDeliveries, type ListDeliveries } from "../../../src/log/delivery-pages-sql.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -32,9 +32,9 @@ const FILTERS: Readonly<Record<string, Partial<DeliveryFilter>>> = {
   "needs attention": { status: ["failed", "abandoned"] },
   reason: { reason: ["attempts_exhausted"] },
   event: { event: "analysis.failed" },
-  "target host": { targetHost: "h7.example.com" },
-  "error code": { errorCode: "connect_timeout" },
-  "status code": { statusCode: 503 },
+  "target host": { target_host: "h7.example.com" },
+  "error code": { error_code: "connect_timeout" },
+  "status code": { status_code: 503 },
 };
 
 export const log: BenchCase<Bench> = {
@@ -137,7 +137,7 @@ async function readOnce(
 ): Promise<void> {
   let seen: { id: string; analysisId: string } | undefined;
   for (const [name, filter] of Object.entries(FILTERS)) {
-    const wanted = { ...NO_FILTER, ...filter };
+    const wanted = filter;
     const page = await time(`page, ${name}`, () =>
       listDeliveries(wholeAccount(accountId), wanted, null, PAGE_ROWS),
     );
@@ -152,6 +152,6 @@ async function readOnce(
   const { id, analysisId } = seen;
   await time("one delivery", () => findDelivery(pool, wholeAccount(accountId), id));
   await time("page, analysis id", () =>
-    listDeliveries(wholeAccount(accountId), { ...NO_FILTER, analysisId }, null, PAGE_ROWS),
+    listDeliveries(wholeAccount(accountId), { analysis_id: analysisId }, null, PAGE_ROWS),
   );
 }

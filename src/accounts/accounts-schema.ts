@@ -1,0 +1,84 @@
+import { z } from "zod";
+import { id, time } from "../api/fields.ts";
+import { KEY_CLASSES } from "../base/model/api-keys.ts";
+import { ACTOR_KINDS } from "../base/model/audit.ts";
+import { AccountName } from "../log/accounts-schema.ts";
+
+const keyMembers = {
+  id,
+  name: z.string().nullable(),
+  class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
+  scopes: z.array(z.string()),
+  user_id: id.nullable().describe("The user that it acts for; null: none, and spaces are out of its reach."),
+  created_at: time,
+  expires_at: time.nullable().describe("Null: it does not expire."),
+  revoked_at: time.nullable(),
+  last_used_at: time.nullable().describe("To the minute; null: never."),
+} as const;
+
+export const ApiKey = z
+  .object(keyMembers)
+  .meta({ id: "ApiKey", description: "A key of the account, without its text, which nobody keeps." });
+
+export const CreatedApiKey = z
+  .object({ ...keyMembers, api_key: z.string().describe("The key itself, shown this once.") })
+  .meta({ id: "CreatedApiKey", description: "A new key of the account." });
+
+export const ConsoleSession = z
+  .object({
+    id,
+    viewer: z.object({ id: z.string(), label: z.string() }),
+    permissions: z.array(z.string()),
+    created_at: time,
+    entered_at: time.nullable().describe("Null: nobody has opened its link yet."),
+    last_active_at: time.nullable(),
+    expires_at: time,
+  })
+  .meta({ id: "ConsoleSession", description: "A viewer's session of the console." });
+
+const entryMembers = {
+  id,
+  at: time,
+  operation: z
+    .string()
+    .describe(
+      "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
+        "`console.staff.sign_in`, which no operation does.",
+    ),
+  actor: z.object({
+    kind: z.enum(ACTOR_KINDS),
+    key_id: id.nullable().describe("Null: the command line, or staff without a key."),
+    name: z
+      .string()
+      .nullable()
+      .describe("The key's name at that time. Null: it has none, or it is staff's and your key is not."),
+    user: z
+      .object({ id, name: z.string() })
+      .nullable()
+      .describe("The user of the account that the key acts for. Null: none, or it was no key."),
+    viewer: z
+      .string()
+      .nullable()
+      .describe(
+        "Whose session of the console it was, as the key's owner calls them. Null: it was no session.",
+      ),
+  }),
+  request_id: z.string().nullable().describe("Null: the command line."),
+  details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
+};
+
+export const AuditEntry = z
+  .object(entryMembers)
+  .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
+
+export const AccountAuditEntry = z
+  .object({
+    ...entryMembers,
+    account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
+  })
+  .meta({ id: "AccountAuditEntry", description: "One change, whose account it concerned, and who made it." });
+
+export type ApiKey = z.output<typeof ApiKey>;
+export type ConsoleSession = z.output<typeof ConsoleSession>;
+export type AuditEntry = z.output<typeof AuditEntry>;
+export type AccountAuditEntry = z.output<typeof AccountAuditEntry>;

@@ -1,0 +1,92 @@
+import { z } from "zod";
+import { id, time } from "../api/fields.ts";
+import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
+import { filters, oneOrSeveral } from "./delivery-filter-api.ts";
+
+/** Each filter may be missing or null; responses write a missing one as null. */
+const membersOfFilter = {
+  ...filters,
+  status: oneOrSeveral(REPLAYABLE_STATUSES).describe("One of these. Both, if not given."),
+};
+
+type Nullish<Fields extends Record<string, z.ZodType>> = {
+  [Name in keyof Fields]: z.ZodOptional<z.ZodNullable<Fields[Name]>>;
+};
+type Nullable<Fields extends Record<string, z.ZodType>> = {
+  [Name in keyof Fields]: z.ZodNullable<Fields[Name]>;
+};
+
+/** The requested filter. Of the matches, only failed and abandoned deliveries are replayed. */
+export const AskedReplayFilter = z
+  .strictObject(
+    mapped(membersOfFilter, (member) => member.nullable().optional()) as Nullish<typeof membersOfFilter>,
+  )
+  .meta({
+    id: "ReplayFilter",
+    description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
+  });
+
+/** A component of its own: named after `Replay.filter`, generators took it for the request's `ReplayFilter`. */
+const GivenFilter = z
+  .object(mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>)
+  .meta({ id: "GivenReplayFilter", description: "The filter of a replay as it was given; null: not given." });
+
+export const NOTHING_GIVEN = Object.fromEntries(
+  Object.keys(membersOfFilter).map((name) => [name, null]),
+) as z.output<typeof GivenFilter>;
+
+/** What counting these takes, some 30 ms, is no burden to anybody. */
+export const COUNTED_AT_ONCE_MAX = 5_000;
+
+export const Replay = z
+  .object({
+    id,
+    status: z
+      .enum(REPLAY_STATUSES)
+      .describe(
+        "`running`: starting deliveries; `delivering`: all are started, some have an attempt to come; `done`: all " +
+          "have ended; `cancelled`: no more are started.",
+      ),
+    filter: GivenFilter,
+    rate_per_second: z.int(),
+    matched: z.int().describe("Deliveries in the set, which is fixed when the replay is created."),
+    replayed: z.int().describe("Of these, those whose next run has started."),
+    skipped: z
+      .int()
+      .describe("Those skipped when their turn came: already delivered, already replayed, or expired."),
+    succeeded: z
+      .int()
+      .describe(
+        `Of the replayed, those that have succeeded. With more than ${COUNTED_AT_ONCE_MAX} replayed, as of the ` +
+          "last count, as in the list.",
+      ),
+    waiting: z.int().describe("Of the replayed, those with an attempt to come. Counted like `succeeded`."),
+    failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
+    note: z.string().nullable(),
+    created_by: z
+      .object({
+        staff: z.boolean().describe("Whether it was support staff."),
+        key_id: id.nullable().describe("Null: support staff without a key."),
+        name: z.string().nullable().describe("The API key's name. Staff's is for staff only."),
+        viewer: z
+          .string()
+          .nullable()
+          .describe(
+            "Whose session of the console it was. Null: it was no session. Staff's is for staff only.",
+          ),
+      })
+      .nullable()
+      .describe("Null if no API key made it, or before this was recorded."),
+    created_at: time,
+    ended_at: time.nullable(),
+  })
+  .meta({ id: "Replay", description: "A bulk replay with its progress." });
+
+function mapped(
+  fields: Readonly<Record<string, z.ZodType>>,
+  change: (field: z.ZodType) => z.ZodType,
+): Record<string, z.ZodType> {
+  return Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, change(field)]));
+}
+
+export type Replay = z.output<typeof Replay>;
