@@ -1,4 +1,4 @@
-import { Command, CommanderError, Help } from "@commander-js/extra-typings";
+import { Command, CommanderError, Help } from "commander";
 import { ConfigError } from "../../base/config/config.ts";
 import { UsageError } from "../output.ts";
 import { type ProcessContext, version } from "../process-context.ts";
