@@ -188,7 +188,7 @@ export function addReceiverListen(receiver: Command, context: ProcessContext): v
     .option("--https", "use HTTPS, with a certificate for localhost")
     .option(
       "--ca-file <path>",
-      "with --https: where senders find the CA certificate to trust (PEM); kept, with <path>.key, for the next start",
+      "with --https: where senders find the certificate to trust (PEM); kept, with <path>.key, for the next start",
     )
     .option("--json", "print events as JSON lines")
     .addHelpText("after", LISTEN_HELP)

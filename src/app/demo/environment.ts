@@ -8,16 +8,16 @@ import { createAccount, insertUser } from "../../accounts/accounts-sql.ts";
 import { type Config, readConfig } from "../../base/config/config.ts";
 import { startEmbeddedPostgres } from "../../base/embedded/embedded.ts";
 import { accountScopes, userScopes } from "../../base/model/api-keys.ts";
-import { DAY_MS } from "../../base/model/time.ts";
 import { setEndpoint } from "../../delivery/endpoint-sql.ts";
-import { createCertificateAuthority } from "../certificate-authority.ts";
 import { openConsole } from "../console-sessions.ts";
 import { createApiKey } from "../create-api-key.ts";
 import { createCommandPool, prepareDatabase } from "../database.ts";
+import { createLocalCertificate } from "../local-certificate.ts";
 import { UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { secretsKeyOf } from "../state-folder.ts";
 import { type ChildEvent, servicePlans, supervise } from "../supervisor.ts";
+import { receivers as demoReceivers } from "./analyses.ts";
 import {
   createThrowAwayDatabase,
   EXAMPLE_PIPELINE_ROLE,
@@ -82,7 +82,7 @@ export type DemoEnvironment = {
   readonly receivers: DemoReceivers;
   /** Connects as the pipeline's role, with no rights but its own. */
   readonly pipelinePool: Pool;
-  /** File of the certificate authority (PEM) that issued the receivers' certificates. */
+  /** File of the receivers' certificate (PEM). */
   readonly caFile: string;
   /** A fresh link that opens the console, once. */
   readonly consoleLink: () => Promise<string>;
@@ -109,14 +109,14 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
   const folder = await createTemporaryFolder();
   resources.defer(() => folder.remove());
 
-  const validity = { notBefore: new Date(now() - DAY_MS), notAfter: new Date(now() + DAY_MS) };
-  const authority = await createCertificateAuthority("Sealpost demo authority", validity);
-  const receivers = await startDemoReceivers({ authority, validity, now });
+  const names = Object.values(demoReceivers).map(({ hostname }) => hostname);
+  const certificate = createLocalCertificate(names, now());
+  const receivers = await startDemoReceivers({ certificate, now });
   resources.defer(() => receivers.close());
 
   const env = demoEnv(context, folder.path, receivers.port);
   const config = readConfig(env);
-  await writeFile(caFileIn(folder.path), authority.caPem);
+  await writeFile(caFileIn(folder.path), certificate.certPem);
   const databaseUrl = await createDatabase(options, folder.path);
   onStep("database", usesServer ? "" : folder.path);
   signal.throwIfAborted();

@@ -1,4 +1,4 @@
-import type { CertificateAuthority, CertificateRequest } from "../certificate-authority.ts";
+import type { LocalCertificate } from "../local-certificate.ts";
 import { type Arrival, startWebhookReceiver } from "../webhook-receiver.ts";
 import { ATTEMPTS_REFUSED_WHILE_RESTARTING, type ReceiverName, receivers } from "./analyses.ts";
 
@@ -28,12 +28,11 @@ export type DemoReceivers = {
 
 /** One HTTPS server on loopback with three host names, each of which behaves differently. */
 export async function startDemoReceivers(options: {
-  readonly authority: CertificateAuthority;
-  readonly validity: Pick<CertificateRequest, "notBefore" | "notAfter">;
+  readonly certificate: LocalCertificate;
   /** Unix time in milliseconds. */
   readonly now: () => number;
 }): Promise<DemoReceivers> {
-  const { authority, validity, now } = options;
+  const { certificate, now } = options;
   const secrets: string[] = [];
   const received = new Map<string, ReceivedDelivery>();
   let isRepaired = false;
@@ -58,14 +57,10 @@ export async function startDemoReceivers(options: {
     return isRestarting && verified <= ATTEMPTS_REFUSED_WHILE_RESTARTING ? 503 : 204;
   }
 
-  const tls = await authority.issue({
-    names: Object.values(receivers).map(({ hostname }) => hostname),
-    ...validity,
-  });
   const { port, close } = await startWebhookReceiver({
     host: "127.0.0.1",
     port: 0,
-    tls,
+    tls: certificate,
     secrets,
     toleranceSeconds: 300,
     now,
