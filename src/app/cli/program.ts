@@ -8,7 +8,9 @@ import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
 import { addConsoleCommands, addDemoCommand, addMigrateCommand, addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
-import { addReceiverCheck, addReceiverForward, addReceiverListen } from "./receivers.ts";
+import { addReceiverCheck } from "./receiver-check.ts";
+import { addReceiverForward } from "./receiver-forward.ts";
+import { addReceiverListen } from "./receiver-listen.ts";
 import { addSecretCommands, addSignatureCommands } from "./secrets.ts";
 import { addTargetCommands } from "./target.ts";
 
