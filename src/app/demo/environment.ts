@@ -92,7 +92,7 @@ export type StartOptions = {
 export async function startDemoEnvironment(options: StartOptions): Promise<DemoEnvironment> {
   const { context, output, resources, signal, usesServer } = options;
   const folder = await createTemporaryFolder(resources);
-  const receivers = await startDemoReceivers(context, output);
+  const receivers = await startDemoReceivers(context, output, signal);
   resources.defer(() => receivers.close());
   const caFile = join(folder, "receivers.pem");
   await writeFile(caFile, receivers.certPem);

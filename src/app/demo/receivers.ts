@@ -59,10 +59,14 @@ export type DemoReceivers = {
   close(): Promise<void>;
 };
 
-/** One HTTPS server on loopback with three host names, each of which behaves differently. Prints what it is sent. */
+/**
+ * One HTTPS server on loopback with three host names, each of which behaves differently. Prints what it is sent, until
+ * `signal` aborts: then the demo has said its last word.
+ */
 export async function startDemoReceivers(
   { now }: Pick<ProcessContext, "now">,
   output: DemoOutput,
+  signal: AbortSignal,
 ): Promise<DemoReceivers> {
   const certificate = createLocalCertificate(
     Object.values(RECEIVERS).map(({ hostname }) => hostname),
@@ -86,6 +90,7 @@ export async function startDemoReceivers(
     const accepted = (previous?.accepted ?? 0) + Number(isAccepted);
     const atMs = performance.now();
     received.set(delivery_id, { analysisId: data.id, verified: number, accepted, body, atMs });
+    if (signal.aborted) return status_code;
     const after = previous === undefined ? "" : `, ${((atMs - previous.atMs) / 1_000).toFixed(2)} s later`;
     output.result(
       "attempt",
