@@ -1,16 +1,18 @@
+import { join } from "node:path";
 import type { Pool } from "pg";
 import { findFirstAccount, hasAccounts } from "../accounts/accounts-sql.ts";
 import { type Config, plainSettings, readConfig } from "../base/config/config.ts";
+import { FolderInUseError } from "../base/embedded/account.ts";
+import { startEmbeddedPostgres } from "../base/embedded/embedded.ts";
 import { accountScopes } from "../base/model/api-keys.ts";
-import { abortableDelay, createBackoff } from "../base/model/backoff.ts";
+import { abortableDelay, type BackoffLimits, createBackoff } from "../base/model/backoff.ts";
 import { openConsole } from "./console-sessions.ts";
 import { issueApiKey, openAccount } from "./create-api-key.ts";
 import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
 import { createEgress } from "./egress.ts";
 import { type Announce, inColumns, inFrame, UsageError } from "./output.ts";
-import { startOwnDatabase } from "./own-database.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { secretsKeyOf } from "./state-folder.ts";
+import { removeOwnDatabase, secretsKeyOf, writeOwnDatabase } from "./state-folder.ts";
 import { type ChildEvent, servicePlans, supervise } from "./supervisor.ts";
 
 /** A dispatcher ends within the deadline of its attempts and 2 s more; after that, waiting longer is pointless. */
@@ -18,6 +20,7 @@ const GRACE_BEYOND_DEADLINE_MS = 5_000;
 /** Long enough to be found among the lines of a start. */
 const CONSOLE_LINK_SECONDS = 600;
 const DATABASE_BACKOFF = { baseMs: 500, maxMs: 5_000 };
+const RESTART_BACKOFF = { baseMs: 500, maxMs: 10_000 };
 
 /**
  * Runs the whole service until shutdown: the API and a dispatcher and, without DATABASE_URL, a database of its own.
@@ -55,16 +58,13 @@ async function runUntilShutdown(
       ? await startOwnDatabase(config.stateDir, plainSettings(env), announce, random)
       : null;
   const databaseUrl = own?.databaseUrl ?? config.databaseUrl ?? "";
-  let firstAccount: FirstAccount | null = null;
-  const announceOnce = () => {
-    if (firstAccount !== null) announceFirstAccount(firstAccount, announce);
-    firstAccount = null;
-  };
+  let welcomed = Promise.resolve();
   try {
-    const work = async () => {
-      firstAccount = await prepare(databaseUrl, config, own !== null, announce);
-    };
-    await retryUntilReachable(work, shutdown, announce, random);
+    const prepared = () => prepare(databaseUrl, config, announce);
+    await untilItWorks(prepared, DATABASE_BACKOFF, { shutdown, random }, (reason, delayMs) => {
+      const text = `The database is not available (${reason}); trying again in ${seconds(delayMs)}.`;
+      announce("database_away", { reason }, text);
+    });
     const children = servicePlans(context, config, databaseUrl);
     const running = new Set<string>();
     let apiUrl: string | null = null;
@@ -76,19 +76,13 @@ async function runUntilShutdown(
         if (event.kind !== "message") return;
         apiUrl ??= (event.message as { listening?: string }).listening ?? null;
         if (running.has(event.name) || running.add(event.name).size < children.length) return;
-        const opening =
-          own === null || !config.areas.includes("webhooks")
-            ? Promise.resolve()
-            : announceConsole(databaseUrl, config, apiUrl, announce);
-        // Without a link there still is the command line's.
-        void opening.catch(() => undefined).finally(announceOnce);
+        if (own !== null) welcomed = welcome(databaseUrl, config, apiUrl, announce);
       },
       graceMs: config.attemptDeadlineMs + GRACE_BEYOND_DEADLINE_MS,
       random,
     });
   } finally {
-    // The key exists, even if the service never ran.
-    announceOnce();
+    await welcomed;
     await own?.stop();
   }
 }
@@ -100,29 +94,52 @@ function announceUnsafe({ unsafeAllowedTargets }: Config, announce: Announce): v
   announce("unsafe", { targets }, text);
 }
 
-type FirstAccount = Readonly<Record<"account_id" | "key_id" | "api_key" | "signing_secret", string>>;
-
-/** Migrates the database and, in an own database that is new, creates a first account: null if there is one. */
-async function prepare(
-  databaseUrl: string,
-  config: Config,
-  isOwn: boolean,
-  announce: Announce,
-): Promise<FirstAccount | null> {
+async function prepare(databaseUrl: string, config: Config, announce: Announce): Promise<void> {
   const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
     const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
     const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
     if (applied.length > 0) announce("migrated", { applied }, `Migrated the database (${migrations}).`);
-    const secretsKey = await loadSecretsKey(pool, config);
-    if (!isOwn || (await hasAccounts(pool))) return null;
-    return await createFirstAccount(pool, config, secretsKey);
+    await loadSecretsKey(pool, config);
   } finally {
     await pool.end();
   }
 }
 
-async function createFirstAccount(pool: Pool, config: Config, secretsKey: Uint8Array): Promise<FirstAccount> {
+/**
+ * For whoever started the service on a database of its own: a link to the console of the oldest account and, in a new
+ * database, an account. Never rejects: the service runs without, and there are commands for both.
+ */
+async function welcome(
+  databaseUrl: string,
+  config: Config,
+  apiUrl: string | null,
+  announce: Announce,
+): Promise<void> {
+  const pool = createCommandPool(databaseUrl, "sealpost start", config);
+  try {
+    const created = (await hasAccounts(pool)) ? null : await createFirstAccount(pool, config);
+    if (config.areas.includes("webhooks")) await announceConsole(pool, config.publicUrl ?? apiUrl, announce);
+    if (created === null) return;
+    // Last, and in a frame: above it stand the lines of the start, and below it those of the service will follow.
+    const { account_id: account, api_key, signing_secret } = created;
+    const columns = inColumns({ account, "API key": api_key, "signing secret": signing_secret });
+    const text = "First start: created a first account. Store its API key now; it is shown only once.";
+    announce("first_account", created, inFrame(`${text}\n\n${columns}`));
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error);
+    announce(
+      "welcome_failed",
+      { message },
+      `The link to the console, or a first account, could not be made: ${message}`,
+    );
+  } finally {
+    await pool.end();
+  }
+}
+
+async function createFirstAccount(pool: Pool, config: Config) {
+  const secretsKey = await loadSecretsKey(pool, config);
   const { accountId, signingSecret } = await openAccount(pool, "First account", secretsKey);
   const { keyId, apiKey } = await issueApiKey(pool, config, {
     accountId,
@@ -133,57 +150,91 @@ async function createFirstAccount(pool: Pool, config: Config, secretsKey: Uint8A
   return { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
 }
 
-/** A link to the console of the oldest account, for whoever started the service on a database of its own. */
-async function announceConsole(
-  databaseUrl: string,
-  config: Config,
-  apiUrl: string | null,
-  announce: Announce,
-): Promise<void> {
-  const publicUrl = config.publicUrl ?? apiUrl;
-  if (publicUrl === null) return;
-  const pool = createCommandPool(databaseUrl, "sealpost start", config);
-  try {
-    const account = await findFirstAccount(pool);
-    if (account === null) return;
-    const { url } = await openConsole(pool, account.id, { publicUrl, linkSeconds: CONSOLE_LINK_SECONDS });
-    const again = `npm run -s sealpost -- console link --account ${account.id}`;
-    const text = `The console of “${account.name}” (opens once, within 10 minutes):\n  ${url}\nAnother link: ${again}`;
-    announce("console", { account_id: account.id, url }, text);
-  } finally {
-    await pool.end();
-  }
+async function announceConsole(pool: Pool, publicUrl: string | null, announce: Announce): Promise<void> {
+  const account = await findFirstAccount(pool);
+  if (account === null || publicUrl === null) return;
+  const { url } = await openConsole(pool, account.id, { publicUrl, linkSeconds: CONSOLE_LINK_SECONDS });
+  const again = `npm run -s sealpost -- console link --account ${account.id}`;
+  const text = `The console of “${account.name}” (opens once, within 10 minutes):\n  ${url}\nAnother link: ${again}`;
+  announce("console", { account_id: account.id, url }, text);
 }
 
-/** Last, and in a frame: above it stand the log lines of the start, and below it those of the service will follow. */
-function announceFirstAccount(account: FirstAccount, announce: Announce): void {
-  const { account_id: id, api_key: apiKey, signing_secret: secret } = account;
-  const columns = inColumns({ account: id, "API key": apiKey, "signing secret": secret });
-  const text = `First start: created a first account. Keep its API key: it is shown this once.\n\n${columns}`;
-  announce("first_account", account, inFrame(text));
-}
+type OwnDatabase = {
+  /** Stays the same when the server is restarted. */
+  readonly databaseUrl: string;
+  stop(): Promise<void>;
+};
 
-/** Retries while the database does not answer; a usage error is for the caller to fix. */
-async function retryUntilReachable(
-  work: () => Promise<void>,
-  shutdown: AbortSignal,
+/**
+ * Runs the embedded PostgreSQL in the state folder, and restarts it when it ends, until `stop`. Other commands find it
+ * through the folder.
+ * @param settings the variables that are set, for the commands that use this database
+ * @throws UsageError when another process uses the folder
+ */
+async function startOwnDatabase(
+  stateDir: string,
+  settings: Readonly<Record<string, string>>,
   announce: Announce,
   random: () => number,
-): Promise<void> {
-  const backoff = createBackoff(DATABASE_BACKOFF, random);
+): Promise<OwnDatabase> {
+  const dataDir = join(stateDir, "postgres");
+  const start = () => startEmbeddedPostgres({ dataDir });
+  const stopping = new AbortController();
+  const shutdown = stopping.signal;
+  let server = await start().catch((error: unknown) => {
+    throw error instanceof FolderInUseError ? new UsageError(error.message, { cause: error }) : error;
+  });
+  const { databaseUrl } = server;
+  await writeOwnDatabase(stateDir, databaseUrl, settings);
+  announce("database_running", { folder: dataDir }, `PostgreSQL is running; its data is in ${dataDir}.`);
+
+  async function keepRunning(): Promise<void> {
+    for (;;) {
+      await server.ended;
+      if (shutdown.aborted) return;
+      announce("database_ended", {}, "PostgreSQL ended unexpectedly; restarting it.");
+      await server.stop();
+      const restarted = await untilItWorks(start, RESTART_BACKOFF, { shutdown, random }, (message) =>
+        announce("database_failed", { message }, `PostgreSQL failed to start: ${message}`),
+      );
+      if (restarted === null) return;
+      server = restarted;
+      announce("database_running", { folder: dataDir }, "PostgreSQL is running again.");
+    }
+  }
+
+  const kept = keepRunning();
+  return {
+    databaseUrl,
+    stop: async () => {
+      stopping.abort();
+      await removeOwnDatabase(stateDir);
+      await server.stop();
+      await kept;
+    },
+  };
+}
+
+/** Tries again until it works; a usage error is for the caller to fix. Null: the shutdown came first. */
+async function untilItWorks<T>(
+  work: () => Promise<T>,
+  limits: BackoffLimits,
+  { shutdown, random }: { readonly shutdown: AbortSignal; readonly random: () => number },
+  onFailure: (reason: string, retryInMs: number) => void,
+): Promise<T | null> {
+  const backoff = createBackoff(limits, random);
   while (!shutdown.aborted) {
     try {
       return await work();
     } catch (error) {
       if (error instanceof UsageError) throw error;
       const { code, message } = error as NodeJS.ErrnoException;
-      const reason = message || code || "no answer";
       const delayMs = backoff.nextMs();
-      const text = `The database is not available (${reason}); trying again in ${seconds(delayMs)}.`;
-      announce("database_away", { reason }, text);
+      onFailure(message || code || "no answer", delayMs);
       await abortableDelay(delayMs, shutdown);
     }
   }
+  return null;
 }
 
 /** How a child ends after a shutdown; a second signal may hit it while it does. */

@@ -4,20 +4,41 @@ import { join } from "node:path";
 import { type Config, readConfig } from "../base/config/config.ts";
 import { UsageError } from "./output.ts";
 
+/** The files in STATE_DIR, beside the embedded database. */
+const SECRETS_KEY_FILE = "secrets-key";
+const DATABASE_URL_FILE = "database-url";
+const SETTINGS_FILE = "settings.json";
+
 /**
  * The 32-byte key that encrypts stored secrets: the configured one or, in development, one that is generated once and
  * kept in the state folder, readable only by this user.
  */
 export async function secretsKeyOf(config: Config): Promise<Uint8Array> {
   if (config.secretsKey) return config.secretsKey.export();
-  const path = join(config.stateDir, "secrets-key");
-  const text = await inFolder(
-    config.stateDir,
-    async () => (await readIfExists(path)) ?? (await createOnce(path, randomBytes(32).toString("base64"))),
-  );
+  const { stateDir } = config;
+  const text = (await readIn(stateDir, SECRETS_KEY_FILE)) ?? (await createSecretsKey(stateDir));
   const key = Buffer.from(text, "base64");
-  if (key.length !== 32) throw new UsageError(`${path} does not contain a 32-byte key in base64.`);
-  return key;
+  if (key.length === 32) return key;
+  throw new UsageError(`${join(stateDir, SECRETS_KEY_FILE)} does not contain a 32-byte key in base64.`);
+}
+
+/** When several processes do this at once, one creates the file and all get its text. */
+async function createSecretsKey(stateDir: string): Promise<string> {
+  const path = join(stateDir, SECRETS_KEY_FILE);
+  const text = randomBytes(32).toString("base64");
+  const draft = `${path}-${randomBytes(6).toString("hex")}`;
+  try {
+    await mkdir(stateDir, { recursive: true });
+    await writeFile(draft, text, { mode: 0o600, flag: "wx" });
+    // A link appears whole or not at all, and never replaces an existing file.
+    await link(draft, path);
+    return text;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw unusable(stateDir, error);
+    return await readFile(path, "utf8");
+  } finally {
+    await rm(draft, { force: true });
+  }
 }
 
 /** Tells other commands the URL of the embedded database that `start` runs, and the settings that it runs with. */
@@ -27,14 +48,13 @@ export async function writeOwnDatabase(
   settings: Readonly<Record<string, string>>,
 ): Promise<void> {
   await mkdir(stateDir, { recursive: true });
-  await writeFile(settingsPath(stateDir), JSON.stringify(settings, null, 2), { mode: 0o600 });
-  await writeFile(databaseUrlPath(stateDir), databaseUrl, { mode: 0o600 });
+  await writeFile(join(stateDir, SETTINGS_FILE), JSON.stringify(settings, null, 2), { mode: 0o600 });
+  await writeFile(join(stateDir, DATABASE_URL_FILE), databaseUrl, { mode: 0o600 });
 }
 
 /** After a `start` that was killed the files stay, and nothing answers at the URL. */
 export async function removeOwnDatabase(stateDir: string): Promise<void> {
-  await rm(databaseUrlPath(stateDir), { force: true });
-  await rm(settingsPath(stateDir), { force: true });
+  for (const name of [DATABASE_URL_FILE, SETTINGS_FILE]) await rm(join(stateDir, name), { force: true });
 }
 
 /**
@@ -44,63 +64,33 @@ export async function removeOwnDatabase(stateDir: string): Promise<void> {
 export async function commandConfigOf(env: Readonly<Record<string, string | undefined>>): Promise<Config> {
   const config = readConfig(env);
   if (config.databaseUrl !== null) return config;
-  const settings = await inFolder(config.stateDir, () => readIfExists(settingsPath(config.stateDir)));
+  const settings = await readIn(config.stateDir, SETTINGS_FILE);
   return settings === null ? config : readConfig({ ...JSON.parse(settings), ...env });
 }
 
 /** @throws UsageError when DATABASE_URL is unset and no `start` runs on this state folder */
-export async function databaseUrlOf(config: Config): Promise<string> {
-  const read = () => readIfExists(databaseUrlPath(config.stateDir));
-  const url = config.databaseUrl ?? (await inFolder(config.stateDir, read));
+export async function databaseUrlOf({ databaseUrl, stateDir }: Config): Promise<string> {
+  const url = databaseUrl ?? (await readIn(stateDir, DATABASE_URL_FILE));
   if (url) return url;
   throw new UsageError(
-    `DATABASE_URL is unset, and no embedded database runs in ${config.stateDir}: set it, or run \`npm start\`.`,
+    `DATABASE_URL is unset, and no embedded database runs in ${stateDir}: set it, or run \`npm start\`.`,
   );
 }
 
-/** @throws UsageError when this user cannot use the folder or a file in it */
-async function inFolder<T>(stateDir: string, work: () => Promise<T>): Promise<T> {
+/**
+ * Null when there is no such file.
+ * @throws UsageError when this user cannot use the folder or the file
+ */
+async function readIn(stateDir: string, name: string): Promise<string | null> {
   try {
-    return await work();
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === undefined) throw error;
-    throw new UsageError(`This user cannot use the folder ${stateDir} (STATE_DIR): ${code}.`, {
-      cause: error,
-    });
-  }
-}
-
-function settingsPath(stateDir: string): string {
-  return join(stateDir, "settings.json");
-}
-
-function databaseUrlPath(stateDir: string): string {
-  return join(stateDir, "database-url");
-}
-
-/** When several processes do this at once, one creates the file and all get its text. */
-async function createOnce(path: string, text: string): Promise<string> {
-  const draft = `${path}-${randomBytes(6).toString("hex")}`;
-  await mkdir(join(path, ".."), { recursive: true });
-  await writeFile(draft, text, { mode: 0o600, flag: "wx" });
-  try {
-    // A link appears whole or not at all, and never replaces an existing file.
-    await link(draft, path);
-    return text;
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-    return await readFile(path, "utf8");
-  } finally {
-    await rm(draft);
-  }
-}
-
-async function readIfExists(path: string): Promise<string | null> {
-  try {
-    return await readFile(path, "utf8");
+    return await readFile(join(stateDir, name), "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return null;
-    throw error;
+    throw unusable(stateDir, error);
   }
+}
+
+function unusable(stateDir: string, cause: unknown): UsageError {
+  const { code } = cause as NodeJS.ErrnoException;
+  return new UsageError(`This user cannot use the folder ${stateDir} (STATE_DIR): ${code}.`, { cause });
 }

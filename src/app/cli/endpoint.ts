@@ -15,8 +15,10 @@ export function addEndpointCommands(program: Command, context: ProcessContext): 
     .command("endpoint")
     .description("set the default URL for an account's webhooks, and hold what would go there");
   addSet(endpoint, context);
-  addPause(endpoint, context);
-  addResume(endpoint, context);
+  const pause = "hold every delivery to an account's endpoint, in place of sending it";
+  const resume = "end a pause: what was held is delivered, oldest first, up to 100 a second";
+  addHolding(endpoint, context, "pause", pause, pauseEndpoint);
+  addHolding(endpoint, context, "resume", resume, resumeEndpoint);
 }
 
 function addSet(endpoint: Command, context: ProcessContext): void {
@@ -42,46 +44,36 @@ function addSet(endpoint: Command, context: ProcessContext): void {
     );
 }
 
-function addPause(endpoint: Command, context: ProcessContext): void {
-  endpoint
-    .command("pause")
-    .description("hold every delivery to an account's endpoint, in place of sending it")
-    .requiredOption("--account <id>", "id of the account", parseId)
-    .option("--json", "print JSON, even on a terminal")
-    .action((options) => changeHolding(context, options, "webhooks.endpoint.pause", pauseEndpoint));
-}
-
-function addResume(endpoint: Command, context: ProcessContext): void {
-  endpoint
-    .command("resume")
-    .description("end a pause: what was held is delivered, oldest first, up to 100 a second")
-    .requiredOption("--account <id>", "id of the account", parseId)
-    .option("--json", "print JSON, even on a terminal")
-    .action((options) => changeHolding(context, options, "webhooks.endpoint.resume", resumeEndpoint));
-}
-
-/** @throws UsageError for an account without an endpoint */
-async function changeHolding(
+function addHolding(
+  endpoint: Command,
   context: ProcessContext,
-  options: { readonly account: string; readonly json?: true | undefined },
-  operationKey: "webhooks.endpoint.pause" | "webhooks.endpoint.resume",
+  verb: "pause" | "resume",
+  description: string,
   change: (tx: ClientBase, accountId: string) => Promise<boolean>,
-): Promise<void> {
-  await withDatabase(context, async (pool) => {
-    await requireAccount(pool, options.account);
-    const changed = await changeAudited(
-      pool,
-      operationKey,
-      async (tx) => {
-        if (await change(tx, options.account)) return (await findEndpoint(tx, options.account))!;
-        throw new UsageError(`Account ${options.account} has no endpoint. Set one with endpoint set.`);
-      },
-      () => ({ accountId: options.account, details: {} }),
+): void {
+  endpoint
+    .command(verb)
+    .description(description)
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool) => {
+        await requireAccount(pool, options.account);
+        const changed = await changeAudited(
+          pool,
+          `webhooks.endpoint.${verb}`,
+          async (tx) => {
+            if (await change(tx, options.account)) return (await findEndpoint(tx, options.account))!;
+            throw new UsageError(`Account ${options.account} has no endpoint. Set one with endpoint set.`);
+          },
+          () => ({ accountId: options.account, details: {} }),
+        );
+        const value = endpointFields(changed);
+        const { url, paused_at, held } = value;
+        const text = inColumns({ endpoint: url, "paused at": paused_at ?? "not paused", held: String(held) });
+        printResult(context, options, value, text);
+      }),
     );
-    const { url, paused_at, held } = endpointFields(changed);
-    const text = inColumns({ endpoint: url, "paused at": paused_at ?? "not paused", held: String(held) });
-    printResult(context, options, endpointFields(changed), text);
-  });
 }
 
 function endpointFields({ url, createdAt, updatedAt, pausedAt, held }: Endpoint) {

@@ -1,4 +1,5 @@
 import { createReadStream, fstatSync } from "node:fs";
+import { text as textOf } from "node:stream/consumers";
 import { InvalidArgumentError } from "commander";
 import { DISPLAY_NAME_CHARS_MAX, isDisplayName, isUuid } from "../../base/model/formats.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
@@ -33,6 +34,20 @@ export async function readStandardInput(
     throw new UsageError(`Standard input is longer than ${limit}.`);
   }
   return Buffer.concat(chunks);
+}
+
+const FILE_BYTES_MAX = 16_384;
+
+/**
+ * The text of a small file that an option names; `/dev/stdin` works, too.
+ * @throws UsageError for one that cannot be read or is longer than 16 KiB
+ */
+export async function readOptionFile(option: string, path: string): Promise<string> {
+  const text = await textOf(createReadStream(path, { end: FILE_BYTES_MAX })).catch((cause) => {
+    throw new UsageError(`The file that ${option} names cannot be read (${cause.code}).`, { cause });
+  });
+  if (text.length <= FILE_BYTES_MAX) return text;
+  throw new UsageError(`The file that ${option} names is longer than ${FILE_BYTES_MAX} bytes.`);
 }
 
 /** Node reads a directory on standard input as empty; this stream fails as it should. */

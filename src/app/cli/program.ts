@@ -1,4 +1,4 @@
-import { Command, CommanderError, Help } from "@commander-js/extra-typings";
+import { Command, CommanderError, Help } from "commander";
 import { ConfigError } from "../../base/config/config.ts";
 import { UsageError } from "../output.ts";
 import { type ProcessContext, version } from "../process-context.ts";
@@ -8,7 +8,9 @@ import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
 import { addConsoleCommands, addDemoCommand, addMigrateCommand, addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
-import { addReceiverCheck, addReceiverForward, addReceiverListen } from "./receivers.ts";
+import { addReceiverCheck } from "./receiver-check.ts";
+import { addReceiverForward } from "./receiver-forward.ts";
+import { addReceiverListen } from "./receiver-listen.ts";
 import { addSecretCommands, addSignatureCommands } from "./secrets.ts";
 import { addTargetCommands } from "./target.ts";
 

@@ -1,5 +1,3 @@
-import { createReadStream } from "node:fs";
-import { text } from "node:stream/consumers";
 import { type Command, Option } from "commander";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { rotateSigningSecret } from "../../delivery/signing-secrets-sql.ts";
@@ -8,11 +6,17 @@ import { changeAudited } from "../create-api-key.ts";
 import { loadSecretsKey, requireAccount, withDatabase } from "../database.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { collect, parseId, parseSeconds, parseWholeNumber, readStandardInput } from "./options.ts";
+import {
+  collect,
+  parseId,
+  parseSeconds,
+  parseWholeNumber,
+  readOptionFile,
+  readStandardInput,
+} from "./options.ts";
 
 /** A receiver's own setting, and none of Sealpost's configuration. */
 const VARIABLE = "SEALPOST_SECRET";
-const FILE_BYTES_MAX = 16_384;
 
 export const SECRET_OPTION = "the signing secret, for tests: others on this machine can see it";
 export const SECRET_FILE_OPTION =
@@ -49,19 +53,9 @@ export async function readSigningSecrets(
 }
 
 async function readSecretFile(path: string): Promise<readonly string[]> {
-  let content: string;
-  try {
-    content = await text(createReadStream(path, { end: FILE_BYTES_MAX }));
-  } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    throw new UsageError(`The file that --secret-file names cannot be read (${code}).`, { cause: error });
-  }
-  if (content.length > FILE_BYTES_MAX) {
-    throw new UsageError(`The file that --secret-file names is longer than ${FILE_BYTES_MAX} bytes.`);
-  }
-  const secrets = words(content);
-  if (secrets.length === 0) throw new UsageError("The file that --secret-file names is empty.");
-  return secrets;
+  const secrets = words(await readOptionFile("--secret-file", path));
+  if (secrets.length > 0) return secrets;
+  throw new UsageError("The file that --secret-file names is empty.");
 }
 
 function words(content: string): string[] {

@@ -2,61 +2,10 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { inColumns, textTable } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { receivers, rolledBackAnalysis } from "./analyses.ts";
-import type { ApiDelivery } from "./api-client.ts";
 import type { DemoEnvironment } from "./environment.ts";
 import { createDemoOutput, type DemoOutput } from "./output.ts";
-import type { DemoReceivers } from "./receivers.ts";
-import type { DemoDelivery, ScenarioResult } from "./scenario.ts";
-
-const HEAD = ["analysis", "receiver", "first run", "final", "POSTs", "signatures"] as const;
-
-/** What happened to each analysis, as a table. */
-function summaryTable({ deliveries, runDelivery, environment }: ScenarioResult): string {
-  const demoReceivers = environment.receivers;
-  const rows = deliveries.map(({ analysis, deliveryId, first, last }) => {
-    const received = demoReceivers.received.get(deliveryId);
-    return [
-      analysis.id,
-      receivers[analysis.receiver].hostname,
-      first.status,
-      last.run > first.run ? `${last.status} by replay` : last.status,
-      `${last.attempts_count}`,
-      `${received?.verified ?? 0} of ${last.attempts_count} valid`,
-    ];
-  });
-  const rolledBack = [
-    rolledBackAnalysis.id,
-    receivers[rolledBackAnalysis.receiver].hostname,
-    "–",
-    "never sent",
-    "0",
-    "–",
-  ];
-  return textTable(HEAD, [
-    ...rows,
-    rolledBack,
-    ...(runDelivery === null ? [] : [runRow(runDelivery, demoReceivers)]),
-  ]);
-}
-
-function runRow({ id, status, attempts_count }: ApiDelivery, { received }: DemoReceivers): string[] {
-  const verified = received.get(id)?.verified ?? 0;
-  const valid = `${verified} of ${attempts_count} valid`;
-  return ["workflow’s run", receivers.steady.hostname, status, status, `${attempts_count}`, valid];
-}
-
-/** The same as JSON fields. */
-function summaryFields({ analysis, deliveryId, first, last }: DemoDelivery) {
-  return {
-    analysis_id: analysis.id,
-    delivery_id: deliveryId,
-    first_run: first.status,
-    status: last.status,
-    runs: last.run,
-    attempts_count: last.attempts_count,
-  };
-}
+import { RECEIVERS } from "./receivers.ts";
+import { ROLLED_BACK, runScenario, type ScenarioResult } from "./scenario.ts";
 
 /** On an idle machine it takes a quarter of this. */
 const TIME_LIMIT_MS = 80_000;
@@ -85,8 +34,6 @@ export async function runDemo(context: ProcessContext, options: DemoOptions): Pr
   const { stays, usesServer } = options;
   await using resources = new AsyncDisposableStack();
   try {
-    // Imported here, so that other commands do not spend time and memory on certificates.
-    const { runScenario } = await import("./scenario.ts");
     const result = await runScenario({ context, output, resources, signal, onFailure, usesServer });
     printSummary(result, output);
     if (result.faults.length > 0) return false;
@@ -105,11 +52,24 @@ export async function runDemo(context: ProcessContext, options: DemoOptions): Pr
   }
 }
 
+/** What became of each analysis, and whether that is right. */
 function printSummary(result: ScenarioResult, output: DemoOutput): void {
-  const { deliveries, faults } = result;
+  const { deliveries, environment, faults } = result;
+  const rows = deliveries.map(({ analysis, first, last }) => {
+    const { hostname } = RECEIVERS[analysis.receiver];
+    const final = last.run > first.run ? `${last.status} by replay` : last.status;
+    const { verified = 0 } = environment.receivers.received.get(last.id) ?? {};
+    const signatures = `${verified} of ${last.attempts_count} valid`;
+    return [analysis.id, hostname, first.status, final, `${last.attempts_count}`, signatures];
+  });
+  rows.push([ROLLED_BACK.id, RECEIVERS[ROLLED_BACK.receiver].hostname, "–", "never sent", "0", "–"]);
   output.heading("Summary");
-  const table = summaryTable(result);
-  output.announce("summary", { deliveries: deliveries.map(summaryFields), faults }, table);
+  const head = ["analysis", "receiver", "first run", "final", "POSTs", "signatures"];
+  output.announce(
+    "summary",
+    { deliveries: deliveries.map(({ last }) => last), faults },
+    textTable(head, rows),
+  );
   const hasPassed = faults.length === 0;
   const verdict = hasPassed
     ? [output.green(PASSED), NEXT].join("\n\n")

@@ -8,9 +8,7 @@ import { createAccount, insertUser } from "../../accounts/accounts-sql.ts";
 import { type Config, readConfig } from "../../base/config/config.ts";
 import { startEmbeddedPostgres } from "../../base/embedded/embedded.ts";
 import { accountScopes, userScopes } from "../../base/model/api-keys.ts";
-import { DAY_MS } from "../../base/model/time.ts";
 import { setEndpoint } from "../../delivery/endpoint-sql.ts";
-import { createCertificateAuthority } from "../certificate-authority.ts";
 import { openConsole } from "../console-sessions.ts";
 import { createApiKey } from "../create-api-key.ts";
 import { createCommandPool, prepareDatabase } from "../database.ts";
@@ -18,14 +16,9 @@ import { UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { secretsKeyOf } from "../state-folder.ts";
 import { type ChildEvent, servicePlans, supervise } from "../supervisor.ts";
-import {
-  createThrowAwayDatabase,
-  EXAMPLE_PIPELINE_ROLE,
-  prepareExamplePipeline,
-} from "./example-database-sql.ts";
+import { createResultsTable, createThrowAwayDatabase } from "./example-database-sql.ts";
+import type { DemoOutput } from "./output.ts";
 import { type DemoReceivers, startDemoReceivers } from "./receivers.ts";
-
-export type TemporaryFolder = { readonly path: string; remove(): Promise<void> };
 
 /**
  * A shell that removes the folder when its standard input ends: a pipe that the kernel closes when this process ends,
@@ -40,7 +33,7 @@ while ! rm -rf -- "$1" 2>/dev/null && [ "$tries" -lt 30 ]; do
 done`;
 
 /** A new folder that is removed when this process ends, however it ends. */
-async function createTemporaryFolder(): Promise<TemporaryFolder> {
+async function createTemporaryFolder(resources: AsyncDisposableStack): Promise<string> {
   // Not os.tmpdir(): for root that is often private, and PostgreSQL's account could not enter it.
   const path = await mkdtemp("/tmp/sealpost-demo-");
   const remover = spawn("/bin/sh", ["-c", REMOVER, "sh", path], {
@@ -51,19 +44,17 @@ async function createTemporaryFolder(): Promise<TemporaryFolder> {
   });
   const removed = once(remover, "exit");
   await once(remover, "spawn");
+  resources.defer(async () => {
+    remover.stdin?.end();
+    await removed;
+  });
   // PostgreSQL's account has to pass through the folder; the files in it keep their own modes.
   await chmod(path, 0o711);
-  return {
-    path,
-    remove: async () => {
-      remover.stdin?.end();
-      await removed;
-    },
-  };
+  return path;
 }
 
 /** A day of retries compressed to seconds, enough for eight attempts. */
-export const WINDOW_SECONDS = 5;
+const WINDOW_SECONDS = 5;
 const GRACE_MS = 5_000;
 /** Long enough to be found below the summary. */
 const CONSOLE_LINK_SECONDS = 600;
@@ -80,22 +71,17 @@ export type DemoEnvironment = {
   /** Whether the service has that area. */
   readonly hasWorkspace: boolean;
   readonly receivers: DemoReceivers;
-  /** Connects as the pipeline's role, with no rights but its own. */
-  readonly pipelinePool: Pool;
-  /** File of the certificate authority (PEM) that issued the receivers' certificates. */
-  readonly caFile: string;
+  /** Of the service's database. */
+  readonly pool: Pool;
   /** A fresh link that opens the console, once. */
   readonly consoleLink: () => Promise<string>;
 };
 
-/** The steps of the start; each is reported when it is done. */
-export type StartStep = "database" | "schema" | "api" | "dispatcher";
-
 export type StartOptions = {
   readonly context: ProcessContext;
+  readonly output: DemoOutput;
   /** Everything that is started is added here; the caller disposes of it. */
   readonly resources: AsyncDisposableStack;
-  readonly onStep: (step: StartStep, detail: string) => void;
   /** Called when a process of the service ends too early. */
   readonly onFailure: (error: Error) => void;
   readonly signal: AbortSignal;
@@ -104,173 +90,119 @@ export type StartOptions = {
 };
 
 export async function startDemoEnvironment(options: StartOptions): Promise<DemoEnvironment> {
-  const { context, resources, onStep, signal, usesServer } = options;
-  const { now } = context;
-  const folder = await createTemporaryFolder();
-  resources.defer(() => folder.remove());
-
-  const validity = { notBefore: new Date(now() - DAY_MS), notAfter: new Date(now() + DAY_MS) };
-  const authority = await createCertificateAuthority("Sealpost demo authority", validity);
-  const receivers = await startDemoReceivers({ authority, validity, now });
+  const { context, output, resources, signal, usesServer } = options;
+  const folder = await createTemporaryFolder(resources);
+  const receivers = await startDemoReceivers(context, output, signal);
   resources.defer(() => receivers.close());
+  const caFile = join(folder, "receivers.pem");
+  await writeFile(caFile, receivers.certPem);
 
-  const env = demoEnv(context, folder.path, receivers.port);
+  // Of the caller's environment only what processes need to run, and the port.
+  const { PATH, HOME, PORT = "0" } = context.env;
+  const env = {
+    PATH,
+    HOME,
+    PORT,
+    METRICS_PORT: "0",
+    STATE_DIR: folder,
+    TARGET_CA_FILE: caFile,
+    UNSAFE_ALLOWED_TARGETS: `*.localhost:${receivers.port}`,
+    RETRY_WINDOW_SECONDS: `${WINDOW_SECONDS}`,
+  };
   const config = readConfig(env);
-  await writeFile(caFileIn(folder.path), authority.caPem);
-  const databaseUrl = await createDatabase(options, folder.path);
-  onStep("database", usesServer ? "" : folder.path);
+  const databaseUrl = usesServer
+    ? await createThrowAwayDatabase(serverUrlOf(context), resources)
+    : await startDatabase(join(folder, "postgres"), resources);
+  const where = usesServer ? "created a database on your server" : `PostgreSQL is running in ${folder}`;
+  output.line("started", { step: "database", text: usesServer ? "" : folder }, where);
   signal.throwIfAborted();
 
-  const pool = openPool(databaseUrl, resources);
-  const prepared = await prepare(pool, databaseUrl, config, receivers);
-  onStep("schema", "");
-  const apiUrl = await startChildren({ ...context, env }, config, databaseUrl, options);
+  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
+  resources.defer(() => pool.end());
+  await prepareDatabase(pool, databaseUrl, config, () => undefined);
+  await createResultsTable(pool);
+  const account = await createDemoAccount(pool, config, receivers);
+  const text = "created the tables, and an account with a signing secret, an API key and an endpoint";
+  output.line("started", { step: "schema" }, text);
+  const apiUrl = await startApiAndDispatcher({ ...context, env }, config, databaseUrl, options);
   return {
-    ...prepared,
+    ...account,
     apiUrl,
     hasWorkspace: config.areas.some((area: string) => area === "workspace"),
     receivers,
-    pipelinePool: openPool(pipelineUrl(databaseUrl), resources),
-    caFile: caFileIn(folder.path),
+    pool,
     consoleLink: async () => {
       const wish = { publicUrl: apiUrl, linkSeconds: CONSOLE_LINK_SECONDS };
-      return (await openConsole(pool, prepared.accountId, wish)).url;
+      return (await openConsole(pool, account.accountId, wish)).url;
     },
   };
 }
 
-/** In an embedded server, or as a new database in the server of DATABASE_URL. */
-async function createDatabase(
-  { context, resources, usesServer }: StartOptions,
-  folder: string,
-): Promise<string> {
-  if (usesServer) {
-    const { databaseUrl: serverUrl } = readConfig(context.env);
-    if (serverUrl === null) throw new UsageError("--use-server needs DATABASE_URL, which names the server.");
-    const database = await createThrowAwayDatabase(serverUrl);
-    resources.defer(() => database.drop());
-    return database.databaseUrl;
-  }
+function serverUrlOf({ env }: ProcessContext): string {
+  const { databaseUrl } = readConfig(env);
+  if (databaseUrl !== null) return databaseUrl;
+  throw new UsageError("--use-server needs DATABASE_URL, which names the server.");
+}
+
+async function startDatabase(dataDir: string, resources: AsyncDisposableStack): Promise<string> {
   // This data need not survive a power failure.
-  const settings = { fsync: "off" };
-  const server = await startEmbeddedPostgres({ dataDir: join(folder, "postgres"), settings });
+  const server = await startEmbeddedPostgres({ dataDir, settings: { fsync: "off" } });
   resources.defer(() => server.stop());
   return server.databaseUrl;
 }
 
-function caFileIn(folder: string): string {
-  return join(folder, "ca.pem");
-}
-
-/** Of the caller's environment only what processes need to run, and the port. */
-function demoEnv(
-  { env }: ProcessContext,
-  folder: string,
-  receiversPort: number,
-): Record<string, string | undefined> {
-  return {
-    PATH: env.PATH,
-    HOME: env.HOME,
-    PORT: env.PORT ?? "0",
-    METRICS_PORT: "0",
-    STATE_DIR: folder,
-    TARGET_CA_FILE: caFileIn(folder),
-    UNSAFE_ALLOWED_TARGETS: `*.localhost:${receiversPort}`,
-    RETRY_WINDOW_SECONDS: `${WINDOW_SECONDS}`,
-    // A connection may be slow only because the machine is busy.
-    CONNECT_TIMEOUT_MS: "10000",
-    // The demo polls often, to show events as they happen.
-    RATE_LIMIT_REQUESTS: "1000000",
-  };
-}
-
-/** Migrates the database and creates an account with an API key and an endpoint, and the pipeline's table. */
-async function prepare(pool: Pool, databaseUrl: string, config: Config, receivers: DemoReceivers) {
-  await prepareDatabase(pool, databaseUrl, config, () => undefined);
-  await prepareExamplePipeline(pool);
-  const account = await createAccount(pool, "Demo", await secretsKeyOf(config));
-  const { apiKey } = await createApiKey(pool, config, {
-    accountId: account.accountId,
-    name: "Demo",
-    scopes: accountScopes,
-    expiresInSeconds: null,
-  });
-  const { accountId } = account;
+/** An account with an endpoint, and two keys: its own, and one of a user. */
+async function createDemoAccount(pool: Pool, config: Config, receivers: DemoReceivers) {
+  const { accountId, signingSecret } = await createAccount(pool, "Demo", await secretsKeyOf(config));
+  receivers.trust(signingSecret);
+  await setEndpoint(pool, accountId, receivers.url("steady"));
   const who = { accountId, idpUserId: "demo|ada", email: "ada@example.com", name: "Ada", imageUrl: null };
   const { id: userId } = (await insertUser(pool, who))!;
-  const { apiKey: userKey } = await createApiKey(pool, config, {
-    accountId,
-    userId,
-    name: "Demo of the workspace",
-    scopes: userScopes,
-    expiresInSeconds: null,
-  });
-  receivers.trust(account.signingSecret);
-  await setEndpoint(pool, accountId, receivers.url("steady"));
-  return { ...account, apiKey, userKey };
-}
-
-function openPool(databaseUrl: string, resources: AsyncDisposableStack): Pool {
-  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
-  resources.defer(() => pool.end());
-  return pool;
-}
-
-function pipelineUrl(databaseUrl: string): string {
-  const url = new URL(databaseUrl);
-  url.searchParams.set("options", `-c role=${EXAMPLE_PIPELINE_ROLE}`);
-  return url.href;
+  const common = { accountId, name: "Demo", expiresInSeconds: null };
+  const { apiKey } = await createApiKey(pool, config, { ...common, scopes: accountScopes });
+  const { apiKey: userKey } = await createApiKey(pool, config, { ...common, userId, scopes: userScopes });
+  return { accountId, signingSecret, apiKey, userKey };
 }
 
 /** Starts the API and a dispatcher; resolves to the API's URL once both are ready. */
-async function startChildren(
+async function startApiAndDispatcher(
   context: ProcessContext,
   config: Config,
   databaseUrl: string,
-  { resources, onStep, onFailure, signal }: StartOptions,
+  { output, resources, onFailure, signal }: StartOptions,
 ): Promise<string> {
-  const { random } = context;
   const logFile = join(config.stateDir, "service.log");
-  const output = openSync(logFile, "a");
+  const log = openSync(logFile, "a");
   const shutdown = new AbortController();
-  const apiReady = Promise.withResolvers<string>();
-  const dispatcherReady = Promise.withResolvers<void>();
+  const api = Promise.withResolvers<string>();
+  const dispatcher = Promise.withResolvers<void>();
+  signal.addEventListener("abort", () => api.reject(signal.reason), { once: true });
 
   function onEvent(event: ChildEvent): void {
     if (event.kind === "ended" && !shutdown.signal.aborted) {
-      onFailure(new Error(`The ${event.name} ended (${event.how}). Its log:\n${endOf(logFile)}`));
+      const end = readFileSync(logFile, "utf8").trimEnd().split("\n").slice(-LOG_LINES_SHOWN_MAX).join("\n");
+      onFailure(new Error(`The ${event.name} ended (${event.how}). Its log:\n${end}`));
     }
     if (event.kind !== "message") return;
     const { listening } = event.message as { readonly listening?: string };
     if (listening === undefined) {
-      onStep("dispatcher", "");
-      dispatcherReady.resolve();
+      const text = `the dispatcher is running; it retries for ${WINDOW_SECONDS} seconds instead of a day`;
+      output.line("started", { step: "dispatcher" }, text);
+      dispatcher.resolve();
     } else {
-      onStep("api", listening);
-      apiReady.resolve(listening);
+      output.line("started", { step: "api", text: listening }, `the API is running at ${listening}`);
+      api.resolve(listening);
     }
   }
 
-  const children = servicePlans(context, config, databaseUrl).map((plan) => ({ ...plan, output }));
+  const children = servicePlans(context, config, databaseUrl).map((plan) => ({ ...plan, output: log }));
+  const { random } = context;
   const ended = supervise({ children, shutdown: shutdown.signal, onEvent, graceMs: GRACE_MS, random });
   resources.defer(async () => {
     shutdown.abort();
     await ended;
-    closeSync(output);
+    closeSync(log);
   });
-  const [url] = await untilAborted(Promise.all([apiReady.promise, dispatcherReady.promise]), signal);
+  const [url] = await Promise.all([api.promise, dispatcher.promise]);
   return url;
-}
-
-function endOf(logFile: string): string {
-  return readFileSync(logFile, "utf8").trimEnd().split("\n").slice(-LOG_LINES_SHOWN_MAX).join("\n");
-}
-
-async function untilAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  const aborted = new Promise<never>((_, reject) => {
-    const onAbort = () => reject(signal.reason);
-    if (signal.aborted) onAbort();
-    else signal.addEventListener("abort", onAbort, { once: true });
-  });
-  return await Promise.race([work, aborted]);
 }

@@ -7,11 +7,11 @@ export type DemoOutput = {
   readonly announce: Announce;
   /** Left out of JSON. */
   heading(text: string): void;
-  /** `atMs`: Unix time in milliseconds; absent: now. */
-  line(event: string, fields: Readonly<Record<string, unknown>>, text: string, atMs?: number): void;
+  line: Announce;
+  /** A line that begins with ✓ or ✗. */
+  result(event: string, fields: Parameters<Announce>[1], isRight: boolean, text: string): void;
   green(text: string): string;
   red(text: string): string;
-  dim(text: string): string;
 };
 
 export function createDemoOutput(
@@ -24,18 +24,20 @@ export function createDemoOutput(
   const isColored = stdout.isTTY === true && !env.NO_COLOR && !options.json;
   const style = (format: Parameters<typeof styleText>[0]) => (text: string) =>
     isColored ? styleText(format, text, { validateStream: false }) : text;
-  const [bold, dim] = [style("bold"), style("dim")];
+  const [bold, dim, green, red] = [style("bold"), style("dim"), style("green"), style("red")];
+  const line: Announce = (event, fields, text) => {
+    const seconds = `${((now() - startedAtMs) / 1_000).toFixed(1)} s`;
+    announce(event, fields, `${dim(seconds.padStart(7))}  ${text}`);
+  };
   return {
     announce,
     heading: (text) => {
       if (!options.json) stdout.write(`\n${bold(text)}\n`);
     },
-    line: (event, fields, text, atMs = now()) => {
-      const seconds = `${((atMs - startedAtMs) / 1_000).toFixed(1)} s`;
-      announce(event, fields, `${dim(seconds.padStart(7))}  ${text}`);
-    },
-    green: style("green"),
-    red: style("red"),
-    dim,
+    line,
+    result: (event, fields, isRight, text) =>
+      line(event, fields, `${isRight ? green("✓") : red("✗")} ${text}`),
+    green,
+    red,
   };
 }

@@ -1,6 +1,34 @@
-import type { CertificateAuthority, CertificateRequest } from "../certificate-authority.ts";
+import { createLocalCertificate } from "../local-certificate.ts";
+import type { ProcessContext } from "../process-context.ts";
 import { type Arrival, startWebhookReceiver } from "../webhook-receiver.ts";
-import { ATTEMPTS_REFUSED_WHILE_RESTARTING, type ReceiverName, receivers } from "./analyses.ts";
+import type { DemoOutput } from "./output.ts";
+
+/** The demo's receivers, under names that resolve to this machine, and what becomes of deliveries to them. */
+export const RECEIVERS = {
+  steady: {
+    hostname: "steady.localhost",
+    behavior: "accepts every delivery; the account's endpoint",
+    attempts: 1,
+    endsAs: "succeeded",
+  },
+  restarting: {
+    hostname: "restarting.localhost",
+    behavior: "answers 503 to the first two attempts of each delivery",
+    attempts: 3,
+    endsAs: "succeeded",
+  },
+  broken: {
+    hostname: "broken.localhost",
+    behavior: "answers 500 to everything until it is repaired",
+    attempts: 8,
+    endsAs: "abandoned",
+  },
+} as const;
+
+export type ReceiverName = keyof typeof RECEIVERS;
+
+/** For ids of analyses and what stands in their place. */
+export const ID_COLUMNS = 14;
 
 /** What the receivers got of one delivery. */
 export type ReceivedDelivery = {
@@ -9,11 +37,16 @@ export type ReceivedDelivery = {
   readonly verified: number;
   /** POSTs answered with a 2xx. */
   readonly accepted: number;
+  /** Of the last POST. */
   readonly body: Buffer;
+  /** Milliseconds since any fixed time. */
+  readonly atMs: number;
 };
 
 export type DemoReceivers = {
   readonly port: number;
+  /** Their certificate, which signs itself. */
+  readonly certPem: string;
   url(name: ReceiverName): string;
   /** From now on signatures with this secret are valid. */
   trust(secret: string): void;
@@ -26,14 +59,19 @@ export type DemoReceivers = {
   close(): Promise<void>;
 };
 
-/** One HTTPS server on loopback with three host names, each of which behaves differently. */
-export async function startDemoReceivers(options: {
-  readonly authority: CertificateAuthority;
-  readonly validity: Pick<CertificateRequest, "notBefore" | "notAfter">;
-  /** Unix time in milliseconds. */
-  readonly now: () => number;
-}): Promise<DemoReceivers> {
-  const { authority, validity, now } = options;
+/**
+ * One HTTPS server on loopback with three host names, each of which behaves differently. Prints what it is sent, until
+ * `signal` aborts: then the demo has said its last word.
+ */
+export async function startDemoReceivers(
+  { now }: Pick<ProcessContext, "now">,
+  output: DemoOutput,
+  signal: AbortSignal,
+): Promise<DemoReceivers> {
+  const certificate = createLocalCertificate(
+    Object.values(RECEIVERS).map(({ hostname }) => hostname),
+    now(),
+  );
   const secrets: string[] = [];
   const received = new Map<string, ReceivedDelivery>();
   let isRepaired = false;
@@ -44,28 +82,35 @@ export async function startDemoReceivers(options: {
       rejectedCount += 1;
       return 400;
     }
-    const previous = received.get(event.id) ?? { verified: 0, accepted: 0 };
-    const verified = previous.verified + 1;
-    const status = statusOf(hostname, verified);
-    const accepted = previous.accepted + (status < 300 ? 1 : 0);
-    received.set(event.id, { analysisId: event.data.id, verified, accepted, body });
-    return status;
+    const { id: delivery_id, data } = event;
+    const previous = received.get(delivery_id);
+    const number = (previous?.verified ?? 0) + 1;
+    const status_code = statusOf(hostname, number);
+    const isAccepted = status_code === 204;
+    const accepted = (previous?.accepted ?? 0) + Number(isAccepted);
+    const atMs = performance.now();
+    received.set(delivery_id, { analysisId: data.id, verified: number, accepted, body, atMs });
+    if (signal.aborted) return status_code;
+    const after = previous === undefined ? "" : `, ${((atMs - previous.atMs) / 1_000).toFixed(2)} s later`;
+    output.result(
+      "attempt",
+      { analysis_id: data.id, delivery_id, number, status_code },
+      isAccepted,
+      `${data.id.padEnd(ID_COLUMNS)}  ${hostname} answered ${status_code}  (POST ${number}${after})`,
+    );
+    return status_code;
   }
 
-  function statusOf(hostname: string, verified: number): number {
-    if (hostname === receivers.broken.hostname) return isRepaired ? 204 : 500;
-    const isRestarting = hostname === receivers.restarting.hostname;
-    return isRestarting && verified <= ATTEMPTS_REFUSED_WHILE_RESTARTING ? 503 : 204;
+  function statusOf(hostname: string, number: number): number {
+    if (hostname === RECEIVERS.broken.hostname && !isRepaired) return 500;
+    const { restarting } = RECEIVERS;
+    return hostname === restarting.hostname && number < restarting.attempts ? 503 : 204;
   }
 
-  const tls = await authority.issue({
-    names: Object.values(receivers).map(({ hostname }) => hostname),
-    ...validity,
-  });
   const { port, close } = await startWebhookReceiver({
     host: "127.0.0.1",
     port: 0,
-    tls,
+    tls: certificate,
     secrets,
     toleranceSeconds: 300,
     now,
@@ -73,10 +118,9 @@ export async function startDemoReceivers(options: {
   });
   return {
     port,
-    url: (name) => `https://${receivers[name].hostname}:${port}/webhooks`,
-    trust: (secret) => {
-      secrets.push(secret);
-    },
+    certPem: certificate.certPem,
+    url: (name) => `https://${RECEIVERS[name].hostname}:${port}/webhooks`,
+    trust: (secret) => void secrets.push(secret),
     repair: () => {
       isRepaired = true;
     },

@@ -1,47 +1,178 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
 import type { IncomingMessage } from "node:http";
 import { request } from "node:https";
+import type { ClientBase } from "pg";
+import { inTransaction } from "../../base/database/transaction.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "../../delivery/webhook.ts";
+import { publish } from "../../publish/publish-analyses.ts";
 import { importSigningKey } from "../../signing/index.ts";
-import { analyses, type DemoAnalysis, type ReceiverName, receivers, rolledBackAnalysis } from "./analyses.ts";
-import { type ApiClient, type ApiDelivery, createApiClient, createDeliveryWatch } from "./api-client.ts";
-import {
-  type DemoEnvironment,
-  type StartOptions,
-  type StartStep,
-  startDemoEnvironment,
-  WINDOW_SECONDS,
-} from "./environment.ts";
+import { type ApiDelivery, DemoApi } from "./api.ts";
+import { type DemoEnvironment, type StartOptions, startDemoEnvironment } from "./environment.ts";
+import { insertResult } from "./example-database-sql.ts";
 import type { DemoOutput } from "./output.ts";
-import { createDemoPipeline } from "./pipeline.ts";
-import type { DemoReceivers } from "./receivers.ts";
+import { type DemoReceivers, ID_COLUMNS, RECEIVERS, type ReceiverName } from "./receivers.ts";
 import { playWorkspace } from "./workspace-act.ts";
 
-const FORGED_ANALYSIS_ID = "invoice-6666";
+/** An analysis that the pipeline completes. */
+export type DemoAnalysis = {
+  readonly id: string;
+  /** The exact text. The webhook's `data` has to be the same, byte for byte. */
+  readonly text: string;
+  readonly receiver: ReceiverName;
+};
+
+const ANALYSES: readonly DemoAnalysis[] = [
+  analysis("invoice-1001", "steady", '"succeeded", "total": 9007199254740993.10'),
+  analysis("contract-1002", "steady", '"succeeded", "pages": 12, "language": "espa\\u00f1ol"'),
+  analysis("scan-1003", "steady", '"failed", "error": "the third page is blank"'),
+  analysis("report-1004", "restarting", '"succeeded", "tables": 3'),
+  analysis("statement-1005", "broken", '"succeeded", "balance": -0.00'),
+];
+
+/** Its transaction is rolled back after publishing, so it must never be seen. */
+export const ROLLED_BACK = analysis("draft-1006", "steady", '"succeeded"');
+
+const FORGED_ID = "invoice-6666";
+
+function analysis(id: string, receiver: ReceiverName, rest: string): DemoAnalysis {
+  return { id, text: `{"id": "${id}", "status": ${rest}}`, receiver };
+}
+
+/** A published analysis and its delivery. */
+export type DemoDelivery = {
+  readonly analysis: DemoAnalysis;
+  /** After the first run. */
+  readonly first: ApiDelivery;
+  /** At the end; another run if it was replayed. */
+  readonly last: ApiDelivery;
+};
+
+export type ScenarioResult = {
+  readonly environment: DemoEnvironment;
+  readonly deliveries: readonly DemoDelivery[];
+  /** What did not go as expected, in sentences. */
+  readonly faults: readonly string[];
+};
+
+/** The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all. */
+export async function runScenario(options: StartOptions): Promise<ScenarioResult> {
+  const { output, signal } = options;
+  output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
+  output.heading("Starting: everything runs on this machine, in a folder that is removed at the end");
+  const environment = await startDemoEnvironment(options);
+  const { receivers, hasWorkspace } = environment;
+  for (const [name, { behavior }] of Object.entries(RECEIVERS)) {
+    const url = receivers.url(name as ReceiverName);
+    output.line("receiver", { name, url }, `${url.padEnd(URL_COLUMNS)} ${behavior}`);
+  }
+  const api = new DemoApi(environment.apiUrl, environment.apiKey, signal);
+
+  const published = await publishAll(environment, output);
+  output.heading(
+    "Delivering: each POST is signed, and each receiver verifies the signature before it answers",
+  );
+  const ids = [...published.keys()];
+  const first = await api.untilEnded(ids);
+  await replayAbandoned(first, environment, api, output);
+  const last = await api.untilEnded(ids);
+  const forgeryStatus = await forge(environment, options);
+  const userApi = new DemoApi(environment.apiUrl, environment.userKey, signal);
+  const workspaceFaults = hasWorkspace ? await playWorkspace(environment, api, userApi, output) : [];
+
+  const deliveries = [...published].map(([deliveryId, analysis]) => {
+    const isIt = ({ id }: ApiDelivery) => id === deliveryId;
+    return { analysis, first: first.find(isIt)!, last: last.find(isIt)! };
+  });
+  const faults = [...(await findFaults(deliveries, receivers, api)), ...workspaceFaults];
+  if (forgeryStatus !== 400) faults.push(`The receiver answered ${forgeryStatus} to a forgery, not 400.`);
+  return { environment, deliveries, faults };
+}
+
+const URL_COLUMNS = 45;
+
+/** Returns each published analysis by its delivery's id. */
+async function publishAll(
+  { pool, accountId, receivers }: DemoEnvironment,
+  output: DemoOutput,
+): Promise<ReadonlyMap<string, DemoAnalysis>> {
+  output.heading("Publishing: the pipeline stores each result and publishes it, in one transaction");
+  const complete = async (client: ClientBase, { id, text, receiver }: DemoAnalysis) => {
+    await insertResult(client, id, text);
+    const webhookUrl = receiver === "steady" ? null : receivers.url(receiver);
+    const unsafeAllowedTargets = [`*.localhost:${receivers.port}`];
+    return await publish(client, [{ accountId, analysis: text, webhookUrl }], { unsafeAllowedTargets });
+  };
+  const published = new Map<string, DemoAnalysis>();
+  for (const analysis of ANALYSES) {
+    const { id, receiver } = analysis;
+    const [deliveryId = ""] = await inTransaction(pool, (client) => complete(client, analysis));
+    published.set(deliveryId, analysis);
+    const target =
+      receiver === "steady"
+        ? "the account's endpoint"
+        : `its own webhook_url, ${RECEIVERS[receiver].hostname}`;
+    const text = `${id.padEnd(ID_COLUMNS)}  committed; its webhook goes to ${target}`;
+    output.line("published", { analysis_id: id, delivery_id: deliveryId }, text);
+  }
+  const { id } = ROLLED_BACK;
+  const failure = new Error("The pipeline's disk is full.");
+  await inTransaction(pool, async (client) => {
+    await complete(client, ROLLED_BACK);
+    throw failure;
+  }).catch((error) => {
+    if (error !== failure) throw error;
+  });
+  output.line(
+    "rolled_back",
+    { analysis_id: id },
+    `${id.padEnd(ID_COLUMNS)}  rolled back: it must never be sent`,
+  );
+  return published;
+}
+
+async function replayAbandoned(
+  deliveries: readonly ApiDelivery[],
+  { receivers }: DemoEnvironment,
+  api: DemoApi,
+  output: DemoOutput,
+): Promise<void> {
+  const abandoned = deliveries.filter(({ status }) => status === "abandoned");
+  for (const { id: delivery_id, analysis_id, attempts_count } of abandoned) {
+    const text = `abandoned after ${attempts_count} attempts; it can be replayed for 7 days`;
+    output.line("abandoned", { analysis_id, delivery_id }, `  ${analysis_id.padEnd(ID_COLUMNS)}  ${text}`);
+  }
+  output.heading("Replaying: the broken receiver is repaired, and the abandoned delivery is replayed");
+  receivers.repair();
+  for (const { id: delivery_id, analysis_id } of abandoned) {
+    const path = `/webhooks/deliveries/${delivery_id}/replay`;
+    const { status } = await api.send(`POST ${path}`);
+    output.line("replayed", { analysis_id, delivery_id, status }, `POST /v1${path} → ${status}`);
+    if (status !== 202)
+      throw new Error(`The API answered ${status} to the replay of ${analysis_id}, not 202.`);
+  }
+}
 
 /**
  * POSTs a well-formed webhook that is signed with another secret, as someone could who knows only the URL. Resolves to
  * the HTTP status of the answer.
- * @param nowMs Unix time in milliseconds
  */
-async function postForgery(
-  url: string,
-  options: { readonly caFile: string; readonly nowMs: number; readonly signal: AbortSignal },
+async function forge(
+  { receivers }: DemoEnvironment,
+  { output, signal, context }: StartOptions,
 ): Promise<number> {
-  const { caFile, nowMs, signal } = options;
+  output.heading("Forging: someone who knows the URL but not the signing secret sends a webhook");
   const body = webhookBody({
     id: randomUUID(),
     event: "analysis.succeeded",
-    createdAtMs: nowMs,
-    analysisText: `{"id":"${FORGED_ANALYSIS_ID}","status":"succeeded"}`,
+    createdAtMs: context.now(),
+    analysisText: `{"id":"${FORGED_ID}","status":"succeeded"}`,
   });
   const wrongKey = importSigningKey(`whsec_${randomBytes(32).toString("base64")}`);
-  const signature = webhookSignature(body, [wrongKey], nowMs);
-  const outgoing = request(url, {
+  const signature = webhookSignature(body, [wrongKey], context.now());
+  const outgoing = request(receivers.url("steady"), {
     method: "POST",
-    ca: await readFile(caFile, "utf8"),
+    ca: receivers.certPem,
     signal,
     agent: false,
     // Not every system's resolver knows that names under localhost are this machine.
@@ -51,203 +182,42 @@ async function postForgery(
   outgoing.end(body);
   const [response] = (await once(outgoing, "response")) as [IncomingMessage];
   response.resume();
-  return response.statusCode ?? 0;
+  const { statusCode: status = 0 } = response;
+  const verdict = `${status === 400 ? "refused" : "not refused"}: ${RECEIVERS.steady.hostname} answered ${status}`;
+  output.result("forgery", { status }, status === 400, `${FORGED_ID.padEnd(ID_COLUMNS)}  ${verdict}`);
+  return status;
 }
-
-/** A published analysis and its delivery. */
-export type DemoDelivery = {
-  readonly analysis: DemoAnalysis;
-  readonly deliveryId: string;
-  /** After the first run. */
-  readonly first: ApiDelivery;
-  /** At the end; another run if it was replayed. */
-  readonly last: ApiDelivery;
-};
 
 /** Compares what happened with what was expected. Returns a sentence for each difference. */
 async function findFaults(
   deliveries: readonly DemoDelivery[],
   receivers: DemoReceivers,
-  api: ApiClient,
-): Promise<readonly string[]> {
-  const faults = deliveries.flatMap((one) => [...faultsInLog(one), ...faultsAtReceiver(one, receivers)]);
-  for (const { analysis } of deliveries) faults.push(...(await faultsInPolling(analysis, api)));
-  return [...faults, ...(await faultsInRollback(receivers, api))];
-}
-
-function faultsInLog({ analysis, first, last }: DemoDelivery): string[] {
-  const faults: string[] = [];
-  const { id, endsAs, attempts } = analysis;
-  if (first.status !== endsAs || first.attempts_count !== attempts) {
-    faults.push(
-      `${id} was ${first.status} after ${first.attempts_count} attempts, not ${endsAs} after ${attempts}.`,
-    );
-  }
-  if (last.status !== "succeeded") faults.push(`${id} is ${last.status} in the end, not succeeded.`);
-  return faults;
-}
-
-function faultsAtReceiver({ analysis, deliveryId, last }: DemoDelivery, receivers: DemoReceivers): string[] {
-  const received = receivers.received.get(deliveryId);
-  if (received === undefined) return [`The receiver never got ${analysis.id}.`];
-  const faults: string[] = [];
-  if (received.verified !== last.attempts_count) {
-    faults.push(
-      `The receiver verified ${received.verified} POSTs of ${analysis.id}, but the log has ` +
-        `${last.attempts_count} attempts.`,
-    );
-  }
-  if (received.accepted !== 1) {
-    faults.push(`The receiver accepted ${analysis.id} ${received.accepted} times, not once.`);
-  }
-  if (!received.body.includes(`"data":${analysis.text}}`)) {
-    faults.push(`The webhook of ${analysis.id} does not contain exactly the published bytes.`);
-  }
-  return faults;
-}
-
-async function faultsInPolling({ id, text: published }: DemoAnalysis, api: ApiClient): Promise<string[]> {
-  const { status, text } = await api.analysis(id);
-  if (status === 200 && text === published) return [];
-  return [`GET /v1/analyses/${id} does not return what was published (status ${status}).`];
-}
-
-async function faultsInRollback(receivers: DemoReceivers, api: ApiClient): Promise<string[]> {
-  const { id } = rolledBackAnalysis;
-  const faults: string[] = [];
-  const hasArrived = [...receivers.received.values()].some((one) => one.analysisId === id);
-  if (hasArrived) faults.push(`${id} was delivered although its transaction was rolled back.`);
-  const { status } = await api.analysis(id);
-  if (status !== 404) faults.push(`${id} can be read (status ${status}) although it was rolled back.`);
-  return faults;
-}
-
-const ID_COLUMNS = 14;
-const URL_COLUMNS = 45;
-
-export type ScenarioOptions = Omit<StartOptions, "onStep"> & { readonly output: DemoOutput };
-
-export type ScenarioResult = {
-  readonly environment: DemoEnvironment;
-  readonly deliveries: readonly DemoDelivery[];
-  /** Of the workflow's run; null: there is none. */
-  readonly runDelivery: ApiDelivery | null;
-  /** What did not go as expected, in sentences. */
-  readonly faults: readonly string[];
-};
-
-/** The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all. */
-export async function runScenario(options: ScenarioOptions): Promise<ScenarioResult> {
-  const { output, signal } = options;
-  output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
-  const environment = await start(options);
-  const api = createApiClient(environment.apiUrl, environment.apiKey, signal);
-  const hostnames = new Map(analyses.map(({ id, receiver }) => [id, receivers[receiver].hostname]));
-  const watch = createDeliveryWatch(
-    api,
-    output,
-    (id) => hostnames.get(id) ?? receivers.steady.hostname,
-    signal,
-  );
-
-  const published = await publish(environment, output);
-  output.heading("Delivering: each POST is signed, and each receiver verifies the signature");
-  const ids = published.map(({ deliveryId }) => deliveryId);
-  const first = await watch.untilEnded(ids);
-
-  const abandoned = first.filter(({ status }) => status === "abandoned");
-  const faults = await replay(abandoned, environment, output, api.replay);
-  const last = faults.length > 0 ? first : await watch.untilEnded(ids);
-
-  faults.push(...(await forge(environment, options)));
-  const workspace = environment.hasWorkspace
-    ? await playWorkspace({ environment, output, api, watch, signal })
-    : { delivery: null, faults: [] };
-  faults.push(...workspace.faults);
-  const deliveries = published.map(({ analysis, deliveryId }) => ({
-    analysis,
-    deliveryId,
-    first: first.find(({ id }) => id === deliveryId)!,
-    last: last.find(({ id }) => id === deliveryId)!,
-  }));
-  faults.push(...(await findFaults(deliveries, environment.receivers, api)));
-  return { environment, deliveries, runDelivery: workspace.delivery, faults };
-}
-
-async function start({ output, ...options }: ScenarioOptions): Promise<DemoEnvironment> {
-  output.heading("Starting: everything runs on this machine, in a folder that is removed at the end");
-  const environment = await startDemoEnvironment({
-    ...options,
-    onStep: (step, detail) => output.line("started", { step, text: detail }, stepTexts[step](detail)),
-  });
-  for (const [name, { behavior }] of Object.entries(receivers)) {
-    const url = environment.receivers.url(name as ReceiverName);
-    output.line("receiver", { name, url }, `${url.padEnd(URL_COLUMNS)} ${behavior}`);
-  }
-  return environment;
-}
-
-const stepTexts: Readonly<Record<StartStep, (detail: string) => string>> = {
-  database: (folder) =>
-    folder === "" ? "created a database on your server" : `PostgreSQL is running in ${folder}`,
-  schema: () => "created the tables, and an account with a signing secret, an API key and an endpoint",
-  api: (url) => `the API is running at ${url}`,
-  dispatcher: () => `the dispatcher is running; it retries for ${WINDOW_SECONDS} seconds instead of a day`,
-};
-
-async function publish({ pipelinePool, accountId, receivers: running }: DemoEnvironment, output: DemoOutput) {
-  output.heading("Publishing: the pipeline stores each result and publishes it, in one transaction");
-  const pipeline = createDemoPipeline(pipelinePool, accountId, running);
-  const published: { readonly analysis: DemoAnalysis; readonly deliveryId: string }[] = [];
-  for (const analysis of analyses) {
-    const { id, hasOwnUrl, receiver } = analysis;
-    const deliveryId = await pipeline.complete(analysis);
-    published.push({ analysis, deliveryId });
-    const target = hasOwnUrl
-      ? `its own webhook_url, ${receivers[receiver].hostname}`
-      : "the account's endpoint";
-    const fields = { analysis_id: id, delivery_id: deliveryId };
-    output.line("published", fields, `${id.padEnd(ID_COLUMNS)}  committed; its webhook goes to ${target}`);
-  }
-  await pipeline.failToComplete(rolledBackAnalysis);
-  const { id } = rolledBackAnalysis;
-  output.line(
-    "rolled_back",
-    { analysis_id: id },
-    `${id.padEnd(ID_COLUMNS)}  rolled back: it must never be sent`,
-  );
-  return published;
-}
-
-/** Returns what did not go as expected. */
-async function replay(
-  abandoned: readonly { readonly id: string; readonly analysis_id: string }[],
-  { receivers: running }: DemoEnvironment,
-  output: DemoOutput,
-  requestReplay: (deliveryId: string) => Promise<number>,
+  api: DemoApi,
 ): Promise<string[]> {
-  output.heading("Replaying: the broken receiver is repaired, and the abandoned delivery is replayed");
-  running.repair();
   const faults: string[] = [];
-  for (const { id, analysis_id } of abandoned) {
-    const status = await requestReplay(id);
-    const fields = { analysis_id, delivery_id: id, status };
-    output.line("replayed", fields, `POST /v1/webhooks/deliveries/${id}/replay → ${status}`);
-    if (status !== 202) faults.push(`The API answered ${status} to the replay of ${analysis_id}, not 202.`);
+  const compare = (what: string, found: unknown, expected: unknown) => {
+    if (found !== expected) faults.push(`${what}: ${found}, not ${expected}.`);
+  };
+  for (const { analysis, first, last } of deliveries) {
+    const { id, text, receiver } = analysis;
+    const { endsAs, attempts } = RECEIVERS[receiver];
+    const got = receivers.received.get(last.id);
+    compare(`${id} after its first run`, first.status, endsAs);
+    compare(`Attempts of the first run of ${id}`, first.attempts_count, attempts);
+    compare(`${id} in the end`, last.status, "succeeded");
+    compare(`POSTs of ${id} that the receiver verified`, got?.verified, last.attempts_count);
+    compare(`POSTs of ${id} that the receiver accepted`, got?.accepted, 1);
+    compare(`The webhook of ${id} has exactly the bytes`, got?.body.includes(`"data":${text}}`), true);
+    compare(`GET /v1/analyses/${id}`, (await api.send(`GET /analyses/${id}`)).text, text);
   }
+  const { id } = ROLLED_BACK;
+  const arrived = [...receivers.received.values()].filter(({ analysisId }) => analysisId === id);
+  compare(`Deliveries of ${id}, which was rolled back`, arrived.length, 0);
+  compare(
+    `GET /v1/analyses/${id}, which was rolled back`,
+    (await api.send(`GET /analyses/${id}`)).status,
+    404,
+  );
+  compare("POSTs that the receivers refused", receivers.rejectedCount(), 1);
   return faults;
-}
-
-/** Returns what did not go as expected. */
-async function forge(
-  { receivers: running, caFile }: DemoEnvironment,
-  { output, signal, context }: ScenarioOptions,
-): Promise<string[]> {
-  output.heading("Forging: someone who knows the URL but not the signing secret sends a webhook");
-  const status = await postForgery(running.url("steady"), { caFile, nowMs: context.now(), signal });
-  const isRefused = status === 400 && running.rejectedCount() === 1;
-  const mark = isRefused ? output.green("✓") : output.red("✗");
-  const verdict = `${isRefused ? "refused" : "not refused"}: ${receivers.steady.hostname} answered ${status}`;
-  output.line("forgery", { status }, `${mark} ${FORGED_ANALYSIS_ID.padEnd(ID_COLUMNS)}  ${verdict}`);
-  return isRefused ? [] : [`The receiver answered ${status} to a forgery, not 400.`];
 }

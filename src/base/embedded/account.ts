@@ -5,13 +5,23 @@ import { createConnection, createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
-const run = promisify(execFile);
-
 /** The OS account that PostgreSQL runs as when we are root. */
 export type Account = { readonly uid: number; readonly gid: number };
 
 /** The environment of every child process; ours holds SECRETS_KEY and is not passed on. */
 export const CHILD_ENVIRONMENT = { PATH: "/usr/bin:/bin:/usr/sbin:/sbin", LC_ALL: "C", TZ: "UTC" } as const;
+
+const execute = promisify(execFile);
+
+/** Runs a program to its end as that account; null: as ourselves. @throws Error when it fails */
+export async function runAs(
+  account: Account | null,
+  program: string,
+  args: readonly string[],
+  cwd = "/",
+): Promise<void> {
+  await execute(program, args, { ...account, cwd, env: CHILD_ENVIRONMENT });
+}
 
 const LENT_ACCOUNTS = ["postgres", "nobody"] as const;
 
@@ -36,7 +46,7 @@ export async function lendAccount(existingDataFolder: string): Promise<Account |
 /** `id` knows every account source (files, LDAP, macOS directory); /etc/passwd does not. */
 async function findAccount(name: string): Promise<Account | null> {
   try {
-    const [uid, gid] = await Promise.all([run("id", ["-u", name]), run("id", ["-g", name])]);
+    const [uid, gid] = await Promise.all([execute("id", ["-u", name]), execute("id", ["-g", name])]);
     return { uid: Number(uid.stdout), gid: Number(gid.stdout) };
   } catch {
     return null;
@@ -45,16 +55,11 @@ async function findAccount(name: string): Promise<Account | null> {
 
 /** Whether the account can enter the folder. Tried for real, because ACLs and mounts count too. */
 export async function canEnter(folder: string, account: Account | null): Promise<boolean> {
-  try {
-    await run("/bin/sh", ["-c", 'cd -- "$1"', "sh", folder], {
-      ...account,
-      cwd: "/",
-      env: CHILD_ENVIRONMENT,
-    });
-    return true;
-  } catch {
-    return false;
-  }
+  const entering = runAs(account, "/bin/sh", ["-c", 'cd -- "$1"', "sh", folder]);
+  return await entering.then(
+    () => true,
+    () => false,
+  );
 }
 
 const OWNER_SOCKET = /^o-[0-9a-f]{8}\.sock$/;

@@ -1,13 +1,9 @@
-import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { chmod, cp, lstat, mkdir, readFile, rename, rm, symlink } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { homedir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
-import { promisify } from "node:util";
-import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
-
-const run = promisify(execFile);
+import { type Account, runAs } from "./account.ts";
 
 /** The two programs of a PostgreSQL installation that we run. */
 export type Binaries = { readonly initdb: string; readonly postgres: string };
@@ -65,11 +61,7 @@ function installedNativeFolder(): string {
 async function whyUnusable(nativeFolder: string, account: Account | null): Promise<Error | null> {
   try {
     for (const program of PROGRAMS) {
-      await run(join(nativeFolder, "bin", program), ["--version"], {
-        ...account,
-        cwd: "/",
-        env: CHILD_ENVIRONMENT,
-      });
+      await runAs(account, join(nativeFolder, "bin", program), ["--version"]);
     }
     return null;
   } catch (error) {

@@ -1,41 +1,13 @@
-import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
 import { existsSync } from "node:fs";
-import { chown, mkdir, rename, rm } from "node:fs/promises";
-import { join } from "node:path";
-import { promisify } from "node:util";
-import { type Account, CHILD_ENVIRONMENT, claimFolder, lendAccount } from "./account.ts";
+import { chmod, chown, lstat, mkdir, realpath, rename, rm, rmdir } from "node:fs/promises";
+import { dirname, join } from "node:path";
+import { type Account, canEnter, claimFolder, lendAccount, runAs } from "./account.ts";
 import { type Binaries, findBinaries } from "./binaries.ts";
-import { dataFolderIn, type Folders, leaveFolders, nameFromInside, PORT, prepareFolders } from "./folders.ts";
-import { endOrphan, launchServer } from "./server.ts";
-
-const run = promisify(execFile);
+import { endOrphan, type Folders, launchServer, nameFromInside, PORT } from "./server.ts";
 
 /** The superuser's name. No password: only those who may enter the socket folder can connect. */
-export const DATABASE_USER = "sealpost";
-
-/** Creates the cluster if there is none, as a draft that is then renamed: an interrupted start leaves no half of it. */
-export async function createCluster(
-  { data, isReachable }: Folders,
-  account: Account | null,
-  binaries: Binaries,
-  isThrowAway: boolean,
-): Promise<void> {
-  if (existsSync(join(data, "PG_VERSION"))) return;
-  const draft = `${data}.new`;
-  await rm(draft, { recursive: true, force: true });
-  await mkdir(draft, { mode: 0o700 });
-  if (account !== null) await chown(draft, account.uid, account.gid);
-  const options = ["--pgdata", nameFromInside(draft, isReachable), "--username", DATABASE_USER];
-  options.push("--encoding=UTF8", "--locale=C", "--data-checksums");
-  options.push("--auth-local=trust", "--auth-host=reject");
-  if (isThrowAway) options.push("--no-sync");
-  try {
-    await run(binaries.initdb, options, { ...account, cwd: draft, env: CHILD_ENVIRONMENT });
-  } catch (cause) {
-    throw new Error(`PostgreSQL's initdb failed in ${draft}: ${(cause as Error).message}`, { cause });
-  }
-  await rename(draft, data);
-}
+const DATABASE_USER = "sealpost";
 
 export type EmbeddedPostgresOptions = {
   /** The server's own folder, created if missing. Data persists across starts. */
@@ -80,7 +52,9 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
   const claim = await claimFolder(folders.owners, dataDir);
   const leave = async () => {
     await claim.release();
-    await leaveFolders(folders);
+    // With rmdir, so that a folder in use stays.
+    const { data, sockets } = folders;
+    if (dirname(sockets) !== dirname(data)) await rmdir(sockets).catch(() => undefined);
   };
   try {
     const binaries = await findBinaries(account, options.nativeFolder ?? null);
@@ -99,6 +73,70 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     await leave();
     throw error;
   }
+}
+
+/** A socket path is limited to 103 bytes on macOS, 107 on Linux; our longest name in the folder takes 18. */
+const SOCKET_FOLDER_BYTES_MAX = 84;
+
+function dataFolderIn(dataDir: string): string {
+  return join(dataDir, "data");
+}
+
+/** Creates the folders and makes the account their owner. */
+async function prepareFolders(dataDir: string, account: Account | null): Promise<Folders> {
+  await makePrivate(dataDir, account);
+  // Two paths to one folder must not look like two folders.
+  const root = await realpath(dataDir);
+  const isReachable = await canEnter(root, account);
+  if (!isReachable && process.platform !== "linux") {
+    throw new Error(
+      `PostgreSQL cannot run as root, and the account used instead (uid ${account?.uid}) may not enter ${root}. ` +
+        "Choose a folder outside private home folders, or start as a regular user.",
+    );
+  }
+  const beside = join(root, "run");
+  // A stable name, so that every start finds it.
+  const away = `/tmp/sealpost-${createHash("sha256").update(root).digest("hex").slice(0, 16)}`;
+  const owners = Buffer.byteLength(beside) <= SOCKET_FOLDER_BYTES_MAX ? beside : away;
+  const sockets = isReachable ? owners : away;
+  await makePrivate(owners, account);
+  await makePrivate(sockets, account);
+  return { data: dataFolderIn(root), isReachable, owners, sockets };
+}
+
+async function makePrivate(folder: string, account: Account | null): Promise<void> {
+  await mkdir(folder, { recursive: true, mode: 0o755 });
+  const found = await lstat(folder);
+  const expectedUid = account?.uid ?? process.getuid?.() ?? found.uid;
+  const isOurs = found.uid === expectedUid || (account !== null && found.uid === 0);
+  // In /tmp another user could have created the folder first, to eavesdrop.
+  if (!isOurs || !found.isDirectory()) {
+    throw new Error(`${folder} belongs to another user (uid ${found.uid}) or is not a folder.`);
+  }
+  if (account !== null) await chown(folder, account.uid, account.gid);
+  await chmod(folder, 0o700);
+}
+
+/** Creates the cluster if there is none, as a draft that is then renamed: an interrupted start leaves no half of it. */
+async function createCluster(
+  { data, isReachable }: Folders,
+  account: Account | null,
+  binaries: Binaries,
+  isThrowAway: boolean,
+): Promise<void> {
+  if (existsSync(join(data, "PG_VERSION"))) return;
+  const draft = `${data}.new`;
+  await rm(draft, { recursive: true, force: true });
+  await mkdir(draft, { mode: 0o700 });
+  if (account !== null) await chown(draft, account.uid, account.gid);
+  const options = ["--pgdata", nameFromInside(draft, isReachable), "--username", DATABASE_USER];
+  options.push("--encoding=UTF8", "--locale=C", "--data-checksums");
+  options.push("--auth-local=trust", "--auth-host=reject");
+  if (isThrowAway) options.push("--no-sync");
+  await runAs(account, binaries.initdb, options, draft).catch((cause) => {
+    throw new Error(`PostgreSQL's initdb failed in ${draft}: ${cause.message}`, { cause });
+  });
+  await rename(draft, data);
 }
 
 /** `new URL` rejects an empty host, so the socket folder goes into the query, where the pg driver looks first. */

@@ -6,9 +6,30 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
 import type { Binaries } from "./binaries.ts";
-import { type Folders, nameFromInside, PORT } from "./folders.ts";
 
 const run = promisify(execFile);
+
+/** The folders of an embedded server. */
+export type Folders = {
+  /** The database cluster, as created by initdb. */
+  readonly data: string;
+  /** Whether the account that PostgreSQL runs as can open `data` by its path. */
+  readonly isReachable: boolean;
+  /** Sockets by which owners detect each other. */
+  readonly owners: string;
+  /** The server's socket. The folder's mode 0700 keeps other users out. */
+  readonly sockets: string;
+};
+
+/** The server listens on no port: this is in its socket's name. */
+export const PORT = 5432;
+/**
+ * The path by which a process started inside `folder` opens it. On Linux a process can always use its working
+ * directory, even below a home folder that its account may not enter.
+ */
+export function nameFromInside(folder: string, isReachable: boolean): string {
+  return isReachable ? folder : "/proc/self/cwd";
+}
 
 /** A fast shutdown writes a checkpoint first, which can take seconds on a slow disk. */
 const SHUTDOWN_TIMEOUT_MS = 30_000;
@@ -74,13 +95,8 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-/** A running server. */
-export type Server = {
-  /** Resolves when the server has exited, for whatever reason. */
-  readonly ended: Promise<void>;
-  /** A fast shutdown: sessions are disconnected, committed data is kept. */
-  stop(): Promise<void>;
-};
+/** A running server. `ended` resolves when it has exited, for whatever reason; `stop` keeps what was committed. */
+export type Server = { readonly ended: Promise<void>; stop(): Promise<void> };
 
 const START_TIMEOUT_MS = 60_000;
 const KEPT_LINES = 20;
@@ -179,11 +195,9 @@ async function becomesReady(
   clearTimeout(timer);
   if (result === "ready") return;
   child.stdin?.end();
-  if (result === "silent") {
-    await ended;
-    throw new Error(`PostgreSQL was not ready after ${START_TIMEOUT_MS} ms. Its log:\n${kept.join("\n")}`);
-  }
-  throw new Error(`PostgreSQL did not start. Its log:\n${kept.join("\n")}`);
+  if (result === "silent") await ended;
+  const fault = result === "silent" ? `was not ready after ${START_TIMEOUT_MS} ms` : "did not start";
+  throw new Error(`PostgreSQL ${fault}. Its log:\n${kept.join("\n")}`);
 }
 
 async function stopServer(child: ChildProcess, ended: Promise<void>, pidFile: string): Promise<void> {
