@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import type { FastifyInstance } from "fastify";
 import { compressOnce } from "../http/bytes.ts";
 import type { Kernel } from "../http/kernel.ts";
-import { beginRequest } from "../http/request-context.ts";
+import { admitting } from "./guards.ts";
 
 const FILES = {
   "console.css": "text/css; charset=utf-8",
@@ -13,10 +13,8 @@ const FILES = {
   "idiomorph.mjs": "text/javascript; charset=utf-8",
 } as const;
 
-export type AssetName = keyof typeof FILES;
-
 /** The address of each file, which changes with its bytes. */
-export type Assets = { readonly [Name in AssetName]: string };
+export type Assets = { readonly [Name in keyof typeof FILES]: string };
 
 /** Scripts and styles: read once, and kept by browsers for as long as their bytes are the same. */
 export async function addAssets(pages: FastifyInstance, kernel: Kernel): Promise<Assets> {
@@ -29,10 +27,7 @@ export async function addAssets(pages: FastifyInstance, kernel: Kernel): Promise
     pages.route({
       method: ["GET", "HEAD"],
       url: path,
-      onRequest: async (request, reply) => {
-        beginRequest(request, "console");
-        await kernel.admit(request, reply);
-      },
+      onRequest: admitting(kernel),
       handler: async (request, reply) => {
         const { headers, bytes } = choose(request.headers["accept-encoding"]);
         reply.headers({

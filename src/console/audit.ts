@@ -1,110 +1,121 @@
-import type { z } from "zod";
-import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
 import { ACTOR_KINDS } from "../base/model/audit.ts";
+import type { Change, OwnChange } from "./answers.ts";
 import { type Html, html } from "./html.ts";
-import { type Fields, hidden, searchOf } from "./log-filters.ts";
-import type { View } from "./screen.ts";
+import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
+import { type Column, hidden, newer, older, options, table } from "./parts.ts";
+import { type Fields, get, type Page, type Shown, type View } from "./screen.ts";
 import { STAFF_PATH } from "./staff/staff-sites.ts";
-import { momentAt, momentOf, wallTimeOf } from "./times.ts";
+import { momentOf } from "./times.ts";
 
-/** What a form's fields ask for, as the API has it; `from` and `to` are times of the viewer's zone. */
-export function auditFiltersOf(fields: Fields, timeZone: string | null): Fields {
-  const filters: Record<string, string> = {};
-  for (const [name, given] of Object.entries(fields)) {
-    const value = String([given].flat()[0] ?? "").trim();
-    if (value === "") continue;
-    if (name === "from") filters.created_after = momentAt(value, timeZone, "first") ?? value;
-    else if (name === "to") filters.created_before = momentAt(value, timeZone, "last") ?? value;
-    else filters[name] = value;
-  }
-  return filters;
+const PAGE_ITEMS = 50;
+
+/** A list of changes, newest first, with its filters. */
+type ChangeList = Pick<Page, "title"> & {
+  /** Of the page. */
+  readonly path: string;
+  readonly operation: "audit.list" | "accounts.audit.list";
+  /** Beside the heading. @param search the filters, as an address has them */
+  readonly beside?: (search: string) => Html;
+  /** Where there is nothing at all. */
+  readonly nothing: Html;
+  /** Rows stay where they are under a reader, who is offered newer ones. */
+  readonly isStill: boolean;
+};
+
+export async function showChanges(view: View, list: ChangeList): Promise<Shown> {
+  const { query, session } = view;
+  const { title, path, operation, beside, nothing, isStill } = list;
+  const asked = filtersOf(query, session.timeZone);
+  if (searchOf(asked) !== searchOf(query)) return { goTo: `${path}${searchOf(asked)}` };
+  const { items, next_cursor: next } = await view.ask(operation, {
+    query: { ...asked, limit: String(PAGE_ITEMS) },
+  });
+  const { cursor: _, ...filters } = asked;
+  const isFiltered = Object.keys(filters).length > 0;
+  const isEmpty = items.length === 0 && next === null;
+  const isOfOne = operation === "accounts.audit.list" && typeof asked.account_id === "string";
+  return {
+    title,
+    beside: beside?.(searchOf(filters)) ?? null,
+    main: html`${(!isEmpty || isFiltered) && form(view, path, asked, items)}
+${isOfOne && html`<p class="fine">Only one account. <a href="${path}">Show all</a></p>`}
+${isEmpty && (isFiltered ? noMatch("No change matches", path, "Show all changes") : nothing)}
+${!isEmpty && [isStill && newer(`${path}${searchOf(asked)}`), auditTable(view, items)]}
+${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}`,
+  };
 }
 
-/** @param path of the page that it is on @param changes that the page shows: their keys can be asked for */
-export function auditFilterForm(
-  { session, audited }: View,
+/** What was changed in the account and by whom. */
+export const auditScreen = get("/audit", (view) =>
+  showChanges(view, {
+    title: "Changes",
+    path: `${view.base}/audit`,
+    operation: "audit.list",
+    nothing: html`<section class="empty"><h2>Nothing has been changed yet</h2>
+<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p></section>`,
+    isStill: true,
+  }),
+);
+
+/** @param changes that the page shows: their keys can be asked for */
+function form(
+  { session, installation }: View,
   path: string,
   asked: Fields,
   changes: readonly (Change | OwnChange)[],
 ): Html {
-  const text = (name: string) => String(asked[name] ?? "");
-  const moment = (name: string) => wallTimeOf(text(name), session.timeZone);
+  const [actor, operation] = [String(asked.actor ?? ""), String(asked.operation ?? "")];
   const { account_id: accountId, cursor: _, ...filters } = asked;
   const kept = typeof accountId === "string" ? { account_id: accountId } : {};
-  const actors = optionsOf(actorsOf(changes, text("actor")), text("actor"));
-  const operations = optionsOf(operationsOf(audited, text("operation")), text("operation"));
-  return html`<details class="fold"${Object.keys(filters).length > 0 && html` open`}><summary>Filters</summary>
-<form class="filters in-line" method="get" action="${path}" role="search">
-${typeof accountId === "string" && hidden("account_id", accountId)}
-<label>Who <select name="actor">${actors}</select></label>
-<label>What <select name="operation">${operations}</select></label>
-<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}"
-  step="any"></label>
-<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}"
-  step="any"></label>
-<button>Filter</button>
-${Object.keys(filters).length > 0 && html`<a href="${path}${searchOf(kept)}">Clear filters</a>`}
-</form></details>`;
+  const actors = actorNames(changes, actor);
+  const operations = [...new Set(["", ...installation.audited, operation])].sort();
+  const fields = html`${Object.entries(kept).map(([name, value]) => hidden(name, value))}
+<label>Who <select name="actor">${options(Object.keys(actors), actor, actors)}</select></label>
+<label>What <select name="operation">${options(operations, operation, { "": "anything" })}</select></label>
+${timeFields(asked, session.timeZone)}`;
+  const isFiltered = Object.keys(filters).length > 0;
+  return filterForm(path, "filters in-line", fields, isFiltered ? `${path}${searchOf(kept)}` : null);
 }
-
-type Choice = { readonly value: string; readonly name: string };
 
 /** Kinds of actors, and the keys that are at hand. */
-function actorsOf(changes: readonly (Change | OwnChange)[], asked: string): readonly Choice[] {
-  const keys = new Map(
-    changes.flatMap(({ actor: { kind, key_id: id, name } }) =>
-      id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`] as const],
-    ),
+function actorNames(
+  changes: readonly (Change | OwnChange)[],
+  asked: string,
+): Readonly<Record<string, string>> {
+  const keys = changes.flatMap(({ actor: { kind, key_id: id, name } }) =>
+    id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`] as const],
   );
-  const kinds = ACTOR_KINDS.map((kind) => ({ value: kind as string, name: ACTOR_NAMES[kind] }));
-  const isListed = asked === "" || keys.has(asked) || kinds.some(({ value }) => value === asked);
-  if (!isListed) keys.set(asked, `key ${asked}`);
-  return [{ value: "", name: "anybody" }, ...kinds, ...[...keys].map(([value, name]) => ({ value, name }))];
+  const kinds = ACTOR_KINDS.map((kind) => [kind, ACTOR_NAMES[kind]] as const);
+  const known = Object.fromEntries([["", "anybody"], ...kinds, ...keys]);
+  return Object.hasOwn(known, asked) ? known : { ...known, [asked]: `key ${asked}` };
 }
-
-function operationsOf(audited: readonly string[], asked: string): readonly Choice[] {
-  const values = new Set([...audited, ...(asked === "" ? [] : [asked])]);
-  return [{ value: "", name: "anything" }, ...[...values].sort().map((value) => ({ value, name: value }))];
-}
-
-function optionsOf(choices: readonly Choice[], asked: string): readonly Html[] {
-  return choices.map(
-    ({ value, name }) => html`<option value="${value}"${value === asked && html` selected`}>${name}</option>`,
-  );
-}
-
-/** Instead of the table. @param unasked where there is nothing at all */
-export function noChanges(path: string, filters: Fields, unasked: Html): Html {
-  return Object.keys(filters).length === 0
-    ? unasked
-    : html`<section class="empty"><h2>No change matches</h2>
-<p><a href="${path}">Show all changes</a></p></section>`;
-}
-
-export type Change = z.output<typeof AccountAuditEntry>;
-
-/** As the account itself reads it. */
-export type OwnChange = z.output<typeof AuditEntry>;
 
 /** Who, what, when and why; whose where they are of several accounts. */
 export function auditTable({ session }: View, changes: readonly (Change | OwnChange)[]): Html {
+  const columns: readonly Column<Change | OwnChange>[] = [
+    { name: "When", label: null, cell: ({ at }) => momentOf(at, session.timeZone) },
+    { name: "Who", cell: whoOf },
+    { name: "What", cell: ({ operation }) => html`<code>${dotted(operation)}</code>` },
+    {
+      name: "Account",
+      cell: (change) => "account" in change && change.account && accountLink(change.account),
+    },
+    {
+      name: "Note and details",
+      label: "Note",
+      cell: (change) => {
+        const [note, details] = [noteOf(change), detailsText(change)];
+        return [
+          note && html`<strong>${note}</strong> `,
+          details && html`<span class="fine">${details}</span>`,
+        ];
+      },
+    },
+  ];
   const areOfSeveral = changes.some((change) => "account" in change);
-  return html`<table class="log audit">
-<thead><tr><th scope="col">When</th><th scope="col">Who</th><th scope="col">What</th>
-${areOfSeveral && html`<th scope="col">Account</th>`}<th scope="col">Note and details</th></tr></thead>
-${changes.map(
-  (change) => html`<tbody id="c-${change.id}"><tr>
-<td>${momentOf(change.at, session.timeZone)}</td>
-<td data-label="Who">${whoOf(change)}</td>
-<td data-label="What"><code>${dotted(change.operation)}</code></td>
-${
-  "account" in change &&
-  html`<td data-label="Account">${change.account !== null && accountLink(change.account)}</td>`
-}
-<td data-label="Note">${noteOf(change) !== "" && html`<strong>${noteOf(change)}</strong> `}${detailsOf(change)}</td>
-</tr></tbody>`,
-)}
-</table>`;
+  return table("audit", areOfSeveral ? columns : columns.filter(({ name }) => name !== "Account"), changes, {
+    idOf: ({ id }) => `c-${id}`,
+  });
 }
 
 /** A long name breaks where it has a dot. */
@@ -143,11 +154,6 @@ export function noteOf({ details }: OwnChange): string {
 export function detailsText({ details }: OwnChange): string {
   const told = Object.entries(details).filter(([name, value]) => name !== "note" && value !== null);
   return told.map(([name, value]) => `${name} ${textOf(value)}`).join(", ");
-}
-
-function detailsOf(change: OwnChange): Html | null {
-  const text = detailsText(change);
-  return text === "" ? null : html`<span class="fine">${text}</span>`;
 }
 
 function textOf(value: unknown): string {

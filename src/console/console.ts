@@ -9,11 +9,10 @@ import { beginRequest, contextOf, msLeft, readTraceparent } from "../http/reques
 import { type Assets, addAssets } from "./assets.ts";
 import { addEmbedScript, createFramers, type Framers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
-import { formOf, refuseForeignPost, sendFile, sendPage } from "./guards.ts";
-import type { Html } from "./html.ts";
-import { bareFrame, document, type Frame, mainElement, problemPage } from "./page.ts";
-import { type AnswerRefresh, createAnswerRefresh, createGather, type Gather, isRefresh } from "./refresh.ts";
-import type { Asking, Screen, View } from "./screen.ts";
+import { formOf, refuseForeignPost, sendFile } from "./guards.ts";
+import { bareFrame, type Frame, problemPage, sendDocument } from "./page.ts";
+import { createAnswerRefresh, createGather, isRefresh } from "./refresh.ts";
+import type { Asking, Installation, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
 import { accountSite, type Seen, type SessionStore, type Site } from "./site.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
@@ -21,15 +20,8 @@ import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
 import { type ReadAssertion, staffAccountSite, staffSite } from "./staff/staff-sites.ts";
 import { addTimeZones } from "./time-zones.ts";
 
-export type ConsoleOptions = {
+export type ConsoleOptions = Installation & {
   readonly sessions: SessionStore;
-  /** Under which browsers reach the service. */
-  readonly publicUrl: string;
-  readonly analysisRetentionMs: number;
-  /** Of a run. */
-  readonly attemptsMax: number;
-  /** What the audit log can tell of, by operations' keys and names like those. */
-  readonly audited: readonly string[];
   /** Origins that may show an account's console in a frame. */
   readonly ancestors: readonly string[];
   /** For the links of those; see framerTag. */
@@ -49,114 +41,106 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
   return async (app, kernel) => {
     const added: AddedRoute[] = [];
     await app.register(async (pages) => {
+      pages.addHook("onRoute", ({ method, url }) => {
+        const path = url.replaceAll(/:(\w+)/g, "{$1}");
+        const methods = [method].flat();
+        added.push(...METHODS.filter((one) => methods.includes(one)).map((one) => ({ method: one, path })));
+      });
       await pages.register(fastifyCookie);
       const assets = await addAssets(pages, kernel);
       const framers = createFramers(options.ancestors, options.secretsKey);
       pages.setErrorHandler((error, request, reply) =>
         sendProblem(kernel, assets, framers, error, request, reply),
       );
-      added.push(
-        ...Object.values(assets).map((path) => ({ method: "GET", path }) as const),
-        ...(await addEmbedScript(pages, kernel)),
-        ...addEntry(pages, kernel, options, assets, framers),
-        ...addTimeZones(pages, kernel, options.publicUrl, framers),
-      );
-      const refreshing = { gather: createGather(), answer: createAnswerRefresh() };
-      const addScreens = (pages: FastifyInstance, site: Site, screens: readonly Screen[]) => {
-        for (const screen of screens) addScreen(pages, kernel, options, assets, refreshing, site, screen);
-        added.push(...screens.map(({ method, path }) => ({ method, path: `${site.path}${path}` })));
-      };
-      addScreens(pages, accountSite(options.sessions), screens);
+      await addEmbedScript(pages, kernel);
+      addEntry(pages, kernel, options, assets, framers);
+      addTimeZones(pages, kernel, options.publicUrl, framers);
+      const addScreen = screenAdder(kernel, options, assets);
+      for (const screen of screens) addScreen(pages, accountSite(options.sessions), screen);
       await pages.register(async (staffPages) => {
         staffPages.setErrorHandler(async (error, request, reply) => {
           const isUnknown = error instanceof Problem && error.code === "unauthorized";
-          if (isUnknown)
-            return await sendSignIn(
-              options,
-              bareFrame(assets),
-              kernel.describe(error, request),
-              request,
-              reply,
-            );
-          sendProblem(kernel, assets, null, error, request, reply);
+          if (!isUnknown) return sendProblem(kernel, assets, null, error, request, reply);
+          return await sendSignIn(
+            options,
+            bareFrame(assets),
+            kernel.describe(error, request),
+            request,
+            reply,
+          );
         });
-        added.push(...addSignIn(staffPages, kernel, options, bareFrame(assets)));
-        addScreens(staffPages, staffSite(options), staffScreens);
-        addScreens(staffPages, staffAccountSite(options), staffAccountScreens);
+        addSignIn(staffPages, kernel, options, bareFrame(assets));
+        for (const screen of staffScreens) addScreen(staffPages, staffSite(options), screen);
+        for (const screen of staffAccountScreens) addScreen(staffPages, staffAccountSite(options), screen);
       });
     });
     return added;
   };
 }
 
-function addScreen(
-  pages: FastifyInstance,
-  kernel: Kernel,
-  options: ConsoleOptions,
-  assets: Assets,
-  refreshing: { readonly gather: Gather; readonly answer: AnswerRefresh },
-  site: Site,
-  screen: Screen,
-): void {
+const METHODS = ["GET", "POST"] as const;
+
+function screenAdder(kernel: Kernel, options: ConsoleOptions, assets: Assets) {
   const { sessions, publicUrl } = options;
-  const isRefreshed = screen.method === "GET";
-  pages.route<{ Params: Record<string, string>; Querystring: View["query"] }>({
-    method: screen.method === "GET" ? ["GET", "HEAD"] : [screen.method],
-    url: routerPath(`${site.path}${screen.path}`),
-    onRequest: async (request, reply) => {
-      const context = beginRequest(request, "console");
-      if (screen.method === "POST") refuseForeignPost(request, publicUrl);
-      if (isRefreshed && isRefresh(request)) await refreshing.gather();
-      const seen = await site.find(request);
-      if (seen === null) {
-        await kernel.admit(request, reply);
-        throw new Problem("unauthorized");
-      }
-      const { session, accountId } = seen;
-      held.set(request, seen);
-      context.accountId = accountId;
-      context.sessionId = session.id;
-      await kernel.countSession(request, reply, session);
-      if (!isRefresh(request)) {
-        sessions.noteUse(session.id).catch(() => undefined);
-      }
-      if (seen.isAccountUnknown) throw new Problem("not_found");
-    },
-    handler: async (request, reply) => {
-      const seen = held.get(request)!;
-      const { session } = seen;
-      const view = viewOf(kernel, options, seen, request, screen);
-      const frame = {
-        assets,
-        session,
-        base: view.base,
-        path: request.url,
-        isRefreshed,
-        framer: session.embedOrigin,
-      };
-      const refuse = async () => {
-        const now = await site.find(request);
-        const mayStill = (scope: string) => now?.session.permissions.has(scope) ?? false;
-        if (now === null || ![...session.permissions].every(mayStill)) throw new Problem("unauthorized");
-      };
-      if (isRefreshed && isRefresh(request)) {
-        const around = (main: Html) => mainElement(frame, main);
-        return await refreshing.answer(request, reply, { seen, view, show: screen.show, refuse, around });
-      }
-      const shown = await screen.show(view);
-      if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
-      if ("file" in shown) return sendFile(reply, shown.file, refuse);
-      const { text } = document(frame, shown);
-      return sendPage(reply, session.embedOrigin, shown.status ?? 200, text);
-    },
-  });
+  const [gather, answerRefresh] = [createGather(), createAnswerRefresh()];
+
+  return (pages: FastifyInstance, site: Site, screen: Screen): void => {
+    const isRefreshed = screen.method === "GET";
+    pages.route<{ Params: Record<string, string>; Querystring: View["query"] }>({
+      method: isRefreshed ? ["GET", "HEAD"] : screen.method,
+      url: routerPath(`${site.path}${screen.path}`),
+      onRequest: async (request, reply) => {
+        const context = beginRequest(request, "console");
+        if (screen.method === "POST") refuseForeignPost(request, publicUrl);
+        if (isRefreshed && isRefresh(request)) await gather();
+        const seen = await site.find(request);
+        if (seen === null) {
+          await kernel.admit(request, reply);
+          throw new Problem("unauthorized");
+        }
+        const { session, accountId } = seen;
+        held.set(request, seen);
+        context.accountId = accountId;
+        context.sessionId = session.id;
+        await kernel.countSession(request, reply, session);
+        if (!isRefresh(request)) sessions.noteUse(session.id).catch(() => undefined);
+        if (seen.isAccountUnknown) throw new Problem("not_found");
+      },
+      handler: async (request, reply) => {
+        const seen = held.get(request)!;
+        const { session } = seen;
+        const show = () => screen.show(viewOf(kernel, options, seen, request, screen));
+        const frame = frameOf(assets, seen, request, isRefreshed);
+        const refuse = async () => {
+          const now = await site.find(request);
+          const mayStill = (scope: string) => now?.session.permissions.has(scope) ?? false;
+          if (now === null || ![...session.permissions].every(mayStill)) throw new Problem("unauthorized");
+        };
+        if (isRefreshed && isRefresh(request))
+          return await answerRefresh(request, reply, { seen, show, frame, refuse });
+        const shown = await show();
+        if ("goTo" in shown) return reply.redirect(shown.goTo, 303);
+        if ("file" in shown) return sendFile(reply, shown.file, refuse);
+        return sendDocument(reply, frame, shown);
+      },
+    });
+  };
+}
+
+function frameOf(
+  assets: Assets,
+  { session, base }: Seen,
+  { url: path }: FastifyRequest,
+  isRefreshed: boolean,
+): Frame {
+  return { assets, seen: { session, base, path }, isRefreshed, framer: session.embedOrigin };
 }
 
 const held = new WeakMap<FastifyRequest, Seen>();
 
 function viewOf(
   kernel: Kernel,
-  { sessions, publicUrl, analysisRetentionMs, attemptsMax, audited, findOrigin, now }: ConsoleOptions,
+  options: ConsoleOptions,
   { session, accountId, base }: Seen,
   request: FastifyRequest,
   screen: Screen,
@@ -189,31 +173,29 @@ function viewOf(
     );
     return response;
   };
-  const askForText = async (operationKey: string, asking?: Asking) =>
-    (await askForResponse(operationKey, asking)).body?.toString() ?? "";
-  const askWithHeaders = async <Body>(operationKey: string, asking?: Asking) => {
+  const askWithHeaders: View["askWithHeaders"] = async (operationKey, asking) => {
     const { body, headers } = await askForResponse(operationKey, asking);
-    return { body: (body === null ? null : JSON.parse(body.toString())) as Body, headers };
+    // What the operation's own schema describes, and its response is checked against in tests.
+    return { body: body === null ? null : JSON.parse(body.toString()), headers };
   };
   return {
+    installation: options,
     session,
     accountId,
     base,
     params,
     query: request.query as View["query"],
     form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
-    leave: () => sessions.end(session.id),
+    leave: () => options.sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
     isOfAccount: session.userId === null,
-    ask: async (operationKey, asking) => (await askWithHeaders<never>(operationKey, asking)).body,
+    ask: async (operationKey, asking) => (await askWithHeaders(operationKey, asking)).body,
     askWithHeaders,
-    askForText,
-    publicUrl,
-    analysisRetentionMs,
-    attemptsMax,
-    audited,
-    findOrigin: async (published) => (accountId === null ? null : await findOrigin(accountId, published)),
-    nowMs: now(),
+    askForText: async (operationKey, asking) =>
+      (await askForResponse(operationKey, asking)).body?.toString() ?? "",
+    findOrigin: async (published) =>
+      accountId === null ? null : await options.findOrigin(accountId, published),
+    nowMs: options.now(),
   };
 }
 
@@ -227,15 +209,13 @@ function sendProblem(
   reply: FastifyReply,
 ): void {
   const problem = kernel.describe(error, request);
-  const seen = held.get(request) ?? null;
-  const session = seen?.session ?? null;
-  const framer = session === null ? (framers?.ofPage(request) ?? null) : session.embedOrigin;
-  const frame: Frame =
-    seen === null
-      ? bareFrame(assets, framer)
-      : { assets, session, base: seen.base, path: request.url, isRefreshed: false, framer };
+  const seen = held.get(request);
+  const frame =
+    seen === undefined
+      ? bareFrame(assets, framers?.ofPage(request) ?? null)
+      : frameOf(assets, seen, request, false);
   reply.headers(problem.headers);
   // By the browser itself: here nobody has read anything yet, and there may be no session to run a script for.
   if (request.method === "GET" && problem.status === 503) reply.header("refresh", REFRESH_SECONDS);
-  sendPage(reply, framer, problem.status, document(frame, problemPage(problem, request.id)).text);
+  sendDocument(reply, frame, problemPage(problem, request.id));
 }

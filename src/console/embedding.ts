@@ -1,10 +1,8 @@
 import { readFile } from "node:fs/promises";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { framerTag } from "../base/model/console.ts";
-import type { AddedRoute, Kernel } from "../http/kernel.ts";
-import { beginRequest } from "../http/request-context.ts";
-
-const EMBED_SCRIPT = { method: "GET", path: "/console/embed.js" } as const satisfies AddedRoute;
+import type { Kernel } from "../http/kernel.ts";
+import { admitting } from "./guards.ts";
 
 /** Where a frame's own cookie says who frames it, for pages that no session is known for. */
 const FRAMER_COOKIE = "__Host-sp-frame";
@@ -34,15 +32,12 @@ export function setCookie(
 }
 
 /** The script of pages that show the console in a frame: at one address for good, for every origin. */
-export async function addEmbedScript(pages: FastifyInstance, kernel: Kernel): Promise<readonly AddedRoute[]> {
+export async function addEmbedScript(pages: FastifyInstance, kernel: Kernel): Promise<void> {
   const bytes = await readFile(new URL("./assets/embed.mjs", import.meta.url));
   pages.route({
     method: ["GET", "HEAD"],
-    url: EMBED_SCRIPT.path,
-    onRequest: async (request, reply) => {
-      beginRequest(request, "console");
-      await kernel.admit(request, reply);
-    },
+    url: "/console/embed.js",
+    onRequest: admitting(kernel),
     handler: async (_request, reply) =>
       reply
         .headers({
@@ -52,7 +47,6 @@ export async function addEmbedScript(pages: FastifyInstance, kernel: Kernel): Pr
         })
         .send(bytes),
   });
-  return [EMBED_SCRIPT];
 }
 
 /** An origin, and what names it to browsers and links. */
@@ -62,29 +56,24 @@ export type Framer = { readonly origin: string; readonly tag: string };
  * Who frames a page for which no session is known; null: nobody who may. Asked for by tags, which only links have: the
  * origins are the operator's customers, and a page that answered whether one is among them would tell whoever guesses.
  */
-export type Framers = {
-  /** Of a link's page, which a frame is opened with. */
-  ofLink(request: FastifyRequest): Framer | null;
-  /** What that page's form gave back. */
-  ofForm(form: URLSearchParams): string | null;
-  /** Of a page that a frame shows later on. */
-  ofPage(request: FastifyRequest): string | null;
-  /** For `ofPage`. */
-  keep(reply: FastifyReply, origin: string): void;
-};
+export type Framers = ReturnType<typeof createFramers>;
 
-export function createFramers(ancestors: readonly string[], secretsKey: Uint8Array): Framers {
+export function createFramers(ancestors: readonly string[], secretsKey: Uint8Array) {
   const tagOf = (origin: string) => framerTag(secretsKey, origin);
   const origins = new Map(ancestors.map((origin) => [tagOf(origin), origin]));
   const known = (tag: unknown) => origins.get(String(tag)) ?? null;
   return {
-    ofLink: ({ query }) => {
+    /** Of a link's page, which a frame is opened with. */
+    ofLink: ({ query }: FastifyRequest): Framer | null => {
       const tag = String((query as { readonly frame?: unknown }).frame);
       const origin = known(tag);
       return origin === null ? null : { origin, tag };
     },
-    ofForm: (form) => known(form.get("embed")),
-    ofPage: ({ cookies }) => known(cookies[FRAMER_COOKIE]),
-    keep: (reply, origin) => setCookie(reply, origin, FRAMER_COOKIE, tagOf(origin)),
+    /** What that page's form gave back. */
+    ofForm: (form: URLSearchParams) => known(form.get("embed")),
+    /** Of a page that a frame shows later on. */
+    ofPage: ({ cookies }: FastifyRequest) => known(cookies[FRAMER_COOKIE]),
+    /** For `ofPage`. */
+    keep: (reply: FastifyReply, origin: string) => setCookie(reply, origin, FRAMER_COOKIE, tagOf(origin)),
   };
 }

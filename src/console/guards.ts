@@ -1,6 +1,8 @@
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Kernel } from "../http/kernel.ts";
 import { Problem } from "../http/problems.ts";
+import { beginRequest } from "../http/request-context.ts";
 import type { ShownFile } from "./screen.ts";
 
 /**
@@ -25,6 +27,14 @@ function pageHeaders(framer: string | null): Readonly<Record<string, string>> {
     "cache-control": "no-store",
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
+  };
+}
+
+/** The first step of routes that need no session: counted by their address, like a request with no valid key. */
+export function admitting(kernel: Kernel) {
+  return async (request: FastifyRequest, reply: FastifyReply): Promise<void> => {
+    beginRequest(request, "console");
+    await kernel.admit(request, reply);
   };
 }
 

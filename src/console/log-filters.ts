@@ -7,11 +7,10 @@ import {
 import { EXPLAINED_STATUSES, statusErrorCode } from "../base/model/http-status-errors.ts";
 import { END_REASONS } from "../base/model/statuses.ts";
 import { URL_REFUSALS } from "../base/model/url-refusals.ts";
-import { type Html, html } from "./html.ts";
+import { type Html, html, type Part } from "./html.ts";
+import { hidden, options } from "./parts.ts";
+import type { Fields } from "./screen.ts";
 import { momentAt, wallTimeOf } from "./times.ts";
-
-/** Parameters of an address, by name; of several of one name the list. */
-export type Fields = Readonly<Record<string, string | readonly string[]>>;
 
 /** Filters that the fields below set, by their names in the API. */
 export const FIELD_FILTERS = [
@@ -85,27 +84,53 @@ export function valuesOf(fields: Fields, name: string): readonly string[] {
 /** Fields for all of them but the status, and perhaps the reason, of a form that comes back through `filtersOf`. */
 export function filterFields(filters: Fields, timeZone: string | null, hasReason: boolean): Html {
   const text = (name: string) => valuesOf(filters, name).join();
-  const moment = (name: string) => wallTimeOf(text(name), timeZone);
+  const reason = text("reason");
+  const reasons = ["", ...END_REASONS, ...(reason.includes(",") ? [reason] : [])];
   return html`${KEPT.flatMap((name) => valuesOf(filters, name).map((value) => hidden(name, value)))}
 <label>Analysis <input name="analysis_id" value="${text("analysis_id")}" maxlength="200" autocomplete="off"></label>
 <label>Host <input name="target_host" value="${text("target_host")}" maxlength="255" autocomplete="off"></label>
 <label>Last error ${errorSelect(text("error_code"))}</label>
-${hasReason && html`<label>Abandoned for ${reasonSelect(text("reason"))}</label>`}
+${hasReason && html`<label>Reason <select name="reason">${options(reasons, reason, ANY)}</select></label>`}
 <label>Code or range <input name="code" value="${codeText(filters)}" size="7" maxlength="9" placeholder="503, 5xx"
   autocomplete="off"></label>
-<label class="moment">From <input type="datetime-local" name="from" value="${moment("created_after")}"
-  step="any"></label>
-<label class="moment">To <input type="datetime-local" name="to" value="${moment("created_before")}"
+${timeFields(filters, timeZone)}`;
+}
+
+/** Between which times, by the viewer's clock. */
+export function timeFields(filters: Fields, timeZone: string | null): Html {
+  const field = (name: string, word: string, filter: string) => {
+    const value = wallTimeOf(String(filters[filter]), timeZone);
+    return html`<label class="moment">${word} <input type="datetime-local" name="${name}" value="${value}"
   step="any"></label>`;
+  };
+  return html`${field("from", "From", "created_after")}
+${field("to", "To", "created_before")}`;
 }
 
-export function hidden(name: string, value: string | number): Html {
-  return html`<input type="hidden" name="${name}" value="${value}">`;
+/**
+ * The form of a list's filters, folded in narrow windows unless some are set.
+ *
+ * @param clearHref shows the list without them; null: none is set
+ */
+export function filterForm(path: string, kind: string, fields: Part, clearHref: string | null): Html {
+  return html`<details class="fold"${clearHref !== null && html` open`}><summary>Filters</summary>
+<form class="${kind}" method="get" action="${path}" role="search">
+${fields}
+<button>Filter</button>
+${clearHref !== null && html`<a href="${clearHref}">Clear filters</a>`}
+</form></details>`;
 }
 
+/** Instead of a list that is empty. */
+export function noMatch(title: string, href: string, name: string): Html {
+  return html`<section class="empty"><h2>${title}</h2>
+<p><a href="${href}">${name}</a></p></section>`;
+}
+
+const ANY = { "": "any" };
 const statusCodes = EXPLAINED_STATUSES.map(statusErrorCode);
 const families = [
-  { label: "The receiver's answer", codes: [...statusCodes, ...Object.keys(RESPONSE_ERRORS)] },
+  { label: "The receiver's response", codes: [...statusCodes, ...Object.keys(RESPONSE_ERRORS)] },
   { label: "Connecting", codes: Object.keys(CONNECT_ERRORS) },
   { label: "TLS", codes: Object.keys(TLS_ERRORS) },
   { label: "The URL", codes: Object.keys(URL_REFUSALS) },
@@ -119,18 +144,8 @@ const ERROR_GROUPS = [
 function errorSelect(asked: string): Html {
   const isListed = ERROR_GROUPS.some(({ codes }) => codes.includes(asked));
   const groups = ERROR_GROUPS.map(
-    ({ label, codes }) =>
-      html`<optgroup label="${label}">${codes.map((code) => option(code, asked))}</optgroup>`,
+    ({ label, codes }) => html`<optgroup label="${label}">${options(codes, asked)}</optgroup>`,
   );
-  return html`<select name="error_code">${option("", asked)}
-${!isListed && asked !== "" && option(asked, asked)}${groups}</select>`;
-}
-
-function reasonSelect(asked: string): Html {
-  const values = ["", ...END_REASONS, ...(asked.includes(",") ? [asked] : [])];
-  return html`<select name="reason">${values.map((value) => option(value, asked))}</select>`;
-}
-
-function option(value: string, asked: string): Html {
-  return html`<option value="${value}"${value === asked && html` selected`}>${value === "" ? "any" : value}</option>`;
+  return html`<select name="error_code">${options(isListed || asked === "" ? [""] : ["", asked], asked, ANY)}
+${groups}</select>`;
 }

@@ -1,49 +1,59 @@
-import type { ConsoleSession, ConsoleZones } from "../base/model/console.ts";
+import type { FastifyReply } from "fastify";
 import type { DescribedProblem } from "../http/kernel.ts";
 import type { Assets } from "./assets.ts";
-import { type Html, html } from "./html.ts";
-import { staffHeader } from "./staff/staff-header.ts";
+import { sendPage } from "./guards.ts";
+import { type Html, html, type Part } from "./html.ts";
+import type { Page } from "./screen.ts";
+import type { Seen } from "./site.ts";
+import { STAFF_PATH } from "./staff/staff-sites.ts";
 import { zoneChoice } from "./time-zones.ts";
 
-/** An error, as a page: what it is, what to do, and what to tell support. */
-export function problemPage(problem: DescribedProblem, requestId: string): { title: string; main: Html } {
-  const hasEnded = problem.code === "unauthorized";
-  const { title, meaning, remedy } = OWN_WORDS[problem.code] ?? problem;
-  return {
-    title,
-    main: html`<section class="notice" data-problem="${problem.code}"${hasEnded && html` data-session-ended`}>
+/** A page that is one box. @param attributes of the box */
+export function notice(title: string, body: Part, attributes: Part = null): Page {
+  const main = html`<section class="notice"${attributes}>
 <h1>${title}</h1>
-<p>${meaning}</p>
+${body}
+</section>`;
+  return { title, heading: null, main };
+}
+
+/** An error, as a page: what it is, what to do, and what to tell support. */
+export function problemPage(problem: DescribedProblem, requestId: string): Page {
+  const { title, meaning, remedy } = OWN_WORDS[problem.code] ?? problem;
+  const hasEnded = problem.code === "unauthorized" && SESSION_ENDED;
+  const page = notice(
+    title,
+    html`<p>${meaning}</p>
 ${problem.errors.length > 0 && html`<ul>${problem.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
 <p>${remedy}</p>
-<p class="fine">Request <code>${requestId}</code></p>
-</section>`,
-  };
+<p class="fine">Request <code>${requestId}</code></p>`,
+    html` data-problem="${problem.code}"${hasEnded}`,
+  );
+  return { ...page, status: problem.status };
 }
+
+/** Tells the page around a frame. */
+export const SESSION_ENDED = html` data-session-ended`;
 
 /** In the console nobody has keys in hand, or sees members of a body. */
 const OWN_WORDS: Readonly<Record<string, Pick<DescribedProblem, "title" | "meaning" | "remedy">>> = {
   unauthorized: {
     title: "This session has ended",
-    meaning: "It was open for as long as it was meant to be, or it was ended.",
+    meaning: "Its time was up, or somebody ended it.",
     remedy: "Open the console again from where you came from.",
   },
   invalid_request: {
     title: "Invalid request",
-    meaning: "Something that was asked for is not valid.",
-    remedy: "Go back, and correct it.",
+    meaning: "Something in this request is not valid.",
+    remedy: "Go back and correct it.",
   },
 };
 
 /** What stands around a page's content. */
 export type Frame = {
   readonly assets: Assets;
-  /** Null: nobody is known. */
-  readonly session: ConsoleSession | null;
-  /** `/console/a/ACCOUNT`, or of staff's pages; null without a session. */
-  readonly base: string | null;
-  /** The page's own address; null without a session. */
-  readonly path: string | null;
+  /** Null: nobody is known. `path`: the page's own address. */
+  readonly seen: (Pick<Seen, "session" | "base"> & { readonly path: string }) | null;
   /** Whether the same address, asked for again, is this page as it is by then; what a form answered is not. */
   readonly isRefreshed: boolean;
   /** The origin of the page that may show it in a frame; null: none. */
@@ -52,7 +62,7 @@ export type Frame = {
 
 /** Of a page that nobody is known for. */
 export function bareFrame(assets: Assets, framer: string | null = null): Frame {
-  return { assets, session: null, base: null, path: null, isRefreshed: false, framer };
+  return { assets, seen: null, isRefreshed: false, framer };
 }
 
 const TABS = [
@@ -60,6 +70,11 @@ const TABS = [
   { path: "/replays", name: "Replays", scope: "webhooks:replay" },
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
   { path: "/audit", name: "Changes", scope: "audit:read", isOfAccount: true },
+] as const;
+
+const STAFF_TABS = [
+  { path: STAFF_PATH, name: "Support", scope: "staff:read" },
+  { path: `${STAFF_PATH}/audit`, name: "Audit", scope: "audit:read" },
 ] as const;
 
 const KEYS = [
@@ -71,75 +86,99 @@ const KEYS = [
   { key: "?", does: "these keys" },
 ] as const;
 
-/** A whole page. */
-export function document(frame: Frame, { title, main }: { title: string; main: Html }): Html {
-  const { assets, session, framer } = frame;
+/** Sends a whole page. */
+export function sendDocument(reply: FastifyReply, frame: Frame, page: Page): FastifyReply {
+  return sendPage(reply, frame.framer, page.status ?? 200, document(frame, page).text);
+}
+
+function document(frame: Frame, page: Page): Html {
+  const { assets, seen, framer } = frame;
+  const session = seen?.session ?? null;
+  const isOfStaff = session !== null && session.accountId === null;
   return html`<!doctype html>
 <html lang="en" data-theme="${session?.theme ?? "system"}"${framer !== null && html` data-embed="${framer}"`}>
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${title}${session?.accountName != null && html` · ${session.accountName}`} · Sealpost</title>
+<title>${page.title}${session?.accountName != null && html` · ${session.accountName}`} · Sealpost</title>
 <link rel="stylesheet" href="${assets["console.css"]}">
-${session !== null && html`<script type="module" src="${assets["console.mjs"]}"></script>`}
-${session === null && html`<script type="module" src="${assets["enter.mjs"]}"></script>`}
+<script type="module" src="${assets[seen === null ? "enter.mjs" : "console.mjs"]}"></script>
 ${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></script>`}
 </head>
 <body>
 <a class="skip" href="#main">Skip to content</a>
-${session !== null && frame.base !== null && headerOf(frame, session, frame.base)}
-<div id="banner" role="status" aria-live="polite" hidden${session !== null && isStaff(session) && STAFF_ENDED}></div>
-${mainElement(frame, main)}
-${session !== null && keys()}
+${seen !== null && (isOfStaff ? staffHeader(seen) : header(seen))}
+<div id="banner" role="status" aria-live="polite" hidden${isOfStaff && STAFF_ENDED}></div>
+${mainElement(frame, page)}
+${seen !== null && keys()}
 </body>
 </html>
 `;
 }
 
 /** What a refresh replaces. Of the session only its time zones show in it: it may answer others' refreshes, too. */
-export function mainElement({ assets, session, path, isRefreshed }: Frame, main: Html): Html {
+export function mainElement({ assets, seen, isRefreshed }: Frame, page: Page): Html {
+  const { title, heading = title, up, beside = null, main } = page;
   return html`<main id="main" tabindex="-1"${isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
-${isRefreshed && session !== null && tools(path, session)}
+${isRefreshed && seen !== null && tools(seen)}
+${up !== undefined && html`<nav class="way" aria-label="Way back"><a href="${up.href}">${up.name}</a></nav>`}
+${heading !== null && html`<div class="head"><h1>${heading}</h1>${beside}</div>`}
 ${main}
 </main>`;
 }
 
 const STAFF_ENDED = html` data-ended="This session has ended: reload the page to sign in again."`;
 
-function isStaff(session: ConsoleSession): boolean {
-  return session.accountId === null;
-}
+type Known = NonNullable<Frame["seen"]>;
 
-function headerOf(frame: Frame, session: ConsoleSession, base: string): Html {
-  if (!isStaff(session)) return header(frame, session, base);
-  return staffHeader(session, session.accountName === null ? null : tabsOf(frame, session, base), frame.path);
-}
-
-function tabsOf({ path }: Frame, session: ConsoleSession, base: string): readonly Html[] {
-  const { permissions, userId } = session;
-  const mine = TABS.filter((tab) => permissions.has(tab.scope) && !("isOfAccount" in tab && userId !== null));
-  return mine.map((tab) => {
-    const isHere = path?.startsWith(`${base}${tab.path}`) ?? false;
-    return html`<a href="${base}${tab.path}"${isHere && html` aria-current="page"`}>${tab.name}</a>`;
-  });
-}
-
-function header(frame: Frame, session: ConsoleSession, base: string): Html {
+function header(seen: Known): Html {
+  const { session, base } = seen;
   return html`<header class="top">
 <span class="mark" aria-hidden="true">◈</span>
 <span class="account">${session.accountName}</span>
-<nav aria-label="Console">${tabsOf(frame, session, base)}</nav>
+<nav aria-label="Console">${tabsOf(seen)}</nav>
 <span class="viewer">${session.viewerLabel ?? ""}</span>
 <form method="post" action="${base}/leave"><button class="quiet">Leave</button></form>
 </header>`;
+}
+
+/** Of staff's pages; of an account's with its name and its own tabs below. */
+function staffHeader(seen: Known): Html {
+  const { permissions, accountName, viewerLabel } = seen.session;
+  const here = seen.path.split("?", 1)[0];
+  const tabs = STAFF_TABS.filter(({ scope }) => permissions.has(scope));
+  return html`<header class="staff">
+<div class="top">
+<span class="mark" aria-hidden="true">◈</span>
+<nav aria-label="Support">${tabs.map(({ path, name }) => tab(path, name, path === here))}</nav>
+<span class="viewer">${viewerLabel ?? "a staff key"}</span>
+<form method="post" action="${STAFF_PATH}/leave"><button class="quiet">Sign out</button></form>
+</div>
+${
+  accountName !== null &&
+  html`<div class="top of-account">
+<span class="account">${accountName}</span>
+<nav aria-label="Account">${tabsOf(seen)}</nav>
+</div>`
+}
+</header>`;
+}
+
+function tabsOf({ session: { permissions, userId }, base, path: here }: Known): readonly Html[] {
+  const mine = TABS.filter((tab) => permissions.has(tab.scope) && !("isOfAccount" in tab && userId !== null));
+  return mine.map(({ path, name }) => tab(base + path, name, here.startsWith(base + path)));
+}
+
+function tab(href: string, name: string, isHere: boolean): Html {
+  return html`<a href="${href}"${isHere && html` aria-current="page"`}>${name}</a>`;
 }
 
 /**
  * What can be done about a page itself. It is in `<main>`, so that it is refreshed like the times that it tells of.
  * What refreshes is a script, which says in the button how it stands; without one there is nothing to see.
  */
-function tools(path: string | null, session: ConsoleZones): Html {
-  return html`<div class="tools">${path !== null && zoneChoice(session, path)}
+function tools({ session, path }: Known): Html {
+  return html`<div class="tools">${zoneChoice(session, path)}
 <button type="button" class="live"><span aria-hidden="true"></span> <span></span></button></div>`;
 }
 

@@ -1,43 +1,56 @@
-import type { z } from "zod";
-import type { ReplayStatus } from "../base/model/statuses.ts";
-import type { Delivery } from "../log/delivery-schema.ts";
-import type { Replay } from "../log/replays-schema.ts";
-import { type Html, html } from "./html.ts";
+import type { DeliveryStatus, ReplayStatus } from "../base/model/statuses.ts";
+import type { AccountReplay, Replay } from "./answers.ts";
+import { type Html, html, type Part } from "./html.ts";
+import { hidden, number, sign } from "./parts.ts";
 import type { View } from "./screen.ts";
 import { momentOf } from "./times.ts";
 
-type Status = z.output<typeof Delivery>["status"];
-
-/** A symbol and a word: neither colour nor shape alone tells. */
-const DELIVERY_SHOWN: Readonly<Record<Status, { readonly symbol: string; readonly word: string }>> = {
-  pending: { symbol: "○", word: "pending" },
-  failed: { symbol: "↻", word: "failing" },
-  succeeded: { symbol: "✓", word: "arrived" },
-  abandoned: { symbol: "✕", word: "abandoned" },
+const DELIVERY_SIGNS: Readonly<Record<DeliveryStatus, Html>> = {
+  pending: sign("pending", "○", "pending"),
+  failed: sign("failed", "↻", "failing"),
+  succeeded: sign("succeeded", "✓", "arrived"),
+  abandoned: sign("abandoned", "✕", "abandoned"),
 };
 
-export function statusOf(status: Status): Html {
-  const { symbol, word } = DELIVERY_SHOWN[status];
-  return html`<span class="status ${status}"><span aria-hidden="true">${symbol}</span> ${word}</span>`;
+export function statusOf(status: DeliveryStatus): Html {
+  return DELIVERY_SIGNS[status];
 }
 
-export type ShownReplay = z.output<typeof Replay>;
-
 /** Nothing says "successful": what counts is in the numbers. */
-const REPLAY_SHOWN: Readonly<Record<ReplayStatus, { readonly symbol: string; readonly word: string }>> = {
-  running: { symbol: "▸", word: "running" },
-  delivering: { symbol: "○", word: "all started" },
-  done: { symbol: "●", word: "ended" },
-  cancelled: { symbol: "■", word: "stopped" },
+const REPLAY_SIGNS: Readonly<Record<ReplayStatus, Html>> = {
+  running: sign("running", "▸", "running"),
+  delivering: sign("delivering", "○", "all started"),
+  done: sign("done", "●", "ended"),
+  cancelled: sign("cancelled", "■", "stopped"),
 };
 
 export function replayStatusOf(status: ReplayStatus): Html {
-  const { symbol, word } = REPLAY_SHOWN[status];
-  return html`<span class="status ${status}"><span aria-hidden="true">${symbol}</span> ${word}</span>`;
+  return REPLAY_SIGNS[status];
+}
+
+/** One of a list. @param beside in its first line @param below its progress */
+export function replayItem(
+  replay: Replay | AccountReplay,
+  href: string,
+  name: string,
+  timeZone: string | null,
+  beside: Part,
+  below: Part,
+): Html {
+  const by = replay.created_by !== null && `, ${makerOf(replay)}`;
+  return html`<li id="r-${replay.id}">
+<div class="line">${replayStatusOf(replay.status)}
+<a href="${href}">${name}</a>
+<span class="fine">${momentOf(replay.created_at, timeZone)}${by}</span>
+${beside}</div>
+${progressOf(replay)}
+${below}
+${replay.note !== null && html`<p class="note">${replay.note}</p>`}
+</li>`;
 }
 
 /** A bar as long as the set, and the same in words. */
-export function progressOf(replay: ShownReplay): Html {
+export function progressOf(replay: Replay): Html {
   const { matched, replayed, succeeded, waiting, failed, skipped } = replay;
   const counts = [
     { kind: "arrived", symbol: "✓", count: succeeded },
@@ -63,14 +76,15 @@ export function progressOf(replay: ShownReplay): Html {
 }
 
 /** The same key each time: stopping twice is stopping once, and a page that refreshes itself stays the same. */
-export function stopForm({ base }: View, { id, status }: ShownReplay): Html | null {
+export function stopForm({ base }: View, { id, status }: Replay): Html | null {
   if (status !== "running") return null;
   return html`<form method="post" action="${base}/replays/${id}/cancel">
-<input type="hidden" name="_key" value="stop-${id}">
-<button title="Starts no more; started ones go on.">Stop<span class="fine">: started ones go on</span></button></form>`;
+${hidden("_key", `stop-${id}`)}
+<button title="Starts no more; those already started continue.">Stop<span
+class="fine">: those started continue</span></button></form>`;
 }
 
-const NAMES: Readonly<Record<keyof ShownReplay["filter"], string>> = {
+const NAMES: Readonly<Record<keyof Replay["filter"], string>> = {
   status: "status",
   reason: "reason",
   event: "event",
@@ -86,7 +100,7 @@ const NAMES: Readonly<Record<keyof ShownReplay["filter"], string>> = {
 };
 
 /** What was asked for, in a line. */
-export function filterText({ session }: View, { filter }: ShownReplay): Html {
+export function filterText({ session }: View, { filter }: Replay): Html {
   const asked = Object.entries(filter).flatMap(([name, value]) => {
     if (value === null) return [];
     const shown = name.startsWith("created_")
@@ -98,13 +112,9 @@ export function filterText({ session }: View, { filter }: ShownReplay): Html {
 }
 
 /** A person is known by the session; staff's names are not told to accounts. */
-export function makerOf({ created_by: maker }: Pick<ShownReplay, "created_by">): string {
+export function makerOf({ created_by: maker }: Pick<Replay, "created_by">): string {
   if (maker === null) return "not recorded";
   if (maker.viewer !== null) return maker.viewer;
   if (maker.staff) return maker.name ?? "support staff";
   return maker.name === null ? "an API key without a name" : `API key ${maker.name}`;
-}
-
-export function number(count: number): string {
-  return count.toLocaleString("en");
 }

@@ -1,9 +1,26 @@
 import type { ConsoleSession } from "../base/model/console.ts";
 import type { AnalysisOrigin, PublishedAnalysis } from "../base/model/events.ts";
-import type { Html } from "./html.ts";
+import type { Answers } from "./answers.ts";
+import type { Part } from "./html.ts";
+
+/** Parameters of an address, by name; of several of one name the list. */
+export type Fields = Readonly<Record<string, string | readonly string[]>>;
+
+/** What screens say of where they are. */
+export type Installation = {
+  /** Under which browsers, and whoever asks without the console, reach the service. */
+  readonly publicUrl: string;
+  /** How long after its publication a delivery can be replayed. */
+  readonly analysisRetentionMs: number;
+  /** Of a run. */
+  readonly attemptsMax: number;
+  /** What the audit log can tell of, by operations' keys and names like those. */
+  readonly audited: readonly string[];
+};
 
 /** What a screen is made of: its account's session, the address, and operations in the session's name. */
 export type View = {
+  readonly installation: Installation;
   /** Nothing else of it: what a screen shows is the same for all who may and ask for the same; see refresh.ts. */
   readonly session: Pick<ConsoleSession, "timeZone">;
   /** Null: none, on staff's pages across accounts. */
@@ -11,8 +28,8 @@ export type View = {
   /** Where the account's part begins: `/console/a/ACCOUNT`, or staff's. */
   readonly base: string;
   readonly params: Readonly<Record<string, string>>;
-  /** The address's query; of several parameters of one name the list. */
-  readonly query: Readonly<Record<string, string | readonly string[]>>;
+  /** The address's query. */
+  readonly query: Fields;
   /** A form's fields; empty for a GET. */
   readonly form: URLSearchParams;
   /** Whether a control that needs this scope is shown. */
@@ -22,28 +39,18 @@ export type View = {
   /** Ends the session. */
   readonly leave: () => Promise<void>;
   /** Runs an operation and returns its JSON; throws its problem. */
-  readonly ask: <Body>(operationKey: string, asked?: Asking) => Promise<Body>;
+  readonly ask: <Key extends keyof Answers>(operationKey: Key, asked?: Asking) => Promise<Answers[Key]>;
   /** The same with the response's own headers, by their names in lower case. */
-  readonly askWithHeaders: <Body>(operationKey: string, asked?: Asking) => Promise<Answer<Body>>;
+  readonly askWithHeaders: <Key extends keyof Answers>(
+    operationKey: Key,
+    asked?: Asking,
+  ) => Promise<{ readonly body: Answers[Key]; readonly headers: Readonly<Record<string, string>> }>;
   /** The same for one that answers with bytes, which are text. */
-  readonly askForText: (operationKey: string, asked?: Asking) => Promise<string>;
-  /** Where the service is, for whoever asks it without the console. */
-  readonly publicUrl: string;
-  /** How long after its publication a delivery can be replayed. */
-  readonly analysisRetentionMs: number;
-  /** Of a run. */
-  readonly attemptsMax: number;
-  /** What the audit log can tell of, by operations' keys and names like those. */
-  readonly audited: readonly string[];
+  readonly askForText: (operationKey: "webhooks.deliveries.body", asked?: Asking) => Promise<string>;
   /** Null: nobody here knows what made it. */
   readonly findOrigin: (published: PublishedAnalysis) => Promise<AnalysisOrigin | null>;
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
-};
-
-export type Answer<Body> = {
-  readonly body: Body;
-  readonly headers: Readonly<Record<string, string>>;
 };
 
 export type Asking = {
@@ -54,12 +61,23 @@ export type Asking = {
   readonly idempotencyKey?: string | null;
 };
 
+type Show = (view: View) => Promise<Shown>;
+
 export type Screen = {
   readonly method: "GET" | "POST";
   /** Below the account, or staff's own part, with `{name}` for parameters. */
   readonly path: string;
-  readonly show: (view: View) => Promise<Shown>;
+  readonly show: Show;
 };
+
+export function get(path: string, show: Show): Screen {
+  return { method: "GET", path, show };
+}
+
+/** What a form does; its page says whether it was done. */
+export function post(path: string, show: Show): Screen {
+  return { method: "POST", path, show };
+}
 
 export type ShownFile = {
   readonly name: string;
@@ -71,13 +89,18 @@ export type ShownFile = {
   readonly parts: () => AsyncIterable<string>;
 };
 
+export type Page = {
+  readonly title: string;
+  /** Default: the title; null: it is in `main`. */
+  readonly heading?: string | null;
+  /** Beside the heading. */
+  readonly beside?: Part;
+  /** The page that it is a part of. */
+  readonly up?: { readonly href: string; readonly name: string };
+  readonly main: Part;
+  /** Default 200. */
+  readonly status?: number;
+};
+
 /** A page's content, a file to be kept, or where to go on. */
-export type Shown =
-  | {
-      readonly title: string;
-      readonly main: Html;
-      /** Default 200. */
-      readonly status?: number;
-    }
-  | { readonly file: ShownFile }
-  | { readonly goTo: string };
+export type Shown = Page | { readonly file: ShownFile } | { readonly goTo: string };

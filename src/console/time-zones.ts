@@ -1,14 +1,14 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { ConsoleZones } from "../base/model/console.ts";
 import { DAY_SECONDS, isTimeZone } from "../base/model/time.ts";
-import type { AddedRoute, Kernel } from "../http/kernel.ts";
+import type { Kernel } from "../http/kernel.ts";
 import { invalidRequest } from "../http/problems.ts";
-import { beginRequest } from "../http/request-context.ts";
 import { type Framers, setCookie } from "./embedding.ts";
-import { formOf, refuseForeignPost } from "./guards.ts";
+import { admitting, formOf, refuseForeignPost } from "./guards.ts";
 import { type Html, html } from "./html.ts";
+import { hidden } from "./parts.ts";
 
-const CHOOSE = { method: "POST", path: "/console/time-zone" } as const satisfies AddedRoute;
+const CHOOSE_PATH = "/console/time-zone";
 /** A person's own choice, for every account that this browser opens and for staff's pages. */
 const COOKIE = "__Host-sp-zone";
 const KEPT_SECONDS = 365 * DAY_SECONDS;
@@ -25,12 +25,8 @@ export function addTimeZones(
   kernel: Kernel,
   publicUrl: string,
   framers: Framers,
-): readonly AddedRoute[] {
-  const onRequest: Parameters<typeof pages.post>[1]["onRequest"] = async (request, reply) => {
-    beginRequest(request, "console");
-    await kernel.admit(request, reply);
-  };
-  pages.post(CHOOSE.path, { onRequest }, async (request, reply) => {
+): void {
+  pages.post(CHOOSE_PATH, { onRequest: admitting(kernel) }, async (request, reply) => {
     refuseForeignPost(request, publicUrl);
     const form = formOf(request);
     const zone = form.get("zone")?.trim() ?? "";
@@ -40,7 +36,6 @@ export function addTimeZones(
     setCookie(reply, framers.ofPage(request), COOKIE, zone, KEPT_SECONDS);
     return reply.redirect(to, 303);
   });
-  return [CHOOSE];
 }
 
 const OF_CONSOLE = /^\/console\/(?:a|staff)(?:[/?][\x21-\x7e]*)?$/;
@@ -48,18 +43,18 @@ const OF_CONSOLE = /^\/console\/(?:a|staff)(?:[/?][\x21-\x7e]*)?$/;
 /** In which zone a page's times are, and the others that there are. @param path of the page */
 export function zoneChoice({ timeZone, linkTimeZone }: ConsoleZones, path: string): Html {
   const shown = timeZone ?? "UTC";
-  const to = html`<input type="hidden" name="to" value="${path}">`;
+  const to = hidden("to", path);
   const known = [...new Set([linkTimeZone ?? "UTC", "UTC", shown])];
   // A script offers the browser's own; without one it can be typed.
   return html`<details class="times"><summary><span>Times in </span>${shown}</summary><div>
-<form method="post" action="${CHOOSE.path}">${to}
+<form method="post" action="${CHOOSE_PATH}">${to}
 <button name="zone" class="quiet" data-local hidden></button>
 ${known.map((zone) => {
   const current = zone === shown && html` aria-current="true"`;
   return html`<button name="zone" class="quiet" value="${zone}"${current}>${zone}</button>`;
 })}
 </form>
-<form method="post" action="${CHOOSE.path}">${to}
+<form method="post" action="${CHOOSE_PATH}">${to}
 <label>Another <input name="zone" required maxlength="64" placeholder="Europe/Berlin" autocomplete="off"
   spellcheck="false"></label> <button>Show</button>
 </form></div></details>`;

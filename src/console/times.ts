@@ -1,17 +1,32 @@
 import { DAY_MS } from "../base/model/time.ts";
 import { type Html, html } from "./html.ts";
 
-/** Each takes some 40 KB. */
-const KEPT_ZONES_MAX = 100;
-/** By zone, the newest of them. */
-const texts = new Map<string, Intl.DateTimeFormat>();
-const clocks = new Map<string, Intl.DateTimeFormat>();
-const hours = new Map<string, Intl.DateTimeFormat>();
-const days = new Map<string, Intl.DateTimeFormat>();
+const FORMATS = {
+  moment: { dateStyle: "medium", timeStyle: "medium" },
+  minute: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" },
+  time: { timeStyle: "short" },
+  parts: { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" },
+} as const satisfies Readonly<Record<string, Intl.DateTimeFormatOptions>>;
+
+/** Making one takes longer than using it a hundred times; each takes some 40 KB. */
+const kept = new Map<string, Intl.DateTimeFormat>();
+const KEPT_MAX = 400;
+
+function formatOf(kind: keyof typeof FORMATS, timeZone: string | null): Intl.DateTimeFormat {
+  const key = `${kind} ${timeZone}`;
+  const known = kept.get(key);
+  if (known !== undefined) return known;
+  const format = new Intl.DateTimeFormat("en-GB", { ...FORMATS[kind], timeZone: timeZone ?? "UTC" });
+  kept.set(key, format);
+  // A viewer can write a zone in a thousand ways: these must not keep out others'.
+  const [oldest] = kept.keys();
+  if (kept.size > KEPT_MAX && oldest !== undefined) kept.delete(oldest);
+  return format;
+}
 
 /** A moment as a viewer reads it, `22 Nov 2026, 14:03:05`, with the exact one at hand. @param iso ISO 8601 */
 export function momentOf(iso: string, timeZone: string | null): Html {
-  return html`<time datetime="${iso}" title="${iso}">${momentText(iso, timeZone)}</time>`;
+  return html`<time datetime="${iso}" title="${iso}">${formatOf("moment", timeZone).format(new Date(iso))}</time>`;
 }
 
 /** Until when what was published at that time can be read, and replayed. */
@@ -26,7 +41,7 @@ const WALL_TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::(\d\d)(\.\d{1,3})?)?$
 export function wallTimeOf(iso: string, timeZone: string | null): string {
   const ms = Date.parse(iso);
   if (Number.isNaN(ms)) return "";
-  const text = new Date(wallMsAt(ms, timeZone ?? "UTC")).toISOString().slice(0, -1);
+  const text = new Date(wallMsAt(ms, timeZone)).toISOString().slice(0, -1);
   return text.replace(/(?::00)?\.000$/, "");
 }
 
@@ -40,66 +55,23 @@ export function momentAt(wallTime: string, timeZone: string | null, which: "firs
   if (whole === undefined) return null;
   const [year, month, day, hour, minute, second] = parts.map((part) => Number(part ?? 0));
   const wallMs = Date.UTC(year!, month! - 1, day, hour, minute, second, Number(parts[6] ?? 0) * 1_000);
-  const zone = timeZone ?? "UTC";
-  const around = [wallMs - DAY_MS, wallMs + DAY_MS].map((ms) => wallMs - (wallMsAt(ms, zone) - ms));
-  const shown = around.filter((ms) => wallMsAt(ms, zone) === wallMs);
+  const around = [wallMs - DAY_MS, wallMs + DAY_MS].map((ms) => wallMs - (wallMsAt(ms, timeZone) - ms));
+  const shown = around.filter((ms) => wallMsAt(ms, timeZone) === wallMs);
   const ms = shown.length === 0 ? around[0]! : which === "first" ? Math.min(...shown) : Math.max(...shown);
   return new Date(ms).toISOString();
 }
 
 /** What a zone's clock shows, as if it were UTC. */
-function wallMsAt(ms: number, zone: string): number {
-  const format = kept(clocks, zone, {
-    year: "numeric",
-    month: "numeric",
-    day: "numeric",
-    hour: "numeric",
-    minute: "numeric",
-    second: "numeric",
-    hourCycle: "h23",
-  });
-  const part = Object.fromEntries(format.formatToParts(ms).map(({ type, value }) => [type, Number(value)]));
+function wallMsAt(ms: number, timeZone: string | null): number {
+  const parts = formatOf("parts", timeZone).formatToParts(ms);
+  const part = Object.fromEntries(parts.map(({ type, value }) => [type, Number(value)]));
   const { year = 0, month = 1, day, hour, minute, second } = part;
   return Date.UTC(year, month - 1, day, hour, minute, second) + (ms - Math.floor(ms / 1_000) * 1_000);
 }
 
-function momentText(iso: string, timeZone: string | null): string {
-  const zone = timeZone ?? "UTC";
-  const format = kept(texts, zone, {
-    day: "numeric",
-    month: "short",
-    year: "numeric",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-  });
-  return format.format(new Date(iso));
-}
-
 /** A moment by a zone's clock to the minute, `22 Nov, 14:03`, or without its date. */
 export function clockText(ms: number, timeZone: string | null, from: "date" | "time"): string {
-  const zone = timeZone ?? "UTC";
-  const format =
-    from === "time"
-      ? kept(hours, zone, { hour: "2-digit", minute: "2-digit" })
-      : kept(days, zone, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
-  return format.format(ms);
-}
-
-/** Making one takes longer than using it a hundred times. */
-function kept(
-  formats: Map<string, Intl.DateTimeFormat>,
-  timeZone: string,
-  options: Intl.DateTimeFormatOptions,
-): Intl.DateTimeFormat {
-  const known = formats.get(timeZone);
-  if (known !== undefined) return known;
-  const format = new Intl.DateTimeFormat("en-GB", { ...options, timeZone });
-  formats.set(timeZone, format);
-  // A viewer can write a zone in a thousand ways: these must not keep out others'.
-  const [oldest] = formats.keys();
-  if (formats.size > KEPT_ZONES_MAX && oldest !== undefined) formats.delete(oldest);
-  return format;
+  return formatOf(from === "date" ? "minute" : "time", timeZone).format(ms);
 }
 
 /** `840 ms`, `1.2 s`. */

@@ -14,7 +14,7 @@ const { HELD_COUNTED_MAX } = store;
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";
 
-const Endpoint = z
+export const Endpoint = z
   .object({
     url: z.string().describe("The URL, normalized."),
     created_at: time,

@@ -12,7 +12,7 @@ const path = "/v1/webhooks/signing-secret";
 
 const secret = z.string().describe("The HMAC key: this whole text, `whsec_` included, not decoded.");
 
-const SigningSecretShape = z
+export const SigningSecretShape = z
   .object({
     signing_secret: secret,
     created_at: time,

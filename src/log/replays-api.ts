@@ -63,7 +63,7 @@ const NewReplay = z.strictObject({
     .describe("Why, for whoever looks at the replay later."),
 });
 
-const DryRun = z
+export const DryRun = z
   .object({
     // Not the literal `true`: clients generated from it could not read the response.
     dry_run: z.boolean().describe("Always true."),

@@ -10,7 +10,6 @@ import {
   refusing,
 } from "./publish-call-sql.ts";
 
-
 /**
  * Publishes analyses that have nothing to do with each other, in one transaction: each is published or refused by
  * itself.

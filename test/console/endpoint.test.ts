@@ -188,7 +188,7 @@ describe("the check", () => {
     expect(first).toContain("Verify the signature over the raw bytes before anything else");
     expect(first?.match(/ accepted<\/span>/g)).toHaveLength(8);
     expect(rest?.match(/ right<\/span>/g)).toHaveLength(6);
-    expect(first).toMatch(/Slowest answer<\/dt><dd>[\d.]+ m?s</);
+    expect(first).toMatch(/Slowest response<\/dt><dd>[\d.]+ m?s</);
     expect(first).toMatch(/Certificate<\/dt><dd>364 days left/);
 
     const sent = gullible.requests.length;
@@ -252,7 +252,7 @@ describe("the secret", () => {
     expect(JSON.stringify(api.log)).not.toContain(secret.slice(6));
   });
 
-  test("is rotated once by a form, and the old one signs along for as long as it says", async () => {
+  test("is rotated once by a form, and the old one also signs for as long as it says", async () => {
     const hand = await visit(target(gullible));
     const asked = await hand.get(`${hand.base}/endpoint/secret/rotate`);
     expect(asked.text).toContain("What your receivers must do");
@@ -270,7 +270,7 @@ describe("the secret", () => {
     expect(previous.signing_secret).toBe(hand.account.secret);
     expect(Date.parse(previous.expires_at) - Date.parse(body.created_at as string)).toBe(3_600_000);
     const page = await hand.get(`${hand.base}/endpoint?done=rotated`);
-    expect(page.text).toMatch(/a new secret signs from now on.*signs along until <time/s);
+    expect(page.text).toMatch(/a new secret signs from now on.*also signs until <time/s);
     const revealed = await hand.post(`${hand.base}/endpoint/secret`, { _key: "a" });
     for (const secret of [body.signing_secret, previous.signing_secret]) {
       expect(revealed.text).toContain(`<pre>${secret}</pre>`);

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { withoutKeys } from "../../src/console/forms.ts";
+import { withoutKeys } from "../../src/console/refresh.ts";
 import { enter } from "../support/console.ts";
 import { type BrowsedConsole, browseConsole } from "../support/console-browser.ts";
 import { endAttempts, layDeliveries } from "../support/console-deliveries.ts";

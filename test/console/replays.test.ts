@@ -165,7 +165,7 @@ describe("a bulk replay", () => {
     const stops = [await post(`${path}/cancel`, key), await post(`${path}/cancel`, key)];
     expect(stops.map(({ status }) => status)).toEqual([303, 303]);
     const { text } = await open(locationOf(stops[0]!));
-    expect(text).toContain("Stopped: no more are started; started ones go on.");
+    expect(text).toContain("Stopped: no more are started; those already started continue.");
     expect(text).not.toContain("/cancel");
     const stopped = { account_id: account.accountId, status: "cancelled" };
     expect(await countRows(database.pool, "replays", stopped)).toBe(1);

@@ -61,7 +61,7 @@ describe("the console in a browser", () => {
   test("shows what a receiver answered as text", async () => {
     const { page, context, complaints } = await open();
     await page.click(`table.log a:text-is("inv-1")`);
-    await page.click("summary:text-is('Answer')");
+    await page.click("summary:text-is('Response')");
     expect(await page.locator(".attempts pre").last().textContent()).toBe(EXCERPT);
     expect(await page.title()).toMatch(/^inv-1 /);
     expect(complaints).toEqual([]);
@@ -80,7 +80,7 @@ describe("the console in a browser", () => {
     const id = /\/deliveries\/([0-9a-f-]{36})/.exec(page.url())![1]!;
     await page.waitForSelector("#banner:has-text('Copied')");
     expect(await page.evaluate("navigator.clipboard.readText()")).toBe(id);
-    await page.click("text=The body as it is sent");
+    await page.click("text=The body, as it is sent");
     const body = JSON.parse((await page.locator("pre").textContent()) ?? "");
     expect(body).toMatchObject({ id, data: { id: "inv-1" } });
     expect(complaints).toEqual([]);

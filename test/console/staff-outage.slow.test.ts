@@ -39,7 +39,7 @@ describe("without a database support staff", () => {
   }
 
   test.each([
-    [FRONT, ".hurt > li"],
+    [FRONT, ".failing-accounts > li"],
     [`${FRONT}/audit`, "table.audit > tbody"],
     [`${FRONT}/a/ACCOUNT/deliveries`, "table.log > tbody"],
   ])("keep what %s shows under a banner, and all recovers by itself", async (asked, rows) => {

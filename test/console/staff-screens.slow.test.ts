@@ -17,7 +17,7 @@ const FOCUSED = `document.activeElement === document.body ? "" :
   String([...document.querySelectorAll("*")].indexOf(document.activeElement))`;
 
 /** Three accounts in trouble, each in its own. */
-const HURT = [
+const FAILING = [
   { name: "Acme, Inc.", abandoned: 100, url: "https://hooks.acme.example/in", errorCode: "connect_refused" },
   {
     name: "Globex Corporation",
@@ -44,7 +44,7 @@ describe("support staff in a browser", () => {
       digestApiKey(key),
     ]);
     await rename(api.account.accountId, "Hooli");
-    for (const { name, abandoned, url, errorCode } of HURT) {
+    for (const { name, abandoned, url, errorCode } of FAILING) {
       const { accountId } = await api.newAccount();
       await rename(accountId, name);
       ids.set(name, accountId);
@@ -88,17 +88,17 @@ describe("support staff in a browser", () => {
     expect(complaints.splice(0)).toEqual([expect.stringContaining("401")]);
     await page.fill("input[name=key]", key);
     await click("button:has-text('Sign in')");
-    // Who is hurt, by what, most first.
-    expect(await page.locator(".hurt h3").allTextContents()).toEqual([
+    // Whose deliveries fail, by what, most first.
+    expect(await page.locator(".failing-accounts h3").allTextContents()).toEqual([
       "Globex Corporation",
       "Acme, Inc.",
       "Initech",
     ]);
-    const acme = page.locator(".hurt li", { hasText: "Acme, Inc." });
+    const acme = page.locator(".failing-accounts li", { hasText: "Acme, Inc." });
     expect(await acme.locator(".cause").textContent()).toMatch(
       /^hooks\.acme\.example connect_refused The receiver/,
     );
-    await click(".hurt li:has-text('Acme, Inc.') >> text=Open");
+    await click(".failing-accounts li:has-text('Acme, Inc.') >> text=Open");
     expect(await page.locator("tr.why").first().textContent()).toContain("connection");
     await click("text=Replay all that match…");
     expect(await page.locator("#matched").textContent()).toBe("100 deliveries match");
@@ -189,7 +189,7 @@ describe("support staff in a browser", () => {
     await page.waitForSelector(
       "#banner:has-text('This session has ended: reload the page to sign in again.')",
     );
-    expect(await page.locator(".hurt h3").count()).toBeGreaterThan(0);
+    expect(await page.locator(".failing-accounts h3").count()).toBeGreaterThan(0);
     await page.reload();
     expect(await page.locator("h1").textContent()).toBe("Sign in to support");
     await context.close();
@@ -276,14 +276,14 @@ describe("support staff in a browser", () => {
     );
   });
 
-  test("with nobody hurt see that, and nothing else amiss", async () => {
+  test("without failing accounts see that, and nothing else amiss", async () => {
     const empty = await createTestDatabase();
     const quiet = await startTestApi(empty);
     const staff = await quiet.newKey(null);
     const { cookie } = await signIn(quiet, { key: staff });
     const { page, context } = await browser.newViewer({ extraHTTPHeaders: { cookie } });
     await page.goto(`${quiet.url}${FRONT}`);
-    expect(await emptyTexts(page)).toContain("Nobody is hurt");
+    expect(await emptyTexts(page)).toContain("No failing accounts");
     expect(await faultsOf(page)).toEqual([]);
     await context.close();
     await quiet.close();

@@ -75,7 +75,7 @@ describe("a staff key", () => {
     for (const [index, { status, text, cookie }] of refused.entries()) {
       expect([index, status, cookie, text]).toEqual([index, 403, "", refused[0]!.text]);
     }
-    expect(refused[0]!.text).toContain("This key does not open support.");
+    expect(refused[0]!.text).toContain("This key does not open the support pages.");
   });
 
   test("is tried no more often than an API key that is not valid", async () => {

@@ -5,11 +5,11 @@ const REFRESH_HIDDEN_MS = 60_000;
 /** The service itself gives up after 5 s. */
 const ANSWER_MS = 10_000;
 
-const main = /** @type {HTMLElement} */ (document.querySelector("main"));
-const banner = /** @type {HTMLElement} */ (document.querySelector("#banner"));
+const main = document.querySelector("main");
+const banner = document.querySelector("#banner");
 /** What is morphed in comes from this server's own page, escaped there. */
 const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
-  createHTML: (/** @type {string} */ text) => text,
+  createHTML: (text) => text,
 });
 
 /** Of the page as it was last morphed in. No cache keeps pages, so it is kept here. */
@@ -28,7 +28,7 @@ const { morph: library } = main.dataset;
 
 // A form is sent once; what takes long says so.
 document.addEventListener("submit", (event) => {
-  const form = /** @type {HTMLFormElement} */ (event.target);
+  const form = event.target;
   if (form.method !== "post") return;
   if (form.dataset.sent !== undefined) event.preventDefault();
   form.dataset.sent = "";
@@ -36,9 +36,9 @@ document.addEventListener("submit", (event) => {
   if (form.dataset.wait !== undefined) say(form.dataset.wait, false);
 });
 
-/** The browser's own zone for times, which only a script knows. @param {ParentNode} root a page */
+/** The browser's own zone for times, which only a script knows. @param root a page */
 function offerOwnZone(root) {
-  const button = /** @type {HTMLButtonElement | null} */ (root.querySelector("[data-local]"));
+  const button = root.querySelector("[data-local]");
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (button === null || !zone || root.querySelector(`.times [value="${CSS.escape(zone)}"]`) !== null) return;
   button.value = zone;
@@ -47,38 +47,34 @@ function offerOwnZone(root) {
 }
 offerOwnZone(main);
 
-// What hangs open over the page is closed by a click elsewhere.
-document.addEventListener("click", ({ target }) => {
+document.addEventListener("click", async (event) => {
+  const target = event.target;
+  // What hangs open over the page is closed by a click elsewhere.
   const open = main.querySelector(".times[open]");
-  if (open !== null && !open.contains(/** @type {Node} */ (target))) open.removeAttribute("open");
-});
-
-// Back to a page is back to the link that led away from it.
-document.addEventListener("click", ({ target }) => {
-  const href = /** @type {Element} */ (target).closest("main a")?.getAttribute("href");
+  if (!open?.contains(target)) open?.removeAttribute("open");
+  // Back to a page is back to the link that led away from it.
+  const href = target.closest("main a")?.getAttribute("href");
   if (href) history.replaceState({ ...history.state, left: href }, "");
+  if (target.closest(".live") !== null) pause(!isPaused);
+  const copied = target.closest("[data-copy]")?.getAttribute("data-copy");
+  if (copied == null) return;
+  await navigator.clipboard.writeText(copied);
+  say("Copied.", false);
 });
 const left = history.state?.left;
 if (left) {
   const link = [...main.querySelectorAll("a")].find((one) => one.getAttribute("href") === left);
-  /** @type {HTMLElement | undefined} */ (link)?.focus({ preventScroll: true });
+  link?.focus({ preventScroll: true });
 }
 
 // Only a script copies, and only where the page is asked for securely.
 if (navigator.clipboard) document.documentElement.classList.add("copies");
-document.addEventListener("click", async ({ target }) => {
-  const button = /** @type {HTMLElement | null} */ (/** @type {Element} */ (target).closest("[data-copy]"));
-  if (button === null) return;
-  await navigator.clipboard.writeText(button.dataset.copy ?? "");
-  say("Copied.", false);
-});
 
 // Back to a page that the browser has kept: its forms have been sent.
 addEventListener("pageshow", ({ persisted }) => {
   if (persisted) location.reload();
 });
 
-/** @param {string} text @param {boolean} isBad */
 function say(text, isBad) {
   banner.textContent = text;
   banner.hidden = text === "";
@@ -104,24 +100,16 @@ function isStill() {
 
 /** How refreshing stands: the word that is seen, and the rest of the sentence. */
 const STATES = {
-  live: { symbol: "●", word: "live", title: "This page refreshes by itself. Press to pause it." },
-  paused: {
-    symbol: "‖",
-    word: "paused",
-    title: "This page stays as it is. Press to refresh it by itself again.",
-  },
+  live: { symbol: "●", word: "live", title: "This page refreshes by itself. Press to pause." },
+  paused: { symbol: "‖", word: "paused", title: "This page stays as it is. Press to refresh it again." },
   waiting: { symbol: "‖", word: "waiting", title: "This page is not refreshed while its form is filled in." },
-  lost: {
-    symbol: "✕",
-    word: "no answer",
-    title: "The service does not answer. It is asked again by itself.",
-  },
+  lost: { symbol: "✕", word: "no answer", title: "The service does not answer. This page keeps trying." },
   ended: { symbol: "■", word: "ended", title: "This page is not refreshed any more." },
 };
 
-/** Nothing is announced: who cannot see it finds it in a button. @param {ParentNode} root a page */
+/** Nothing is announced: who cannot see it finds it in a button. @param root a page */
 function showState(root = main) {
-  const button = /** @type {HTMLButtonElement | null} */ (root.querySelector(".live"));
+  const button = root.querySelector(".live");
   if (button === null || library === undefined) return;
   const isHeld = isSent || isStill() || isTyped("post");
   const state = hasEnded ? "ended" : isPaused ? "paused" : isHeld ? "waiting" : isLost ? "lost" : "live";
@@ -134,16 +122,15 @@ function showState(root = main) {
   button.disabled = hasEnded;
 }
 
-document.addEventListener("click", ({ target }) => {
-  if (/** @type {Element} */ (target).closest(".live") === null) return;
-  isPaused = !isPaused;
+function pause(wanted) {
+  isPaused = wanted;
   clearTimeout(timer);
   showState();
   if (!isPaused) void refresh();
-});
+}
 for (const what of ["input", "focusin", "focusout"]) document.addEventListener(what, () => showState());
 
-/** @returns {Promise<boolean>} whether to ask again */
+/** @returns whether to ask again */
 async function ask() {
   let response;
   let text;
@@ -156,7 +143,7 @@ async function ask() {
     text = await response.text();
   } catch {
     isLost = true;
-    say("The service does not answer. What is shown may be old; it is asked again by itself.", true);
+    say("The service does not answer. What is shown may be old; this page keeps trying.", true);
     return true;
   }
   const { status, headers } = response;
@@ -170,10 +157,7 @@ async function ask() {
   }
   isLost = status === 429 || status >= 500;
   if (isLost) {
-    say(
-      "The service cannot answer at the moment. What is shown may be old; it is asked again by itself.",
-      true,
-    );
+    say("The service cannot answer at the moment. What is shown may be old; this page keeps trying.", true);
     return true;
   }
   // What was shown is not there any more, or not for this viewer: the page says so itself.
@@ -189,13 +173,13 @@ async function ask() {
   return true;
 }
 
-/** @param {string} text a whole page */
+/** @param text a whole page */
 async function morph(text) {
   const start = text.indexOf(">", text.indexOf("<main ")) + 1;
   const next = text.slice(start, text.lastIndexOf("</main>"));
   const { Idiomorph } = await import(library ?? "");
   const template = document.createElement("template");
-  template.innerHTML = /** @type {any} */ (policy ? policy.createHTML(next) : next);
+  template.innerHTML = policy ? policy.createHTML(next) : next;
   keepRows(template.content);
   offerOwnZone(template.content);
   showState(template.content);
@@ -203,19 +187,17 @@ async function morph(text) {
     morphStyle: "innerHTML",
     callbacks: {
       // What somebody has opened stays open, and what somebody types stays.
-      beforeAttributeUpdated: (/** @type {string} */ name, /** @type {Element} */ { tagName }) =>
-        !(name === "open" && tagName === "DETAILS"),
-      beforeNodeMorphed: (/** @type {Node} */ node) => !(node instanceof HTMLFormElement && isInUse(node)),
+      beforeAttributeUpdated: (name, { tagName }) => !(name === "open" && tagName === "DETAILS"),
+      beforeNodeMorphed: (node) => !(node instanceof HTMLFormElement && isInUse(node)),
     },
   });
 }
 
-/** @param {string} method @returns whether a form of this method is filled in */
+/** Whether a form of this method is filled in. */
 function isTyped(method) {
   return [...document.forms].some((form) => form.method === method && isInUse(form));
 }
 
-/** @param {HTMLFormElement} form */
 function isInUse(form) {
   return [...form.elements].some((field) => {
     if (field instanceof HTMLSelectElement) {
@@ -232,7 +214,7 @@ function isInUse(form) {
 /**
  * The log's rows stay where they are under a reader: newer ones are offered, and those that no longer match remain.
  *
- * @param {DocumentFragment} content what comes
+ * @param content what comes
  */
 function keepRows(content) {
   const [table, next] = [main, content].map((root) => root.querySelector("table.log:has(> tbody[id])"));
@@ -249,42 +231,33 @@ function keepRows(content) {
   const rows = shown.map((row, at) => {
     const now = comingById.get(row.id);
     if (now !== undefined) return now;
-    const kept = /** @type {HTMLElement} */ (row.cloneNode(true));
+    const kept = row.cloneNode(true);
     // Below that, newer ones have only pushed it off the page.
     if (at < lastShown || newer === 0 || !isFull) kept.classList.add("gone");
     return kept;
   });
   const gone = rows.filter(({ classList }) => classList.contains("gone")).length;
-  if (lastShown < shown.length - 1) keepPages(content);
+  // What is older than the last row shown.
+  const pages = main.querySelector(".pages");
+  if (lastShown < shown.length - 1 && pages)
+    content.querySelector(".pages")?.replaceWith(pages.cloneNode(true));
   for (const row of above) if (!shownIds.has(row.id)) row.remove();
   next.append(...rows, ...coming.slice(above.length));
   offer(content, newer, newer === coming.length && isFull, gone);
 }
 
-/** @param {Element} table */
 function rowsOf(table) {
-  return /** @type {HTMLElement[]} */ ([...table.querySelectorAll("tbody[id]")]);
+  return [...table.querySelectorAll("tbody[id]")];
 }
 
-/** What is older than the last row shown. @param {DocumentFragment} content */
-function keepPages(content) {
-  const pages = main.querySelector(".pages");
-  if (pages !== null) content.querySelector(".pages")?.replaceWith(pages.cloneNode(true));
-}
-
-/**
- * @param {DocumentFragment} content
- * @param {number} newer
- * @param {boolean} isMore there are more than these
- * @param {number} gone
- */
+/** @param isMore there are more than these that are newer */
 function offer(content, newer, isMore, gone) {
-  const place = /** @type {HTMLElement | null} */ (content.querySelector(".newer"));
+  const place = content.querySelector(".newer");
   if (place === null || newer + gone === 0) return;
   const texts = [];
   if (newer > 0) texts.push(`${newer}${isMore ? " or more" : ""} newer`);
   if (gone > 0) texts.push(`${gone} no longer ${gone === 1 ? "matches" : "match"}`);
-  /** @type {HTMLElement} */ (place.firstElementChild).textContent = `${texts.join(", ")}: show`;
+  place.firstElementChild.textContent = `${texts.join(", ")}: show`;
   place.hidden = false;
 }
 
@@ -294,19 +267,15 @@ document.addEventListener("visibilitychange", () => {
   else void refresh();
 });
 
-/** Rows with a link, in their order. */
-const links = () =>
-  /** @type {HTMLAnchorElement[]} */ ([...document.querySelectorAll("table.log tr:not(.why) td a")]);
-
-/** @param {number} step */
+/** To another row with a link. */
 function move(step) {
-  const all = links();
-  const at = all.indexOf(/** @type {HTMLAnchorElement} */ (document.activeElement));
-  all[Math.max(0, Math.min(all.length - 1, at + step))]?.focus();
+  const rows = [...document.querySelectorAll("table.log tr:not(.why) td a")];
+  const at = rows.indexOf(document.activeElement);
+  rows[Math.max(0, Math.min(rows.length - 1, at + step))]?.focus();
 }
 
 document.addEventListener("keydown", (event) => {
-  const target = /** @type {HTMLElement} */ (event.target);
+  const target = event.target;
   if (event.ctrlKey || event.metaKey || event.altKey || target.matches("input, select, textarea")) return;
   const act = {
     j: () => move(1),
@@ -314,10 +283,10 @@ document.addEventListener("keydown", (event) => {
     "/": () => {
       const field = document.querySelector("form[role=search] input:not([type=hidden])");
       field?.closest("details")?.setAttribute("open", "");
-      /** @type {HTMLElement | null} */ (field)?.focus();
+      field?.focus();
     },
-    "?": () => /** @type {HTMLDialogElement | null} */ (document.querySelector("#keys"))?.showModal(),
-    r: () => /** @type {HTMLElement | null} */ (document.querySelector("[data-key=r]"))?.focus(),
+    "?": () => document.querySelector("#keys")?.showModal(),
+    r: () => document.querySelector("[data-key=r]")?.focus(),
   }[event.key];
   if (act === undefined) return;
   event.preventDefault();

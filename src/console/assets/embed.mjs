@@ -1,7 +1,7 @@
 // For pages that show the console in a frame. The frame becomes as high as its page; when its session has ended, it
 // gets the event `sealpost:session-ended`, which bubbles.
 (() => {
-  const { src } = /** @type {HTMLScriptElement} */ (document.currentScript);
+  const { src } = document.currentScript;
   const console = new URL(src).origin;
   addEventListener("message", ({ origin, source, data }) => {
     if (origin !== console || typeof data?.type !== "string") return;

@@ -1,13 +1,13 @@
 // Takes the token out of the address, so that it is in no history, and posts it.
-const form = /** @type {HTMLFormElement | null} */ (document.querySelector("#enter"));
+const form = document.querySelector("#enter");
 const token = new URLSearchParams(location.hash.slice(1)).get("t");
 if (form !== null) {
   const link = location.href;
   history.replaceState(null, "", location.pathname);
-  const field = /** @type {HTMLInputElement} */ (form.elements.namedItem("t"));
+  const field = form.elements.namedItem("t");
   if (token === null) show("#missing");
   else if (parent !== window && !keepsCookies()) {
-    const way = /** @type {HTMLAnchorElement} */ (show("#blocked").querySelector("a"));
+    const way = show("#blocked").querySelector("a");
     way.href = link;
   } else {
     field.value = token;
@@ -28,7 +28,7 @@ function keepsCookies() {
 
 /** @param {string} name */
 function show(name) {
-  const text = /** @type {HTMLElement} */ (document.querySelector(name));
+  const text = document.querySelector(name);
   text.hidden = false;
   return text;
 }

@@ -1,29 +1,21 @@
-import type { z } from "zod";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
-import type { Delivery } from "../../log/delivery-schema.ts";
-import { newer, older } from "../forms.ts";
+import type { Answers, Delivery } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import {
   FIELD_FILTERS,
-  type Fields,
   filterFields,
+  filterForm,
   filtersOf,
-  hidden,
+  noMatch,
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
+import { type Column, counted, hidden, newer, older, table } from "../parts.ts";
 import { statusOf } from "../replay-progress.ts";
-import type { Screen, View } from "../screen.ts";
+import { type Fields, get, type View } from "../screen.ts";
 import { momentOf, readableUntil } from "../times.ts";
-import { activityPanel, rangeOf } from "./activity.ts";
-
-type Listed = z.output<typeof Delivery>;
-type Page = {
-  readonly items: readonly Listed[];
-  readonly next_cursor: string | null;
-  readonly total: number;
-};
+import { activityPanel } from "./activity.ts";
 
 /** The views of the log that people ask for, each a list of statuses. */
 const VIEWS = [
@@ -36,31 +28,23 @@ const VIEWS = [
 const PAGE_ITEMS = 50;
 
 /** The delivery log, newest first. */
-export const deliveriesScreen: Screen = {
-  method: "GET",
-  path: "/deliveries",
-  show: async (view) => {
-    const { query, session } = view;
-    const asked = filtersOf(query, session.timeZone);
-    if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
-    const { range: _, ...listed } = asked;
-    const [{ body: page, headers }, activity] = await Promise.all([
-      view.askWithHeaders<Page>("webhooks.deliveries.list", {
-        query: { ...listed, limit: String(PAGE_ITEMS) },
-      }),
-      view.isOfAccount &&
-        activityPanel(view, rangeOf(asked), (changed) => address(view, asked, changed), asked),
-    ]);
-    const isCapped = headers["total-capped"] === "true";
-    const hasSome = page.items.length > 0 || isAsked(asked);
-    return {
-      title: "Deliveries",
-      main: html`<div class="head"><h1>Deliveries</h1></div>
-${hasSome && [activity, tabs(view, asked), filterForm(view, asked)]}
-${page.items.length === 0 && page.next_cursor === null ? empty(view, asked) : table(view, asked, page, isCapped)}`,
-    };
-  },
-};
+export const deliveriesScreen = get("/deliveries", async (view) => {
+  const { query, session } = view;
+  const asked = filtersOf(query, session.timeZone);
+  if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
+  const { range: _, ...listed } = asked;
+  const [{ body: page, headers }, activity] = await Promise.all([
+    view.askWithHeaders("webhooks.deliveries.list", { query: { ...listed, limit: String(PAGE_ITEMS) } }),
+    view.isOfAccount && activityPanel(view, asked, (changed) => address(view, asked, changed)),
+  ]);
+  const isEmpty = page.items.length === 0 && page.next_cursor === null;
+  const hasSome = page.items.length > 0 || isAsked(asked);
+  return {
+    title: "Deliveries",
+    main: html`${hasSome && [activity, tabs(view, asked), filters(view, asked)]}
+${isEmpty ? empty(view, asked) : log(view, asked, page, headers["total-capped"] === "true")}`,
+  };
+});
 
 function tabs(view: View, asked: Fields): Html {
   const here = [...valuesOf(asked, "status")].sort().join();
@@ -72,18 +56,16 @@ function tabs(view: View, asked: Fields): Html {
   return html`<nav class="tabs" aria-label="Which deliveries">${links}</nav>`;
 }
 
-function filterForm(view: View, asked: Fields): Html {
-  const isFiltered = [...FIELD_FILTERS, "replay_id"].some((name) => asked[name] !== undefined);
-  const replayId = asked.replay_id;
-  const none = Object.fromEntries([...FIELD_FILTERS, "replay_id", "cursor"].map((name) => [name, []]));
-  return html`<details class="fold"${isFiltered && html` open`}><summary>Filters</summary>
-<form class="filters" method="get" action="${view.base}/deliveries" role="search">
+function filters(view: View, asked: Fields): Html {
+  const names = [...FIELD_FILTERS, "replay_id"];
+  const isFiltered = names.some((name) => asked[name] !== undefined);
+  const none = Object.fromEntries([...names, "cursor"].map((name) => [name, []]));
+  const fields = html`
 ${["status", "range"].flatMap((name) => valuesOf(asked, name).map((value) => hidden(name, value)))}
-${filterFields(asked, view.session.timeZone, true)}
-<button>Filter</button>
-${isFiltered && html`<a href="${address(view, asked, none)}">Clear filters</a>`}
-</form></details>
-${typeof replayId === "string" && ofReplay(view, replayId)}`;
+${filterFields(asked, view.session.timeZone, true)}`;
+  const clearHref = isFiltered ? address(view, asked, none) : null;
+  return html`${filterForm(`${view.base}/deliveries`, "filters", fields, clearHref)}
+${typeof asked.replay_id === "string" && ofReplay(view, asked.replay_id)}`;
 }
 
 function ofReplay(view: View, replayId: string): Html {
@@ -93,53 +75,56 @@ function ofReplay(view: View, replayId: string): Html {
   return html`<p>Only deliveries whose current run was started by ${words}.</p>`;
 }
 
-function table(view: View, asked: Fields, { items, next_cursor, total }: Page, isCapped: boolean): Html {
-  const count = `${total.toLocaleString("en")} ${total === 1 ? "delivery" : "deliveries"}`;
-  return html`<div class="count"><p>${isCapped && "at least "}${count}</p>${replayAll(view, asked)}</div>
+function log(
+  view: View,
+  asked: Fields,
+  { items, next_cursor: next, total }: Answers["webhooks.deliveries.list"],
+  isCapped: boolean,
+): Html {
+  const columns: readonly Column<Delivery>[] = [
+    { name: "Status", label: null, cell: ({ status }) => statusOf(status) },
+    {
+      name: "Analysis",
+      label: null,
+      cell: ({ id, analysis_id }) => html`<a href="${view.base}/deliveries/${id}">${analysis_id}</a>`,
+    },
+    { name: "Published", cell: ({ created_at }) => momentOf(created_at, view.session.timeZone) },
+    { name: "Target", cell: ({ target_url }) => hostOf(target_url) },
+    { name: "Attempts", isNumber: true, cell: ({ attempts_count }) => attempts_count },
+    { name: "Last error", cell: ({ last_error_code: code }) => code !== null && html`<code>${code}</code>` },
+  ];
+  return html`<div class="count"><p>${isCapped && "at least "}${counted(total, "delivery", "deliveries")}</p>
+${replayAll(view, asked)}</div>
 ${newer(address(view, asked))}
-<table class="log deliveries">
-<thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Published</th>
-<th scope="col">Target</th><th scope="col" class="number">Attempts</th><th scope="col">Last error</th></tr></thead>
-${items.map((item) => row(view, item))}
-</table>
-${next_cursor !== null && older(address(view, asked, { cursor: next_cursor }))}`;
+${table("deliveries", columns, items, {
+  idOf: ({ id }) => `d-${id}`,
+  below: (item) => {
+    const hasFailed = item.status === "failed" || item.status === "abandoned";
+    return (hasFailed || item.held) && html`${hasFailed && causeOf(item)} ${whatNext(view, item)}`;
+  },
+})}
+${next !== null && older(address(view, asked, { cursor: next }))}`;
 }
 
 /** Of these, what can be replayed; not there where nothing of them can, or the viewer may not. */
 function replayAll(view: View, asked: Fields): Html | null {
   const statuses = valuesOf(asked, "status");
-  const status = statuses.filter((one) => isReplayable(one as Listed["status"]));
+  const status = statuses.filter((one) => isReplayable(one as Delivery["status"]));
   if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
   const { cursor: _, limit: __, range: ___, ...filters } = asked;
   const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
   return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
 
-function row(view: View, item: Listed): Html {
-  const hasFailed = item.status === "failed" || item.status === "abandoned";
-  const cause = hasFailed ? causeOf(item) : "";
-  return html`<tbody id="d-${item.id}">
-<tr>
-<td>${statusOf(item.status)}</td>
-<td><a href="${view.base}/deliveries/${item.id}">${item.analysis_id}</a></td>
-<td data-label="Published">${momentOf(item.created_at, view.session.timeZone)}</td>
-<td data-label="Target">${hostOf(item.target_url)}</td>
-<td data-label="Attempts" class="number">${item.attempts_count}</td>
-<td data-label="Last error">${item.last_error_code !== null && html`<code>${item.last_error_code}</code>`}</td>
-</tr>
-${(hasFailed || item.held) && html`<tr class="why"><td></td><td colspan="5">${cause} ${whatNext(view, item)}</td></tr>`}
-</tbody>`;
-}
-
 /** In a sentence; the whole explanation is on the delivery's page. */
-function causeOf({ reason, last_error_code }: Listed): string {
+function causeOf({ reason, last_error_code }: Delivery): string {
   const isReasonTheCause =
     reason === "no_target" || reason === "analysis_expired" || reason === "interrupted";
   if (last_error_code !== null && !isReasonTheCause) return explainErrorCode(last_error_code).message;
   return reason === null ? "The last attempt failed." : explainEndReason(reason).message;
 }
 
-function whatNext(view: View, item: Listed): Html | null {
+function whatNext(view: View, item: Delivery): Html | null {
   const { timeZone } = view.session;
   if (item.held) return html`It is held: see <a href="${view.base}/endpoint">the endpoint</a>.`;
   if (item.status === "failed") {
@@ -147,9 +132,9 @@ function whatNext(view: View, item: Listed): Html | null {
     return html`Next attempt: ${momentOf(item.next_attempt_at, timeZone)}.`;
   }
   // A URL that came with the request stays as it is, and is refused again.
-  const isInVain = item.reason === "target_refused" && item.target_source === "request";
-  if (isInVain || item.reason === "analysis_expired") return null;
-  return html`Replay until ${readableUntil(item.created_at, view.analysisRetentionMs, timeZone)}.`;
+  const cannotSucceed = item.reason === "target_refused" && item.target_source === "request";
+  if (cannotSucceed || item.reason === "analysis_expired") return null;
+  return html`Replay until ${readableUntil(item.created_at, view.installation.analysisRetentionMs, timeZone)}.`;
 }
 
 /** What is no URL was published by SQL, which refuses only what is plainly wrong: it is shown as it is. */
@@ -158,11 +143,10 @@ function hostOf(url: string | null): string {
 }
 
 function empty(view: View, asked: Fields): Html {
-  return !isAsked(asked)
-    ? html`<section class="empty"><h2>Nothing has been published yet</h2>
-<p>As soon as an analysis is finished, its delivery shows up here.</p></section>`
-    : html`<section class="empty"><h2>No delivery matches</h2>
-<p><a href="${view.base}/deliveries">Show all deliveries</a></p></section>`;
+  return isAsked(asked)
+    ? noMatch("No delivery matches", `${view.base}/deliveries`, "Show all deliveries")
+    : html`<section class="empty"><h2>Nothing has been published yet</h2>
+<p>As soon as an analysis is finished, its delivery shows up here.</p></section>`;
 }
 
 /** Whether anything but the chart's range was asked for. */

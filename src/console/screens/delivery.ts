@@ -1,17 +1,15 @@
-import type { z } from "zod";
 import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
-import type { DeliveryWithAttempts } from "../../log/delivery-schema.ts";
-import { keyField } from "../forms.ts";
+import { isReplayable } from "../../base/model/statuses.ts";
+import type { Attempt, DeliveryWithAttempts as Delivery } from "../answers.ts";
 import { type Html, html } from "../html.ts";
+import { counted, facts, keyField, number, said } from "../parts.ts";
 import { statusOf } from "../replay-progress.ts";
-import type { Screen, View } from "../screen.ts";
+import { get, post, type View } from "../screen.ts";
 import { clockText, durationText, momentOf, readableUntil } from "../times.ts";
 
-type Delivery = z.output<typeof DeliveryWithAttempts>;
 const STEP = 34;
 const HEIGHT = 24;
 const MIDDLE = HEIGHT / 2;
-type Attempt = Delivery["attempts"][number];
 const RADIUS = 8;
 
 /**
@@ -22,13 +20,12 @@ function timelineOf(view: View, delivery: Delivery, run: number, attempts: reado
   const last = attempts.at(-1)?.number ?? 0;
   const isCurrent = run === delivery.run;
   const isOpen = isCurrent && (delivery.status === "pending" || delivery.status === "failed");
-  const places = Math.max(last, view.attemptsMax);
+  const places = Math.max(last, view.installation.attemptsMax);
   const next = isOpen && last < places ? last + 1 : null;
   const width = places * STEP;
   const middleOf = (place: number) => (place - 0.5) * STEP;
-  const spare = Array.from({ length: places - last }, (_, n) => last + 1 + n).filter(
-    (place) => place !== next,
-  );
+  const left = Array.from({ length: places - last }, (_, n) => last + 1 + n);
+  const spare = left.filter((place) => place !== next);
   return html`<div class="timeline">
 <svg viewBox="0 0 ${width} ${HEIGHT}" width="${width}" height="${HEIGHT}" role="group"
   aria-label="Attempts of run ${run}">
@@ -74,104 +71,91 @@ ${steps.map(step)}
 }
 
 function step({ name, hasFailed, itemCount }: OriginStep): Html {
-  const count = itemCount === 1 ? "1 item" : `${itemCount.toLocaleString("en")} items`;
-  return html`<li class="${hasFailed ? "bad" : "good"}">${name} <span>${hasFailed ? "failed" : count}</span></li>`;
+  const became = hasFailed ? "failed" : counted(itemCount, "item");
+  return html`<li class="${hasFailed ? "bad" : "good"}">${name} <span>${became}</span></li>`;
 }
 
 /** Longer texts are for programs. */
 const SHOWN_CHARS_MAX = 65_536;
 
 /** What every attempt of a delivery sends. */
-export const deliveryBodyScreen: Screen = {
-  method: "GET",
-  path: "/deliveries/{delivery_id}/body",
-  show: async ({ askForText, params, base }) => {
-    const { delivery_id: id = "" } = params;
-    const text = await askForText("webhooks.deliveries.body", { params });
-    const isCut = text.length > SHOWN_CHARS_MAX;
-    return {
-      title: "Body",
-      main: html`<nav class="way" aria-label="Way back"><a href="${base}/deliveries/${id}">Delivery</a></nav>
-<h1>The body as it is sent</h1>
-<p class="fine">Signed over exactly these bytes.${
-        isCut &&
-        html` Only the first ${SHOWN_CHARS_MAX.toLocaleString("en")} characters are shown:
+const bodyScreen = get("/deliveries/{delivery_id}/body", async ({ askForText, params, base }) => {
+  const { delivery_id: id = "" } = params;
+  const text = await askForText("webhooks.deliveries.body", { params });
+  const isCut = text.length > SHOWN_CHARS_MAX;
+  return {
+    title: "Body",
+    heading: "The body, as it is sent",
+    up: { href: `${base}/deliveries/${id}`, name: "Delivery" },
+    main: html`<p class="fine">Signed over exactly these bytes.${
+      isCut &&
+      html` Only the first ${number(SHOWN_CHARS_MAX)} characters are shown:
 <code>GET …/deliveries/${id}/body</code> has them all.`
-      }</p>
+    }</p>
 <pre>${text.slice(0, SHOWN_CHARS_MAX)}</pre>`,
-    };
-  },
-};
+  };
+});
 
 const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
 
 /** One delivery with its newest attempts. */
-export const deliveryScreen: Screen = {
-  method: "GET",
-  path: "/deliveries/{delivery_id}",
-  show: async (view) => {
-    const delivery = await view.ask<Delivery>("webhooks.deliveries.get", { params: view.params });
-    // Whoever may read the analysis may know what made it.
-    const published = { analysisId: delivery.analysis_id, deliveryId: delivery.id };
-    const origin = view.may("analyses:read") ? await view.findOrigin(published) : null;
-    return { title: delivery.analysis_id, main: page(view, delivery, origin) };
-  },
-};
-
-/** Starts another run, once for each form that was sent. */
-export const replayDelivery: Screen = {
-  method: "POST",
-  path: "/deliveries/{delivery_id}/replay",
-  show: async ({ ask, base, params, form }) => {
-    const idempotencyKey = form.get("_key");
-    await ask("webhooks.deliveries.replay", { params, idempotencyKey });
-    return { goTo: `${base}/deliveries/${params.delivery_id}?replayed=1` };
-  },
-};
-
-function page(view: View, delivery: Delivery, origin: AnalysisOrigin | null): Html {
-  const runs = [...Map.groupBy(delivery.attempts, ({ run }) => run)].reverse();
-  const { next_attempt_at: next, attempts_count: count, attempts } = delivery;
-  const until = readableUntil(delivery.created_at, view.analysisRetentionMs, view.session.timeZone);
-  const isReplayable = delivery.status === "failed" || delivery.status === "abandoned";
-  return html`<nav class="way" aria-label="Way back"><a href="${view.base}/deliveries">Deliveries</a></nav>
-<div class="head"><h1>${delivery.analysis_id}</h1>${statusOf(delivery.status)}
-${isReplayable && replayForm(view, delivery)}</div>
-${view.query.replayed === "1" && delivery.status === "pending" && queued(delivery)}
+const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
+  const { base, params, session, query } = view;
+  const delivery = await view.ask("webhooks.deliveries.get", { params });
+  const { analysis_id, status, next_attempt_at: next, attempts_count: count, attempts } = delivery;
+  // Whoever may read the analysis may know what made it.
+  const published = { analysisId: analysis_id, deliveryId: delivery.id };
+  const origin = view.may("analyses:read") ? await view.findOrigin(published) : null;
+  const runs = [...Map.groupBy(attempts, ({ run }) => run)].reverse();
+  const until = readableUntil(delivery.created_at, view.installation.analysisRetentionMs, session.timeZone);
+  const mayReplay = isReplayable(status);
+  return {
+    title: analysis_id,
+    up: { href: `${base}/deliveries`, name: "Deliveries" },
+    beside: [statusOf(status), mayReplay && replayForm(view, delivery)],
+    main: html`${query.replayed === "1" && status === "pending" && said(`Queued: run ${delivery.run} starts now.`)}
 <p class="explanation">${delivery.explanation}</p>
 ${origin !== null && originLine(origin)}
-<dl class="facts">
-<div><dt>Event</dt><dd>${delivery.event}</dd></div>
-<div><dt>Published</dt><dd>${momentOf(delivery.created_at, view.session.timeZone)}</dd></div>
-<div><dt>Target</dt><dd class="wrap">${delivery.target_url ?? "none"}</dd></div>
-<div><dt>Delivery</dt><dd><code>${delivery.id}</code> ${copyButton(delivery.id, "id")}</dd></div>
-${isReplayable && html`<div><dt>Replay until</dt><dd>${until}</dd></div>`}
-${next !== null && html`<div><dt>Next attempt</dt><dd>${momentOf(next, view.session.timeZone)}</dd></div>`}
-</dl>
+${facts([
+  ["Event", delivery.event],
+  ["Published", momentOf(delivery.created_at, session.timeZone)],
+  ["Target", delivery.target_url ?? "none"],
+  ["Delivery", html`<code>${delivery.id}</code> ${copyButton(delivery.id, "id")}`],
+  mayReplay && ["Replay until", until],
+  next !== null && ["Next attempt", momentOf(next, session.timeZone)],
+])}
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
 ${runs.map(([run, attempts]) => runSection(view, delivery, run, attempts))}
 ${
   count > attempts.length &&
-  html`<p class="fine">The newest ${attempts.length} of ${count.toLocaleString("en")} attempts; older ones are left
-out.</p>`
+  html`<p class="fine">The newest ${attempts.length} of ${number(count)} attempts; older ones are left out.</p>`
 }
-${more(view, delivery, until)}`;
-}
+${more(view, delivery, until)}`,
+  };
+});
+
+/** Starts another run, once for each form that was sent. */
+const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, base, params, form }) => {
+  await ask("webhooks.deliveries.replay", { params, idempotencyKey: form.get("_key") });
+  return { goTo: `${base}/deliveries/${params.delivery_id}?replayed=1` };
+});
+
+export const deliveryScreens = [deliveryScreen, bodyScreen, replayDelivery];
 
 /** What it carries, and how to ask for it elsewhere. */
 function more(view: View, delivery: Delivery, until: Html): Html {
-  const address = `${view.publicUrl}/v1/webhooks/deliveries/${delivery.id}`;
+  const address = `${view.installation.publicUrl}/v1/webhooks/deliveries/${delivery.id}`;
   const curl = `curl -sS ${address} -H "Authorization: Bearer $API_KEY"`;
   return html`<section aria-labelledby="more">
 <h2 id="more">Analysis</h2>
-<p>Readable until ${until}, by
-<code class="wrap">GET /v1/analyses/${delivery.analysis_id}</code>.
+<p>Readable until ${until} with
+<code>GET /v1/analyses/${delivery.analysis_id}</code>.
 ${
   view.may("analyses:read") &&
-  html`<a href="${view.base}/deliveries/${delivery.id}/body">The body as it is sent</a>`
+  html`<a href="${view.base}/deliveries/${delivery.id}/body">The body, as it is sent</a>`
 }</p>
-<details><summary>This page by the API</summary><pre>${curl}</pre>${copyButton(curl, "command")}</details>
+<details><summary>This page in the API</summary><pre>${curl}</pre>${copyButton(curl, "command")}</details>
 </section>`;
 }
 
@@ -187,10 +171,6 @@ function replayForm(view: View, { id }: Delivery): Html {
   return html`<form method="post" action="${view.base}/deliveries/${id}/replay">
 ${keyField()}
 <button class="primary" data-key="r">Replay</button></form>`;
-}
-
-function queued({ run }: Delivery): Html {
-  return html`<p class="said" role="status">Queued: run ${run} starts now.</p>`;
 }
 
 function runSection(view: View, delivery: Delivery, run: number, attempts: readonly Attempt[]): Html {
@@ -211,7 +191,7 @@ ${attempt.error_message !== null && html`<p class="why">${attempt.error_message}
 ${sent !== null && html`<details><summary>Request</summary><pre>${headerLines(sent)}</pre></details>`}
 ${
   (headers !== null || excerpt !== null) &&
-  html`<details><summary>Answer</summary>
+  html`<details><summary>Response</summary>
 ${headers !== null && html`<pre>${headerLines(headers)}</pre>`}
 ${excerpt !== null && html`<pre>${excerpt}</pre>`}</details>`
 }

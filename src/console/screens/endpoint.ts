@@ -1,93 +1,60 @@
 import { isUuid } from "../../base/model/formats.ts";
-import { keyField, unless } from "../forms.ts";
+import { Problem } from "../../http/problems.ts";
+import type { Endpoint } from "../answers.ts";
 import { type Html, html } from "../html.ts";
-import type { Screen, View } from "../screen.ts";
+import {
+  buttonForm,
+  counted,
+  keyField,
+  refusalOf,
+  refuseUnless,
+  said,
+  sign,
+  unless,
+  upToEndpoint,
+} from "../parts.ts";
+import { get, type Page, post, type View } from "../screen.ts";
 import { momentOf } from "../times.ts";
-import { endpointForm } from "./endpoint-changes.ts";
 import { checkForm } from "./receiver-check.ts";
 import { secretSection } from "./signing-secret.ts";
 
-export type Pausable = {
-  readonly paused_at: string | null;
-  /** Null: whoever looks acts for a user, and is not told. */
-  readonly held: number | null;
-};
+/** Where webhooks go: the URL, the check of its receiver, and the secret that signs. */
+const endpointScreen = get("/endpoint", async (view) => {
+  const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
+  return {
+    title: "Endpoint",
+    main: html`${done(view, endpoint)}
+${endpoint === null ? empty(view) : [address(view, endpoint), check(view, endpoint)]}
+${await secretSection(view)}`,
+  };
+});
 
 const PACE = "up to 100 a second, the oldest first";
 
 /** What is held, while it is; null where nothing is. */
-function heldLine({ session }: View, { paused_at, held }: Pausable): Html | null {
+function heldLine({ session }: View, { paused_at, held }: Endpoint): Html | null {
   const isAnyHeld = held !== null && held > 0;
   if (paused_at === null && !isAnyHeld) return null;
-  const count =
-    isAnyHeld && `${held.toLocaleString("en")} ${held === 1 ? "delivery is" : "deliveries are"} held`;
+  const count = isAnyHeld && `${counted(held, "delivery is", "deliveries are")} held`;
   if (paused_at === null) {
-    return html`<p><span class="status pending"><span aria-hidden="true">▸</span> resumed</span>: ${count} still, and go
+    return html`<p>${sign("pending", "▸", "resumed")}: ${count} still, and go
 out ${PACE}, beside what is new.</p>`;
   }
-  return html`<p><span class="status failed"><span aria-hidden="true">❚❚</span> paused</span> since
+  return html`<p>${sign("failed", "❚❚", "paused")} since
 ${momentOf(paused_at, session.timeZone)}. ${held !== null && `${count || "No delivery is held so far"}.`}
 Nothing is lost: once you resume, they go out ${PACE}. Test events, checks and analyses with a URL of their own
 go out all the same.</p>`;
 }
 
-/** Its opposite while the endpoint is paused. */
-function pauseForm({ base }: View, { paused_at }: Pausable): Html {
-  const [act, name] = paused_at === null ? ["pause", "Pause"] : ["resume", "Resume"];
-  const isPrimary = paused_at !== null && html` class="primary"`;
-  return html`<form method="post" action="${base}/endpoint/${act}">${keyField()}
-<button${isPrimary}>${name}</button></form>`;
-}
-
-/** From now on, what would go there is held. */
-export const pauseEndpoint = pausing("pause", "paused");
-export const resumeEndpoint = pausing("resume", "resumed");
-
-function pausing(act: "pause" | "resume", done: string): Screen {
-  return {
-    method: "POST",
-    path: `/endpoint/${act}`,
-    show: async ({ base, ask, form }) => {
-      // Somebody else may have removed it.
-      const asked = ask(`webhooks.endpoint.${act}`, { idempotencyKey: form.get("_key") });
-      const isThere = (await unless("not_found", asked)) !== null;
-      return { goTo: `${base}/endpoint${isThere ? `?done=${done}` : ""}` };
-    },
-  };
-}
-
-type Endpoint = Pausable & {
-  readonly url: string;
-  readonly updated_at: string;
-  readonly certificate_expires_at: string | null;
-};
-
-/** Where webhooks go: the URL, the check of its receiver, and the secret that signs. */
-export const endpointScreen: Screen = {
-  method: "GET",
-  path: "/endpoint",
-  show: async (view) => {
-    const endpoint = await unless("not_found", view.ask<Endpoint>("webhooks.endpoint.get"));
-    return {
-      title: "Endpoint",
-      main: html`<div class="head"><h1>Endpoint</h1></div>
-${said(view, endpoint)}
-${endpoint === null ? empty(view) : address(view, endpoint)}
-${endpoint !== null && check(view, endpoint)}
-${await secretSection(view)}`,
-    };
-  },
-};
-
 /** What the form that led here did. */
-function said({ query, base }: View, endpoint: Endpoint | null): Html | null {
+function done({ query, base }: View, endpoint: Endpoint | null): Html | null {
   const { done, tested } = query;
   if (typeof tested === "string" && isUuid(tested) && endpoint !== null) {
-    return html`<p class="said" role="status">A test event is on its way:
-<a href="${base}/deliveries/${tested}">see its delivery</a>.</p>`;
+    return said(html`A test event is on its way:
+<a href="${base}/deliveries/${tested}">see its delivery</a>.`);
   }
   const text = doneText(String(done), endpoint);
-  return text === null ? null : html`<p class="said" role="status">${text}</p>`;
+  return text === null ? null : said(text);
 }
 
 /** Null: nothing, or it is no longer so. */
@@ -123,40 +90,161 @@ ${view.may("webhooks:write") ? controls(view, endpoint) : whoMayChange()}
 </section>`;
 }
 
-function controls(view: View, endpoint: Endpoint): Html {
-  const { base } = view;
+function controls({ base }: View, { paused_at }: Endpoint): Html {
   return html`<div class="actions">
-<form method="post" action="${base}/endpoint/test">${keyField()}<button>Send test event</button></form>
+${buttonForm(`${base}/endpoint/test`, "Send test event")}
 <a class="button" href="${base}/endpoint/change">Change</a>
 <a class="button" href="${base}/endpoint/remove">Remove</a>
-${pauseForm(view, endpoint)}
+${
+  paused_at === null
+    ? buttonForm(`${base}/endpoint/pause`, "Pause")
+    : buttonForm(`${base}/endpoint/resume`, "Resume", "primary")
+}
 </div>
-${endpoint.paused_at === null && html`<p class="fine">Pausing holds what would be sent, and loses nothing.</p>`}`;
+${paused_at === null && html`<p class="fine">Pausing holds what would be sent, and loses nothing.</p>`}`;
 }
 
+/** The certificate is as deliveries saw it last. */
 function check(view: View, { certificate_expires_at: expiresAt }: Endpoint): Html | null {
-  const certificate = expiresAt !== null && certificateLine(view, expiresAt);
-  if (!view.may("webhooks:write") && certificate === false) return null;
+  const mayCheck = view.may("webhooks:write");
+  if (!mayCheck && expiresAt === null) return null;
   return html`<section class="panel" aria-labelledby="check">
 <h2 id="check">Check</h2>
-${certificate}
-${view.may("webhooks:write") && checkPart(view)}
-</section>`;
+${
+  expiresAt !== null &&
+  html`<p>The receiver's certificate is valid until ${momentOf(expiresAt, view.session.timeZone)}.</p>`
 }
-
-/** As deliveries saw it last. */
-function certificateLine({ session }: View, expiresAt: string): Html {
-  return html`<p>The receiver's certificate is valid until ${momentOf(expiresAt, session.timeZone)}.</p>`;
-}
-
-function checkPart(view: View): Html {
-  return html`<p>Does your receiver accept what is genuine and reject what is forged? The check sends 14 example
+${
+  mayCheck &&
+  html`<p>Does your receiver accept what is genuine and reject what is forged? The check sends 14 example
 webhooks, most of them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and
-can be had once a minute.</p>
-<div class="actions">${checkForm(view, "Check the receiver")}</div>`;
+can be run once a minute.</p>
+<div class="actions">${checkForm(view, "Check the receiver")}</div>`
+}
+</section>`;
 }
 
 function whoMayChange(): Html {
   return html`<p class="fine">Changing and pausing it, test events and checks need a session with the permission
 <code>webhooks:write</code>.</p>`;
 }
+
+/** What was typed, and why it was refused. */
+type Typed = { readonly url: string; readonly refusal?: string };
+
+/** A form with the endpoint's URL. */
+const changeEndpointForm = get("/endpoint/change", async (view) => {
+  refuseUnless(view, "webhooks:write");
+  const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
+  return changePage(view, { url: endpoint?.url ?? "" });
+});
+
+/** Sets or replaces it. */
+const changeEndpoint = post("/endpoint/change", async (view) => {
+  const url = (view.form.get("url") ?? "").trim();
+  try {
+    await view.ask("webhooks.endpoint.set", { body: { url }, idempotencyKey: view.form.get("_key") });
+  } catch (error) {
+    const refusal = refusalOf(error, {
+      target_refused: error instanceof Problem ? error.errors.map(({ message }) => message).join(" ") : "",
+      // Back in the browser, another URL, and sent again.
+      idempotency_key_reused: "This form has been sent before: send it once more.",
+    });
+    return { ...changePage(view, { url, refusal }), status: 422 };
+  }
+  return { goTo: `${view.base}/endpoint?done=set` };
+});
+
+function changePage(view: View, typed: Typed): Page {
+  return {
+    title: typed.refusal === undefined ? "Change the endpoint" : "Not saved: change the endpoint",
+    heading: "Change the endpoint",
+    up: upToEndpoint(view),
+    main: html`<section class="panel">
+<p>Every attempt from now on goes to the new URL, those of earlier deliveries included. Analyses that were published
+with a URL of their own keep it.</p>
+${endpointForm(view, typed)}
+</section>`,
+  };
+}
+
+/** Also for the first one. */
+function endpointForm({ base }: View, { url, refusal }: Typed): Html {
+  const isRefused = refusal !== undefined;
+  return html`<form class="one-field" method="post" action="${base}/endpoint/change">${keyField()}
+<label for="url">URL of your receiver</label>
+<input id="url" name="url" value="${url}" inputmode="url" maxlength="2048" placeholder="https://hooks.example.com/in"
+  autocomplete="off" spellcheck="false" required aria-describedby="${isRefused && "url-refusal "}url-rule"${
+    isRefused && html` aria-invalid="true" autofocus`
+  }>
+${isRefused && html`<p class="refusal" id="url-refusal"><span aria-hidden="true">✕</span> ${refusal}</p>`}
+<p class="fine" id="url-rule">A public https:// URL.</p>
+<div class="actions"><button class="primary">Save</button></div>
+</form>`;
+}
+
+/** Asks first. */
+const removeEndpointForm = get("/endpoint/remove", async (view) => {
+  refuseUnless(view, "webhooks:write");
+  const { base, ask } = view;
+  const endpoint = await unless("not_found", ask("webhooks.endpoint.get"));
+  if (endpoint === null) return { goTo: `${base}/endpoint` };
+  const query = { status: ["pending", "failed"], limit: "1" };
+  const { total } = await ask("webhooks.deliveries.list", { query });
+  return {
+    title: "Remove the endpoint?",
+    up: upToEndpoint(view),
+    main: html`<section class="panel">
+<p class="address"><code>${endpoint.url}</code></p>
+<p>From then on only analyses that were published with a URL of their own are delivered.</p>
+<p>${openDeliveries(view, total)}</p>
+<form class="actions" method="post" action="${base}/endpoint/remove">${keyField()}
+<button class="danger">Remove</button> <a href="${base}/endpoint">Keep it</a></form>
+</section>`,
+  };
+});
+
+function openDeliveries({ base }: View, total: number): Html {
+  if (total === 0) return html`No delivery is open at the moment.`;
+  const href = `${base}/deliveries?status=pending&status=failed`;
+  const count = counted(total, "delivery is", "deliveries are");
+  return html`<a href="${href}">${total >= 10_000 && "At least "}${count} open</a>. Those without a
+URL of their own are not sent any more: when their next attempt is due, they are abandoned as <code>no_target</code>.
+They can be replayed once there is an endpoint again.`;
+}
+
+const removeEndpoint = post("/endpoint/remove", async ({ base, ask, form }) => {
+  // Somebody else may have been faster.
+  await unless("not_found", ask("webhooks.endpoint.remove", { idempotencyKey: form.get("_key") }));
+  return { goTo: `${base}/endpoint?done=removed` };
+});
+
+/** Publishes an example and leads to its delivery. */
+const sendTestEvent = post("/endpoint/test", async ({ base, ask, form }) => {
+  const sent = await unless("not_found", ask("webhooks.endpoint.test", { idempotencyKey: form.get("_key") }));
+  return { goTo: `${base}/endpoint${sent === null ? "" : `?tested=${sent.delivery_id}`}` };
+});
+
+/** From now on, what would go there is held. */
+const pauseEndpoint = pausing("pause", "paused");
+const resumeEndpoint = pausing("resume", "resumed");
+
+function pausing(act: "pause" | "resume", done: string) {
+  return post(`/endpoint/${act}`, async ({ base, ask, form }) => {
+    // Somebody else may have removed it.
+    const asked = ask(`webhooks.endpoint.${act}`, { idempotencyKey: form.get("_key") });
+    const isThere = (await unless("not_found", asked)) !== null;
+    return { goTo: `${base}/endpoint${isThere ? `?done=${done}` : ""}` };
+  });
+}
+
+export const endpointScreens = [
+  endpointScreen,
+  changeEndpointForm,
+  changeEndpoint,
+  removeEndpointForm,
+  removeEndpoint,
+  sendTestEvent,
+  pauseEndpoint,
+  resumeEndpoint,
+];

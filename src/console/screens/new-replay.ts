@@ -1,16 +1,16 @@
 import { randomUUID } from "node:crypto";
-import type { z } from "zod";
 import { END_REASONS, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
-import type { Delivery } from "../../log/delivery-schema.ts";
+import type { Delivery, DryRun } from "../answers.ts";
 import { type Html, html } from "../html.ts";
-import { type Fields, filterFields, filtersOf, hidden, searchOf, valuesOf } from "../log-filters.ts";
-import { number, type ShownReplay, statusOf } from "../replay-progress.ts";
-import type { Screen, View } from "../screen.ts";
+import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
+import { counted, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
+import { statusOf } from "../replay-progress.ts";
+import { type Fields, get, post, type View } from "../screen.ts";
 import { roughly } from "../times.ts";
 
 /** A bulk replay that somebody is about to start, as the form's page has it in its address. */
-export type WantedReplay = {
+type WantedReplay = {
   readonly filters: Fields;
   readonly ratePerSecond: string;
   readonly note: string;
@@ -46,12 +46,6 @@ function searchOfWanted({ filters, ratePerSecond, note }: WantedReplay, more: Fi
   });
 }
 
-/** The same for the same set, in whichever order its parts were given. */
-function fingerprintOf({ filters }: WantedReplay): string {
-  const names = Object.keys(filters).sort();
-  return searchOf(Object.fromEntries(names.map((name) => [name, [...valuesOf(filters, name)].sort()])));
-}
-
 /** The request's body. */
 function bodyOf({ filters, ratePerSecond, note }: WantedReplay): Readonly<Record<string, unknown>> {
   const members = Object.entries(filters).map(([name, value]) => [
@@ -68,127 +62,101 @@ function numberOr(text: string): number | string {
   return /^\d{1,9}$/.test(text) ? Number(text) : text;
 }
 
-type Listed = z.output<typeof Delivery>;
-type DryRun = { readonly matched: number; readonly own_url: number; readonly expired: number };
 /** What would happen. `newest` and `endpoint` are null where there is none, or the viewer may not see it. */
-type Preview = DryRun & { readonly newest: Listed | null; readonly endpoint: string | null };
+type Preview = DryRun & { readonly newest: Delivery | null; readonly endpoint: string | null };
 
-const SCOPE = "webhooks:replay";
 /** The API counts expired ones up to here. */
 const EXPIRED_MAX = 100_000;
 
 /** Which deliveries, how many they are, and where they go, before anything happens. */
-export const newReplayScreen: Screen = {
-  method: "GET",
-  path: "/replays/new",
-  show: async (view) => {
-    const { was = [], tried = [], ...fields } = view.query;
-    const wanted = wantedOf(fields, view.session.timeZone);
-    const search = searchOfWanted(wanted, { was, tried });
-    if (sorted(search) !== sorted(searchOf(view.query))) return { goTo: `${view.base}/replays/new${search}` };
-    const found = await previewOf(view, wanted);
-    const before = await triedBefore(view, [tried].flat()[0]);
-    const [counted] = [was].flat();
-    return {
-      title: "Replay many",
-      main: html`<nav class="way" aria-label="Way back"><a href="${view.base}/replays">Replays</a></nav>
-<div class="head"><h1>Replay many</h1></div>
-${counted !== undefined && "matched" in found && changed(counted, found)}
-${before}
+const newReplayScreen = get("/replays/new", async (view) => {
+  const { base, session } = view;
+  const { was = [], tried = [], ...fields } = view.query;
+  const wanted = wantedOf(fields, session.timeZone);
+  const search = searchOfWanted(wanted, { was, tried });
+  if (sorted(search) !== sorted(searchOf(view.query))) return { goTo: `${base}/replays/new${search}` };
+  const found = await previewOf(view, wanted);
+  const [before, after] = [[was].flat()[0], await triedBefore(view, [tried].flat()[0])];
+  return {
+    title: "Replay many",
+    up: { href: `${base}/replays`, name: "Replays" },
+    main: html`${before !== undefined && "matched" in found && changed(before, found)}
+${after}
 ${form(view, wanted, found)}`,
-    };
-  },
-};
+  };
+});
 
 /** Starts it, if what was counted is what the form asks for and still about as much. */
-export const createReplay: Screen = {
-  method: "POST",
-  path: "/replays",
-  show: async (view) => {
-    const { form, base } = view;
-    if (!view.may(SCOPE)) throw new Problem("access_denied");
-    const wanted = wantedOf(fieldsOf(form), view.session.timeZone);
-    const again = (more = {}) => ({ goTo: `${base}/replays/new${searchOfWanted(wanted, more)}` });
-    if (!form.has("status") || form.get("_counted") !== fingerprintOf(wanted)) return again();
-    const matched = form.get("_matched") ?? "";
-    try {
-      const { id } = await view.ask<ShownReplay>("webhooks.replays.create", {
-        body: { ...bodyOf(wanted), expected_matched: numberOr(matched) },
-        idempotencyKey: form.get("_key"),
-      });
-      return { goTo: `${base}/replays/${id}?queued=1` };
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error;
-      if (error.code === "replay_changed") return again({ was: matched });
-      if (error.code === "invalid_request") return again();
-      // The same form once more, before the first is answered: it is on the list in a moment.
-      if (error.code === "idempotency_in_progress") return { goTo: `${base}/replays` };
-      throw error;
-    }
-  },
-};
+const createReplay = post("/replays", async (view) => {
+  const { form, base } = view;
+  refuseUnless(view, "webhooks:replay");
+  const wanted = wantedOf(fieldsOf(form), view.session.timeZone);
+  const again = (more = {}) => ({ goTo: `${base}/replays/new${searchOfWanted(wanted, more)}` });
+  if (!form.has("status") || form.get("_counted") !== sorted(searchOf(wanted.filters))) return again();
+  const matched = form.get("_matched") ?? "";
+  try {
+    const replay = await view.ask("webhooks.replays.create", {
+      body: { ...bodyOf(wanted), expected_matched: numberOr(matched) },
+      idempotencyKey: form.get("_key"),
+    });
+    return { goTo: `${base}/replays/${"id" in replay ? `${replay.id}?queued=1` : ""}` };
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    if (error.code === "replay_changed") return again({ was: matched });
+    if (error.code === "invalid_request") return again();
+    // The same form once more, before the first is answered: it is on the list in a moment.
+    if (error.code === "idempotency_in_progress") return { goTo: `${base}/replays` };
+    throw error;
+  }
+});
 
 /** The newest one that matched when the page was made, alone. */
-export const tryReplay: Screen = {
-  method: "POST",
-  path: "/replays/try",
-  show: async (view) => {
-    const { form, base } = view;
-    const wanted = wantedOf(fieldsOf(form), view.session.timeZone);
-    const tried = form.get("_newest") ?? "";
-    const key = form.get("_key");
-    await view.ask("webhooks.deliveries.replay", {
-      params: { delivery_id: tried },
-      // Another write than the bulk replay's, which the same form may ask for after this one.
-      idempotencyKey: key && `${key}-try`,
-    });
-    return { goTo: `${base}/replays/new${searchOfWanted(wanted, { tried })}` };
-  },
-};
+const tryReplay = post("/replays/try", async (view) => {
+  const { form, base } = view;
+  const wanted = wantedOf(fieldsOf(form), view.session.timeZone);
+  const tried = form.get("_newest") ?? "";
+  const key = form.get("_key");
+  await view.ask("webhooks.deliveries.replay", {
+    params: { delivery_id: tried },
+    // Another write than the bulk replay's, which the same form may ask for after this one.
+    idempotencyKey: key && `${key}-try`,
+  });
+  return { goTo: `${base}/replays/new${searchOfWanted(wanted, { tried })}` };
+});
+
+export const newReplayScreens = [newReplayScreen, createReplay, tryReplay];
 
 /** @returns the fields that the API refuses, if it refuses some */
 async function previewOf(view: View, wanted: WantedReplay): Promise<Preview | readonly FieldError[]> {
-  const { may } = view;
+  const { ask, may } = view;
   try {
-    const dryRun = await view.ask<DryRun>("webhooks.replays.create", {
+    const dryRun = await ask("webhooks.replays.create", {
       body: { ...bodyOf(wanted), dry_run: true },
       idempotencyKey: randomUUID(),
     });
-    const newest = dryRun.matched > 0 && may("webhooks:read") ? await newestOf(view, wanted) : null;
-    const endpoint = may("webhooks:read") ? await endpointOf(view) : null;
-    return { ...dryRun, newest, endpoint };
+    if ("id" in dryRun) throw new Error("A dry run started a replay.");
+    if (!may("webhooks:read")) return { ...dryRun, newest: null, endpoint: null };
+    const query = { ...wanted.filters, limit: "1" };
+    const newest = dryRun.matched > 0 ? (await ask("webhooks.deliveries.list", { query })).items : [];
+    const endpoint = await unless("not_found", ask("webhooks.endpoint.get"));
+    return { ...dryRun, newest: newest[0] ?? null, endpoint: endpoint?.url ?? null };
   } catch (error) {
     if (error instanceof Problem && error.code === "invalid_request") return error.errors;
     throw error;
   }
 }
 
-async function newestOf(view: View, { filters }: WantedReplay): Promise<Listed | null> {
-  const query = { ...filters, limit: "1" };
-  const { items } = await view.ask<{ items: readonly Listed[] }>("webhooks.deliveries.list", { query });
-  return items[0] ?? null;
-}
-
-async function endpointOf(view: View): Promise<string | null> {
-  try {
-    return (await view.ask<{ url: string }>("webhooks.endpoint.get")).url;
-  } catch (error) {
-    if (error instanceof Problem && error.code === "not_found") return null;
-    throw error;
-  }
-}
-
-async function triedBefore(view: View, id: string | undefined): Promise<Html | null> {
-  if (id === undefined || !view.may("webhooks:read")) return null;
-  const tried = await view.ask<Listed>("webhooks.deliveries.get", { params: { delivery_id: id } });
-  return html`<p class="said" role="status">Queued: run ${tried.run} of
-<a href="${view.base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}.
-Look whether it arrives, then replay the others.</p>`;
+async function triedBefore({ ask, base, may }: View, id: string | undefined): Promise<Html | null> {
+  if (id === undefined || !may("webhooks:read")) return null;
+  const tried = await ask("webhooks.deliveries.get", { params: { delivery_id: id } });
+  return said(html`Queued: run ${tried.run} of
+<a href="${base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}.
+See whether it arrives, then replay the others.`);
 }
 
 function changed(was: string, { matched }: Preview): Html {
-  return html`<p class="said" role="status">Nothing was replayed: when you looked, ${was} matched, and now
-${number(matched)} do. Look again, then replay.</p>`;
+  return said(html`Nothing was replayed: when you looked, ${was} matched, and now
+${number(matched)} do. Look again, then replay.`);
 }
 
 /** Nothing of it refreshes itself: the form's key and its count stay together. */
@@ -202,9 +170,9 @@ function form(view: View, wanted: WantedReplay, found: Preview | readonly FieldE
   };
   const reasons = END_REASONS.filter((reason) => reason !== "analysis_expired");
   return html`<form class="bulk" method="post" action="${base}/replays" data-still>
-<fieldset class="checks"><legend>Take</legend>
+<fieldset class="checks"><legend>Include</legend>
 ${check("status", "abandoned", "abandoned")}${check("status", "failed", "failing")}</fieldset>
-<fieldset class="checks"><legend>Abandoned for (none: any reason)</legend>
+<fieldset class="checks"><legend>Reason (none: any)</legend>
 ${reasons.map((reason) => check("reason", reason, reason))}</fieldset>
 <div class="filters">${filterFields(filters, session.timeZone, false)}
 <button formmethod="get" formaction="${base}/replays/new">Count</button></div>
@@ -213,9 +181,9 @@ ${"matched" in found ? outcome(view, wanted, found) : refused(wanted, found)}
 }
 
 function how({ ratePerSecond, note }: WantedReplay): Html {
-  return html`<div class="filters"><label>Pace, deliveries a second <input type="number" name="rate_per_second"
+  return html`<div class="filters"><label>Deliveries per second <input type="number" name="rate_per_second"
   value="${ratePerSecond}" min="1" max="1000" required></label>
-<label class="wide">Note, which the account sees, too <input name="note" value="${note}" maxlength="500"
+<label class="wide">Note, shown to the account <input name="note" value="${note}" maxlength="500"
   autocomplete="off"></label></div>`;
 }
 
@@ -240,18 +208,18 @@ ${hidden("rate_per_second", wanted.ratePerSecond)}${hidden("note", wanted.note)}
   }
   const seconds = matched / Math.max(1, Number(wanted.ratePerSecond));
   return html`<section class="panel" aria-labelledby="matched">
-<h2 id="matched">${number(matched)} ${matched === 1 ? "delivery matches" : "deliveries match"}</h2>
+<h2 id="matched">${counted(matched, "delivery matches", "deliveries match")}</h2>
 <p>${whereTo(view, found)}</p>
 ${expired > 0 && html`<p>${others}</p>`}
 <p>At ${number(Number(wanted.ratePerSecond))} a second that takes ${roughly(seconds)}.</p>
 ${how(wanted)}
-${hidden("_key", randomUUID())}${hidden("_counted", fingerprintOf(wanted))}${hidden("_matched", matched)}
+${keyField()}${hidden("_counted", sorted(searchOf(wanted.filters)))}${hidden("_matched", matched)}
 <div class="actions"><button class="primary">Replay ${number(matched)}</button>
 ${newest !== null && matched > 1 && tryButton(view, newest)}</div>
 </section>`;
 }
 
-function tryButton({ base }: View, { id, analysis_id }: Listed): Html {
+function tryButton({ base }: View, { id, analysis_id }: Delivery): Html {
   return html`${hidden("_newest", id)}
 <button formaction="${base}/replays/try">Try 1 first: ${analysis_id}</button>`;
 }
@@ -259,15 +227,13 @@ function tryButton({ base }: View, { id, analysis_id }: Listed): Html {
 function whereTo({ may }: View, { matched, own_url: own, endpoint }: Preview): Html {
   if (own === matched) return html`They go to the URLs that they were published with.`;
   const goes = own === 1 ? "goes to the URL that it was" : "go to the URLs that they were";
-  const ownWords = own > 0 && html` ${number(own)} ${goes} published with.`;
+  const ownWords = own > 0 && ` ${number(own)} ${goes} published with.`;
   if (endpoint !== null) return html`They go to <code>${endpoint}</code>.${ownWords}`;
   if (!may("webhooks:read")) return html`They go to the account's endpoint.${ownWords}`;
   return html`There is no endpoint: ${number(matched - own)} would have no target and be abandoned again.${ownWords}`;
 }
 
-/** Parameters in any order are the same address. */
+/** Parameters in any order are the same address, and the same set. */
 function sorted(search: string): string {
-  const query = new URLSearchParams(search);
-  query.sort();
-  return query.toString();
+  return `?${new URLSearchParams([...new URLSearchParams(search)].sort())}`;
 }

@@ -1,11 +1,16 @@
-import { keyField, unless } from "../forms.ts";
 import { type Html, html } from "../html.ts";
-import type { Screen, View } from "../screen.ts";
+import {
+  buttonForm,
+  keyField,
+  options,
+  refusalOf,
+  refuseUnless,
+  said,
+  unless,
+  upToEndpoint,
+} from "../parts.ts";
+import { get, type Page, post, type View } from "../screen.ts";
 import { momentOf } from "../times.ts";
-import { wayBack } from "./endpoint-changes.ts";
-
-type Secret = { readonly signing_secret: string; readonly created_at: string };
-type Secrets = Secret & { readonly previous: (Secret & { readonly expires_at: string }) | null };
 
 /** The endpoint screen's part about the secret, which itself is not in it. */
 export async function secretSection(view: View): Promise<Html> {
@@ -15,61 +20,126 @@ export async function secretSection(view: View): Promise<Html> {
 ${
   view.may("webhooks:secrets")
     ? await controls(view)
-    : html`<p class="fine">Seeing and rotating it need a session with the permission
+    : html`<p class="fine">To see and rotate it, a session needs the permission
 <code>webhooks:secrets</code>.</p>`
 }
 </section>`;
 }
 
-async function controls(view: View): Promise<Html> {
-  const { base, session } = view;
-  const secrets = await unless("not_found", findSecrets(view));
+async function controls({ ask, base, session }: View): Promise<Html> {
+  const secrets = await unless("not_found", ask("webhooks.signing_secret.get"));
   if (secrets === null) return html`<p class="fine">The account has none.</p>`;
   const { created_at, previous } = secrets;
   return html`<p class="fine">Since ${momentOf(created_at, session.timeZone)} ${session.timeZone ?? "UTC"}${
     previous !== null &&
-    html`; the one before it signs along until ${momentOf(previous.expires_at, session.timeZone)}`
+    html`; the one before it also signs until ${momentOf(previous.expires_at, session.timeZone)}`
   }</p>
 <div class="actions">
-<form method="post" action="${base}/endpoint/secret">${keyField()}<button>Reveal</button></form>
+${buttonForm(`${base}/endpoint/secret`, "Reveal")}
 <a class="button" href="${base}/endpoint/secret/rotate">Rotate</a>
 </div>`;
 }
 
-export function findSecrets({ ask }: View): Promise<Secrets> {
-  return ask<Secrets>("webhooks.signing_secret.get");
-}
-
 /** Shows it: a POST, so that no link, history or refresh does. */
-export const revealSecret: Screen = {
-  method: "POST",
-  path: "/endpoint/secret",
-  show: async (view) => {
-    const { signing_secret, created_at, previous } = await findSecrets(view);
-    const { timeZone } = view.session;
-    return {
-      title: "Signing secret",
-      main: html`${wayBack(view)}
-<div class="head"><h1>Signing secret</h1></div>
-<section class="panel">
+const revealSecret = post("/endpoint/secret", async (view) => {
+  const { signing_secret, created_at, previous } = await view.ask("webhooks.signing_secret.get");
+  const { timeZone } = view.session;
+  return {
+    title: "Signing secret",
+    up: upToEndpoint(view),
+    main: html`<section class="panel">
 <p>Whoever has it can forge webhooks. Keep it where your receivers keep their other secrets. The whole text is the key,
 <code>whsec_</code> included.</p>
 <h2>Signs since ${momentOf(created_at, timeZone)}</h2>
 <pre>${signing_secret}</pre>
 ${
   previous !== null &&
-  html`<h2>Signs along until ${momentOf(previous.expires_at, timeZone)}</h2>
+  html`<h2>Also signs until ${momentOf(previous.expires_at, timeZone)}</h2>
 <pre>${previous.signing_secret}</pre>`
 }
 <div class="actions"><a class="button" href="${view.base}/endpoint">Hide</a></div>
 </section>`,
-    };
-  },
-};
+  };
+});
 
 /** For who follows the address of a revealed secret: hidden again. */
-export const secretAddress: Screen = {
-  method: "GET",
-  path: "/endpoint/secret",
-  show: async ({ base }) => ({ goTo: `${base}/endpoint` }),
-};
+const secretAddress = get("/endpoint/secret", async ({ base }) => ({ goTo: `${base}/endpoint` }));
+
+/** How long the old secret signs, too, by seconds. */
+const OVERLAPS = {
+  0: "not at all: it has leaked",
+  3600: "1 hour",
+  86400: "24 hours",
+  259200: "3 days",
+  604800: "7 days",
+} as const;
+const OVERLAP_DEFAULT = "86400";
+
+/** What was chosen, and why nothing was done. */
+type Chosen = { readonly overlapSeconds: string; readonly refusal?: string };
+
+/** Asks first. */
+const rotateSecretForm = get("/endpoint/secret/rotate", async (view) => {
+  refuseUnless(view, "webhooks:secrets");
+  return await rotationPage(view, { overlapSeconds: OVERLAP_DEFAULT });
+});
+
+const rotateSecret = post("/endpoint/secret/rotate", async (view) => {
+  const { base, ask, form } = view;
+  const overlapSeconds = form.get("overlap_seconds") ?? OVERLAP_DEFAULT;
+  const endsPrevious = form.get("end_previous") === "yes";
+  const body = { overlap_seconds: Number(overlapSeconds), ...(endsPrevious && { end_previous: true }) };
+  try {
+    await ask("webhooks.signing_secret.rotate", { body, idempotencyKey: form.get("_key") });
+  } catch (error) {
+    const refusal = refusalOf(error, {
+      // Somebody else was faster, or the box was not ticked.
+      rotation_in_progress: "Another rotation was under way, and it was not to be ended.",
+      // Back in the browser, another choice, and sent again.
+      idempotency_key_reused: "This form has been sent before. To rotate again, send it again.",
+    });
+    return { ...(await rotationPage(view, { overlapSeconds, refusal })), status: 409 };
+  }
+  return { goTo: `${base}/endpoint?done=rotated` };
+});
+
+export const secretScreens = [revealSecret, secretAddress, rotateSecretForm, rotateSecret];
+
+async function rotationPage(view: View, { overlapSeconds, refusal }: Chosen): Promise<Page> {
+  const { previous } = await view.ask("webhooks.signing_secret.get");
+  const heading = "Rotate the signing secret?";
+  return {
+    title: refusal === undefined ? heading : "Not rotated: rotate the signing secret?",
+    heading,
+    up: upToEndpoint(view),
+    main: html`${refusal !== undefined && said(`Nothing was rotated. ${refusal}`)}
+<section class="panel">
+<p>A new secret signs from then on. While the old one signs, too, every webhook carries both signatures, and a receiver
+that knows either secret accepts it.</p>
+${previous !== null && underway(view, previous.expires_at)}
+<h2>What your receivers must do</h2>
+<ol>
+<li>Accept a webhook if any of its signatures is valid. <a href="${view.base}/endpoint">Check the receiver</a> to be
+sure.</li>
+<li>Get the new secret, from <em>Reveal</em>, before the old one stops signing.</li>
+<li>Forget the old one. A receiver that knows only the old one rejects every webhook from then on.</li>
+</ol>
+<form class="one-field" method="post" action="${view.base}/endpoint/secret/rotate">${keyField()}
+<label for="overlap">The old secret keeps signing</label>
+<select id="overlap" name="overlap_seconds">${options(Object.keys(OVERLAPS), overlapSeconds, OVERLAPS)}</select>
+${
+  previous !== null &&
+  html`<p><label><input type="checkbox" name="end_previous" value="yes" required> End the rotation that is under
+way.</label></p>`
+}
+<div class="actions"><button class="danger">Rotate</button> <a href="${view.base}/endpoint">Keep it</a></div>
+</form>
+</section>`,
+  };
+}
+
+function underway({ session }: View, expiresAt: string): Html {
+  return html`<p class="said">A rotation is under way: the secret before this one also signs until
+${momentOf(expiresAt, session.timeZone)}. There are never three: to rotate now ends that
+one at once, and receivers that know only that one reject every webhook.</p>`;
+}

@@ -1,11 +1,12 @@
 import { randomBytes } from "node:crypto";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { AddedRoute, DescribedProblem, Kernel } from "../../http/kernel.ts";
+import type { DescribedProblem, Kernel } from "../../http/kernel.ts";
 import { TemporarilyUnavailable } from "../../http/problems.ts";
-import { beginRequest } from "../../http/request-context.ts";
-import { formOf, refuseForeignPost, sendPage } from "../guards.ts";
-import { type Html, html } from "../html.ts";
-import { document, type Frame } from "../page.ts";
+import { admitting, formOf, refuseForeignPost } from "../guards.ts";
+import { html } from "../html.ts";
+import { type Frame, notice, sendDocument } from "../page.ts";
+import { hidden } from "../parts.ts";
+import type { Page } from "../screen.ts";
 import { digestOf, type StaffSession } from "../site.ts";
 import { isStaff, STAFF_COOKIE, STAFF_PATH, type StaffOptions, type StaffPerson } from "./staff-sites.ts";
 
@@ -20,24 +21,18 @@ export function addSignIn(
   kernel: Kernel,
   options: SignInOptions,
   frame: Frame,
-): readonly AddedRoute[] {
-  const admit = async (request: FastifyRequest, reply: FastifyReply) => {
-    beginRequest(request, "console");
-    // By its address, like a request with a key that is not valid.
-    await kernel.admit(request, reply);
-  };
-  pages.get(SIGN_IN_PATH, { onRequest: admit }, async (_request, reply) => reply.redirect(STAFF_PATH, 303));
-  pages.post(SIGN_IN_PATH, { onRequest: admit }, async (request, reply) => {
+): void {
+  const onRequest = admitting(kernel);
+  pages.get(SIGN_IN_PATH, { onRequest }, async (_request, reply) => reply.redirect(STAFF_PATH, 303));
+  pages.post(SIGN_IN_PATH, { onRequest }, async (request, reply) => {
     refuseForeignPost(request, options.publicUrl);
     const form = formOf(request);
     const goTo = placeOf(form.get("to") ?? "");
     const key = form.get("key");
     const person = (await options.readAssertion?.(request.headers)) ?? null;
     const secret = randomBytes(32).toString("base64url");
-    const refuse = (status: number, why: string) => {
-      const page = document(frame, signInPage(person, goTo, why));
-      return sendPage(reply, null, status, page.text);
-    };
+    const refuse = (status: number, why: string) =>
+      sendDocument(reply, frame, { ...signInPage(person, goTo, why), status });
     let session: StaffSession | null;
     try {
       session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
@@ -56,10 +51,6 @@ export function addSignIn(
     reply.setCookie(STAFF_COOKIE, secret, { path: "/", secure: true, httpOnly: true, sameSite: "strict" });
     return reply.redirect(goTo, 303);
   });
-  return [
-    { method: "GET", path: SIGN_IN_PATH },
-    { method: "POST", path: SIGN_IN_PATH },
-  ];
 }
 
 /** In place of the page that was asked for, by whoever has no session; it opens that page afterwards. */
@@ -72,7 +63,7 @@ export async function sendSignIn(
 ): Promise<FastifyReply> {
   const person = (await readAssertion?.(request.headers)) ?? null;
   const goTo = request.method === "GET" ? placeOf(request.url) : STAFF_PATH;
-  return sendPage(reply, null, problem.status, document(frame, signInPage(person, goTo, null)).text);
+  return sendDocument(reply, frame, { ...signInPage(person, goTo, null), status: problem.status });
 }
 
 function sessionOf(person: StaffPerson | null): StaffSession | null {
@@ -99,27 +90,22 @@ function placeOf(text: string): string {
 }
 
 const NO_KEY = "A staff key is missing.";
-const NOT_A_KEY = "This key does not open support. It takes a valid staff key with the scope staff:read.";
+const NOT_A_KEY =
+  "This key does not open the support pages. Use a valid staff key with the scope staff:read.";
 const NO_LOOK_UP =
   "Keys cannot be looked up at the moment. Whether this one is valid is not known: try again soon.";
 const NOT_NOW = "No session can be opened at the moment: try again soon.";
 const NOT_VOUCHED = "You are signed in elsewhere, but none of your groups may see support.";
 
-function signInPage(
-  person: StaffPerson | null,
-  goTo: string,
-  refused: string | null,
-): { readonly title: string; readonly main: Html } {
-  const title = refused === null ? "Sign in to support" : "Not signed in";
-  const to = html`<input type="hidden" name="to" value="${goTo}">`;
-  return {
-    title,
-    main: html`<section class="notice sign-in">
-<h1>${title}</h1>
+function signInPage(person: StaffPerson | null, goTo: string, refused: string | null): Page {
+  const mayContinue = person !== null && isStaff(person.scopes);
+  const to = hidden("to", goTo);
+  return notice(
+    refused === null ? "Sign in to support" : "Not signed in",
+    html`<div class="sign-in">
 ${refused !== null && html`<p class="refusal" role="alert"><span aria-hidden="true">✕</span> ${refused}</p>`}
 ${
-  person !== null &&
-  isStaff(person.scopes) &&
+  mayContinue &&
   html`<form method="post" action="${SIGN_IN_PATH}">${to}
 <button class="primary">Continue as ${person.name}</button></form>
 <p class="or">Or with a staff key:</p>`
@@ -130,7 +116,6 @@ ${
   aria-describedby="key-rule">
 <p class="fine" id="key-rule">It opens a session of at most 8 hours, which ends after 30 minutes without use.</p>
 <div class="actions"><button${person === null && html` class="primary"`}>Sign in</button></div>
-</form>
-</section>`,
-  };
+</form></div>`,
+  );
 }

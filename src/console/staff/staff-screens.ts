@@ -1,39 +1,35 @@
-import type { z } from "zod";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
-import type { AccountReplay } from "../../log/accounts-api.ts";
-import type { Account, Found } from "../../log/accounts-schema.ts";
-import { accountLink, auditTable, type Change } from "../audit.ts";
+import type { Account, AccountReplay, Change, Found } from "../answers.ts";
+import { accountLink, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { makerOf, number, progressOf, replayStatusOf, statusOf } from "../replay-progress.ts";
-import type { Screen, View } from "../screen.ts";
-import { leave } from "../screens/leave.ts";
-import { screens } from "../screens.ts";
+import { type Column, number, older, table } from "../parts.ts";
+import { replayItem, statusOf } from "../replay-progress.ts";
+import { get, type Screen, type View } from "../screen.ts";
+import { leaveTo, screens } from "../screens.ts";
 import { momentOf } from "../times.ts";
 import { auditFile, auditScreen } from "./audit-screens.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 
-type Hurt = z.output<typeof Account>;
-
 /** As many as the API counts. */
 const COUNTED_MAX = 1_000;
 
-/** Accounts to whom something did not arrive: how much, why, since when, and the way to each. */
-function hurtList(view: View, accounts: readonly Hurt[]): Html {
+/** Accounts with failed deliveries: how many, why, since when, and the way to each. */
+function failingList(view: View, accounts: readonly Account[]): Html {
   if (accounts.length === 0) {
-    return html`<section class="empty"><h3>Nobody is hurt</h3>
+    return html`<section class="empty"><h3>No failing accounts</h3>
 <p>No account has an abandoned delivery that could be replayed.</p></section>`;
   }
-  return html`<ul class="hurt">${accounts.map((account) => hurtItem(view, account))}</ul>`;
+  return html`<ul class="failing-accounts">${accounts.map((account) => failingItem(view, account))}</ul>`;
 }
 
-function hurtItem(view: View, account: Hurt): Html {
+function failingItem(view: View, account: Account): Html {
   const { id, name, abandoned, failed, since, last_success_at: last } = account;
   const { timeZone } = view.session;
   const base = `${STAFF_PATH}/a/${id}`;
   const log = `${base}/deliveries${searchOf({ status: ["failed", "abandoned"] })}`;
   const replay = `${base}/replays/new${searchOf({ status: ["abandoned"] })}`;
-  return html`<li id="h-${id}">
+  return html`<li id="f-${id}">
 <div class="line"><h3>${name}</h3>${statusOf("abandoned")}<strong>${countText(abandoned)}</strong>
 ${failed > 0 && html`${statusOf("failed")}<span>${countText(failed)}</span>`}
 <span class="ways"><a class="button" href="${log}">Open<span class="unseen"> ${name}</span></a>
@@ -51,7 +47,7 @@ ${
 }
 
 /** The host, the code, and what it means. */
-function causeOf({ leading }: Hurt): Html | null {
+function causeOf({ leading }: Account): Html | null {
   if (leading === null) return null;
   const { target_host: host, error_code: code, reason } = leading;
   const isCode = code !== null && reason !== "no_target" && reason !== "analysis_expired";
@@ -66,8 +62,6 @@ function countText(count: number): string {
   return count >= COUNTED_MAX ? `at least ${number(COUNTED_MAX)}` : number(count);
 }
 
-type Findings = z.output<typeof Found>;
-
 /** A caller has an id, a name or a host, and does not know whose it is. */
 function searchForm(asked: string): Html {
   return html`<form class="find" method="get" action="${STAFF_PATH}/search" role="search">
@@ -78,59 +72,62 @@ function searchForm(asked: string): Html {
 }
 
 /** What a search has found, of all accounts. */
-const searchScreen: Screen = {
-  method: "GET",
-  path: "/search",
-  show: async (view) => {
-    const asked = String([view.query.q ?? ""].flat()[0] ?? "").trim();
-    if (asked === "") return { goTo: STAFF_PATH };
-    const found = await view.ask<Findings>("search.find", { query: { q: asked } });
-    const { accounts, deliveries, hosts, left_out } = found;
-    return {
-      title: `Search: ${asked}`,
-      main: html`<div class="head"><h1>Search</h1></div>
-${searchForm(asked)}
+const searchScreen = get("/search", async (view) => {
+  const asked = String([view.query.q ?? ""].flat()[0] ?? "").trim();
+  if (asked === "") return { goTo: STAFF_PATH };
+  const { accounts, deliveries, hosts, left_out } = await view.ask("search.find", { query: { q: asked } });
+  return {
+    title: `Search: ${asked}`,
+    heading: "Search",
+    main: html`${searchForm(asked)}
 ${accounts.length + deliveries.length + hosts.length === 0 && nothing(asked)}
-${
-  accounts.length > 0 &&
-  html`<section aria-labelledby="accounts"><h2 id="accounts">Accounts</h2>
-<table class="log found"><thead><tr><th scope="col">Name</th><th scope="col">Id</th></tr></thead>
-${accounts.map(
-  (account) => html`<tbody><tr><td>${accountLink(account)}</td>
-<td data-label="Id"><code>${account.id}</code></td></tr></tbody>`,
-)}</table></section>`
-}
-${deliveries.length > 0 && foundDeliveries(deliveries)}
-${hosts.length > 0 && foundHosts(hosts)}
+${section("Accounts", ACCOUNT_COLUMNS, accounts)}
+${section("Deliveries", DELIVERY_COLUMNS, deliveries)}
+${section("Hosts", HOST_COLUMNS, hosts)}
 ${left_out && html`<p class="fine">The analysis was looked for in the newest 10,000 accounts only.</p>`}`,
-    };
+  };
+});
+
+const ACCOUNT_COLUMNS: readonly Column<Found["accounts"][number]>[] = [
+  { name: "Name", label: null, cell: accountLink },
+  { name: "Id", cell: ({ id }) => html`<code>${id}</code>` },
+];
+
+const DELIVERY_COLUMNS: readonly Column<Found["deliveries"][number]>[] = [
+  { name: "Status", label: null, cell: ({ status }) => statusOf(status) },
+  {
+    name: "Analysis",
+    label: null,
+    cell: ({ id, analysis_id, account }) =>
+      html`<a href="${STAFF_PATH}/a/${account.id}/deliveries/${id}">${analysis_id}</a>`,
   },
-};
+  { name: "Account", cell: ({ account }) => account.name },
+  { name: "Target", cell: ({ target_host }) => target_host ?? "–" },
+  { name: "Delivery", cell: ({ id }) => html`<code>${id}</code>` },
+];
 
-function foundDeliveries(deliveries: Findings["deliveries"]): Html {
-  return html`<section aria-labelledby="deliveries"><h2 id="deliveries">Deliveries</h2>
-<table class="log found"><thead><tr><th scope="col">Status</th><th scope="col">Analysis</th><th scope="col">Account</th>
-<th scope="col">Target</th><th scope="col">Delivery</th></tr></thead>
-${deliveries.map(
-  ({ id, analysis_id, status, target_host, account }) => html`<tbody><tr><td>${statusOf(status)}</td>
-<td><a href="${STAFF_PATH}/a/${account.id}/deliveries/${id}">${analysis_id}</a></td>
-<td data-label="Account">${account.name}</td>
-<td data-label="Target">${target_host ?? "–"}</td>
-<td data-label="Delivery"><code>${id}</code></td></tr></tbody>`,
-)}</table></section>`;
-}
+const HOST_COLUMNS: readonly Column<Found["hosts"][number]>[] = [
+  {
+    name: "Host",
+    label: null,
+    cell: ({ target_host, account }) =>
+      html`<a href="${STAFF_PATH}/a/${account.id}/deliveries${searchOf({ target_host })}">${target_host}</a>`,
+  },
+  { name: "Account", cell: ({ account }) => account.name },
+  {
+    name: "Arrived in 24 h",
+    label: "Arrived, 24 h",
+    isNumber: true,
+    cell: ({ succeeded }) => number(succeeded),
+  },
+  { name: "Failed in 24 h", label: "Failed, 24 h", isNumber: true, cell: ({ failed }) => number(failed) },
+];
 
-function foundHosts(hosts: Findings["hosts"]): Html {
-  return html`<section aria-labelledby="hosts"><h2 id="hosts">Hosts</h2>
-<table class="log found"><thead><tr><th scope="col">Host</th><th scope="col">Account</th>
-<th scope="col" class="number">Arrived in 24 h</th><th scope="col" class="number">Failed in 24 h</th></tr></thead>
-${hosts.map(
-  ({ target_host, succeeded, failed, account }) => html`<tbody><tr>
-<td><a href="${STAFF_PATH}/a/${account.id}/deliveries${searchOf({ target_host })}">${target_host}</a></td>
-<td data-label="Account">${account.name}</td>
-<td data-label="Arrived, 24 h" class="number">${number(succeeded)}</td>
-<td data-label="Failed, 24 h" class="number">${number(failed)}</td></tr></tbody>`,
-)}</table></section>`;
+function section<Item>(name: string, columns: readonly Column<Item>[], items: readonly Item[]): Html | null {
+  if (items.length === 0) return null;
+  const id = name.toLowerCase();
+  return html`<section aria-labelledby="${id}"><h2 id="${id}">${name}</h2>
+${table("found", columns, items)}</section>`;
 }
 
 function nothing(asked: string): Html {
@@ -140,84 +137,59 @@ host. A delivery is found by its whole id or its first 8 digits or more, an anal
 <p>What the log no longer keeps is not found.</p></section>`;
 }
 
-type Page<Item> = {
-  readonly items: readonly Item[];
-  readonly next_cursor: string | null;
-  readonly total: number;
-};
-type ShownAccount = z.output<typeof Account>;
-type GoingReplay = z.output<typeof AccountReplay>;
-
-const HURT_SHOWN = 20;
+const ACCOUNTS_SHOWN = 20;
 const REPLAYS_SHOWN = 10;
 const CHANGES_SHOWN = 10;
 
-/** Who is hurt, what goes on, what was done. */
-const frontScreen: Screen = {
-  method: "GET",
-  path: "",
-  show: async (view) => {
-    const { cursor } = view.query;
-    const page = { limit: String(HURT_SHOWN), ...(typeof cursor === "string" && { cursor }) };
-    const [hurt, replays, changes] = await Promise.all([
-      view.ask<Page<ShownAccount>>("accounts.list", { query: { ...page, hurt: "true" } }),
-      view.ask<Page<GoingReplay>>("accounts.replays.list"),
-      view.may("audit:read")
-        ? view.ask<Page<Change>>("accounts.audit.list", { query: { limit: String(CHANGES_SHOWN) } })
-        : null,
-    ]);
-    const next = hurt.next_cursor;
-    return {
-      title: "Support",
-      main: html`<div class="head"><h1>Support</h1></div>
-${searchForm("")}
-<section aria-labelledby="hurt">
-<h2 id="hurt">Hurt${hurt.total > 0 && html` <span class="fine">${hurt.total}</span>`}</h2>
-${hurtList(view, hurt.items)}
-${next !== null && more(`${STAFF_PATH}${searchOf({ cursor: next })}`)}</section>
+/** Whose deliveries fail, what goes on, what was done. */
+const frontScreen = get("", async (view) => {
+  const { cursor } = view.query;
+  const page = { limit: String(ACCOUNTS_SHOWN), ...(typeof cursor === "string" && { cursor }) };
+  const [failing, replays, changes] = await Promise.all([
+    view.ask("accounts.list", { query: { ...page, failing: "true" } }),
+    view.ask("accounts.replays.list"),
+    view.may("audit:read")
+      ? view.ask("accounts.audit.list", { query: { limit: String(CHANGES_SHOWN) } })
+      : null,
+  ]);
+  const { total, items, next_cursor: next } = failing;
+  return {
+    title: "Support",
+    main: html`${searchForm("")}
+<section aria-labelledby="failing">
+<h2 id="failing">Failing accounts${total > 0 && html` <span class="fine">${total}</span>`}</h2>
+${failingList(view, items)}
+${next !== null && older(`${STAFF_PATH}${searchOf({ cursor: next })}`, "More")}</section>
 <section aria-labelledby="going"><h2 id="going">Running replays</h2>
 ${goingReplays(view, replays.items.slice(0, REPLAYS_SHOWN))}</section>
 ${changes !== null && recent(view, changes.items)}`,
-    };
-  },
-};
+  };
+});
 
-function more(href: string): Html {
-  return html`<nav class="pages" aria-label="Pages"><a rel="next" href="${href}">More →</a></nav>`;
-}
-
-function goingReplays(view: View, replays: readonly GoingReplay[]): Html {
+function goingReplays({ session }: View, replays: readonly AccountReplay[]): Html {
   if (replays.length === 0) return html`<p class="none">None at the moment.</p>`;
-  const items = replays.map(
-    (replay) => html`<li id="r-${replay.id}">
-<div class="line">${replayStatusOf(replay.status)}
-<a href="${STAFF_PATH}/a/${replay.account.id}/replays/${replay.id}">${replay.account.name}</a>
-<span class="fine">${momentOf(replay.created_at, view.session.timeZone)}, ${makerOf(replay)}</span></div>
-${progressOf(replay)}
-${replay.note !== null && html`<p class="note">${replay.note}</p>`}
-</li>`,
-  );
+  const items = replays.map((replay) => {
+    const { id, account } = replay;
+    const href = `${STAFF_PATH}/a/${account.id}/replays/${id}`;
+    return replayItem(replay, href, account.name, session.timeZone, null, null);
+  });
   return html`<ul class="replays">${items}</ul>`;
 }
 
 function recent(view: View, changes: readonly Change[]): Html {
   return html`<section aria-labelledby="recent"><div class="head recent"><h2 id="recent">Recent actions</h2>
-<a href="${STAFF_PATH}/audit">All of them</a> <a href="${STAFF_PATH}/audit.csv">CSV</a></div>
+<a href="${STAFF_PATH}/audit">Show all</a> <a href="${STAFF_PATH}/audit.csv">CSV</a></div>
 ${changes.length === 0 ? html`<p class="none">Nothing has been changed yet.</p>` : auditTable(view, changes)}
 </section>`;
 }
 
-/** Ends the session. */
-const signOut: Screen = {
-  method: "POST",
-  path: "/leave",
-  show: async ({ leave }) => {
-    await leave();
-    return { goTo: STAFF_PATH };
-  },
-};
-
-export const staffScreens: readonly Screen[] = [frontScreen, searchScreen, auditScreen, auditFile, signOut];
+export const staffScreens: readonly Screen[] = [
+  frontScreen,
+  searchScreen,
+  auditScreen,
+  auditFile,
+  leaveTo(STAFF_PATH),
+];
 
 /** An account's own screens; whoever leaves signs out of all. */
-export const staffAccountScreens: readonly Screen[] = screens.filter((screen) => screen !== leave);
+export const staffAccountScreens: readonly Screen[] = screens.filter(({ path }) => path !== "/leave");
