@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { PROTECTIONS } from "./faults/prove.ts";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
+import { weight } from "./tidy/budgets.ts";
 import { exceptions } from "./tidy/exceptions.ts";
 import { lockFile } from "./tidy/lock-file.ts";
 import { metrics } from "./tidy/metrics.ts";
@@ -18,6 +19,7 @@ const rules: readonly Rule[] = [
   fileNames,
   metrics,
   lockFile,
+  weight,
 ];
 
 function rule(name: string): Rule {
@@ -236,6 +238,22 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
         'registry.histogram({\n name: "sealpost_wait_seconds",\n labels: {},\n})',
       "grafana/dashboards/a.json": '{"expr": "sealpost_due{lane=\\"idle\\", job=\\"x\\"}"}',
       "grafana/prometheus/b.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
+    },
+  },
+  weight: {
+    wrong: {
+      "README.md": "x\n".repeat(201),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(56),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(87),
+      "package-lock.json": JSON.stringify({
+        packages: {
+          "": { dependencies: Object.fromEntries(Array.from({ length: 24 }, (_, n) => [n, "1"])) },
+        },
+      }),
+    },
+    right: {
+      "README.md": "x\n".repeat(200),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(55),
     },
   },
   "lock file": {

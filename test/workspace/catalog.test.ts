@@ -25,7 +25,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "runs.status": RUN_STATUSES,
   "page_links.status": LINK_STATUSES,
   "space_members.role": SPACE_ROLES,
-  "storage.kind": STORAGE_KINDS.filter((kind) => !["analyses", "answers", "replays"].includes(kind)),
+  "storage.kind": STORAGE_KINDS.filter((kind) => !["analyses", "answers", "audit", "replays"].includes(kind)),
   "workflows.status": WORKFLOW_STATUSES,
 };
 
