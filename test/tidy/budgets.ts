@@ -15,7 +15,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 
 /**
  * Weight is a feature that users and the next developer pay for: whoever raises a number says what it buys. Where a
- * number is not yet what was aimed for (45,000 lines, 40 variables, 55 metrics), it is what there is: it only goes down.
+ * number is not yet what was aimed for (45,000 lines, 40 variables, 55 metrics), it is what there is, and only falls.
  */
 const budgets: readonly Budget[] = [
   {
