@@ -122,8 +122,10 @@ const PUBLISH = "analyses.publish";
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
-  /** For pages of the delivery log; see createLogPool. */
+  /** For pages of the delivery log; see readingLog. */
   readonly logPool: Pool;
+  /** Requests at work on the database at a time; absent: the kernel's own. */
+  readonly workPlacesMax?: number;
   /** Absent: lists are read from `logPool`. */
   readonly readLog?: ReadLog | undefined;
   readonly secretsKey: Uint8Array;
@@ -216,6 +218,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       (await Promise.all(parts.map((part) => part.findSpaces?.(accountId, userId, tx) ?? []))).flat(),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
+    ...(options.workPlacesMax && { workPlacesMax: options.workPlacesMax }),
     ...(options.transferLimits && { transferLimits: options.transferLimits }),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),

@@ -24,11 +24,10 @@ import { countMoves } from "../workspace/store/moves.ts";
 import { countUnfinishedRuns, hasRuns } from "../workspace/store/runs.ts";
 import { countReadySteps } from "../workspace/store/steps.ts";
 import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
-import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "./dispatch-process.ts";
+import { STEP_CONNECTIONS } from "./dispatch-process.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { databaseUrlOf } from "./state-folder.ts";
 import { type DispatcherNews, keepStepProcess } from "./step-process.ts";
 
 export type AreaOptions = {
@@ -70,7 +69,7 @@ export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
 export type AreaWorkOptions = {
   readonly config: Config;
   readonly context: ProcessContext;
-  readonly databaseUrl: string;
+  readonly pool: Pool;
   readonly log: Logger;
   readonly metrics: ProcessMetrics;
   /** Attempts that the dispatcher has made so far. */
@@ -83,11 +82,12 @@ export type AreaWorkOptions = {
  */
 export function startAreaChecks({
   config,
+  pool,
   log,
-}: Pick<AreaWorkOptions, "config" | "log">): () => Promise<void> {
+}: Pick<AreaWorkOptions, "config" | "pool" | "log">): () => Promise<void> {
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
-  const checking = checkObjects(config, log, stopping.signal).catch((err: unknown) => {
+  const checking = checkObjects(config, pool, stopping.signal).catch((err: unknown) => {
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
@@ -99,35 +99,19 @@ export function startAreaChecks({
   };
 }
 
-async function checkObjects(config: Config, log: Logger, signal: AbortSignal): Promise<void> {
-  const pool = createGeneralPool({
-    databaseUrl: await databaseUrlOf(config),
-    cell: config.cell,
-    connectionsMax: 1,
-    applicationName: "sealpost objects",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-  });
+async function checkObjects(config: Config, pool: Pool, signal: AbortSignal): Promise<void> {
   const objects = openObjects(config, pool);
   try {
     await objects.check(signal);
   } finally {
-    await Promise.all([objects.close(), pool.end()]);
+    await objects.close();
   }
 }
 
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
-  const { config, context, databaseUrl, log, metrics, countAttempts } = options;
+  const { config, context, pool, log, metrics, countAttempts } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
-  const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
-    connectionsMax: DISPATCHER_CONNECTIONS.objects,
-    applicationName: "sealpost objects",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-    onQuery: metrics.database.observer("objects"),
-  });
-  metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
   // Until there is a process of steps, nothing is kept from it.
@@ -165,7 +149,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   });
   return async () => {
     await Promise.all([mover.stop(), steps.stop()]);
-    await Promise.all([objects.close(), pool.end()]);
+    await objects.close();
   };
 }
 

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
 import { createWakeupPool } from "../base/database/graphile-worker.ts";
@@ -7,9 +8,9 @@ import {
   createGeneralPool,
   isRefusedData,
   isUnreadableData,
+  shareOf,
 } from "../base/database/pools.ts";
-import type { PoolName } from "../base/metrics/database-metrics.ts";
-import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
@@ -22,7 +23,6 @@ import type { DispatchObserver } from "../delivery/observer.ts";
 import {
   countLeaderWork,
   countRecords,
-  createProcessMetrics,
   type ProcessMetrics,
   watchDispatcher,
 } from "../delivery/process-metrics.ts";
@@ -43,24 +43,57 @@ import { keepHouse } from "./housekeeping.ts";
 /** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
-/** Of one dispatcher, by pool; its metrics and probes have one more, and a quarantine's process two of its own. */
-export const DISPATCHER_CONNECTIONS = {
-  dispatch: 4,
-  wakeups: 4,
-  /** For promoting, replaying, counting activity and housekeeping, none of which waits for another. */
-  leader: 4,
-  /** For what lanes need apart from claims: slow housekeeping must not leave a lane without work. */
-  lanes: 2,
-  /** For what happens to endpoints, and mails: src/app/notices.ts. */
-  notices: 2,
-  /** For moving stored objects, and for removing them. */
-  objects: 2,
-  /** Slow housekeeping must not keep the feed waiting either. */
-  feed: 1,
-} as const;
+/**
+ * How a dispatcher shares out its connections: claims and records; graphile-worker, of which one listens; everything
+ * else, half of it open to what may take long. At rest the first are closed.
+ */
+export function dispatcherConnections(connectionsMax: number) {
+  const wakeups = Math.max(2, Math.floor(connectionsMax / 4));
+  const general = Math.max(2, Math.floor(connectionsMax / 3));
+  return { dispatch: connectionsMax - wakeups - general, wakeups, general, slow: Math.floor(general / 2) };
+}
 
 /** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
 export const STEP_CONNECTIONS = 3;
+
+/** The connections of a dispatcher. */
+export type DispatcherPools = {
+  /** For claims and records. */
+  readonly dispatch: Pool;
+  /** For graphile-worker. */
+  readonly wakeups: Pool;
+  /** For what is short and must not wait: promoting, what lanes need, the feed's steps, metrics and probes. */
+  readonly general: Pool;
+  /** Its share for housekeeping, counting activity, notices and objects: they may take seconds. */
+  readonly slow: Pool;
+  end(): Promise<void>;
+};
+
+export function openDispatcherPools(
+  { config, databaseUrl, log }: Pick<DispatchProcessOptions, "config" | "databaseUrl" | "log">,
+  database: DatabaseMetrics,
+): DispatcherPools {
+  const connections = dispatcherConnections(config.databaseConnectionsMax);
+  const optionsOf = (name: PoolName & keyof typeof connections) => ({
+    databaseUrl,
+    cell: config.cell,
+    connectionsMax: connections[name],
+    applicationName: `sealpost ${name}`,
+    onError: (err: Error) => log.warn({ err }, "a database connection broke"),
+    onQuery: database.observer(name),
+  });
+  const own = {
+    dispatch: createDispatchPool(optionsOf("dispatch")),
+    wakeups: createWakeupPool(optionsOf("wakeups")),
+    general: createGeneralPool(optionsOf("general")),
+  };
+  for (const name of ["dispatch", "wakeups", "general"] as const) database.watch(name, own[name]);
+  return {
+    ...own,
+    slow: shareOf(own.general, connections.slow),
+    end: async () => void (await Promise.all(Object.values(own).map((pool) => pool.end()))),
+  };
+}
 
 export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
@@ -68,48 +101,19 @@ export type DispatchProcessOptions = DeliveringOptions & {
   readonly observer: DispatchObserver;
   /** Wall clock, milliseconds since the epoch: only for telling which days are over. */
   readonly wallClockMs: () => number;
-  /** Absent: metrics that nobody reads. */
-  readonly metrics?: ProcessMetrics;
+  readonly metrics: ProcessMetrics;
 };
 
 export type DispatchProcess = {
   readonly dispatcher: Dispatcher;
-  /** Claims nothing more, finishes what is in flight within the deadline, records it, closes everything. */
+  /** Claims nothing more, finishes what is in flight within the deadline, and records it. */
   stop(): Promise<void>;
 };
 
 /** Wires one dispatcher to its database and its egress, and starts it. */
-export function startDispatching(options: DispatchProcessOptions): DispatchProcess {
-  const { config, log, databaseUrl } = options;
-  const onError = (error: Error) => log.warn({ err: error }, "a database connection broke");
-  const metrics = options.metrics ?? createProcessMetrics(createMetricsRegistry());
-  const common = (name: PoolName) => ({
-    databaseUrl,
-    cell: config.cell,
-    onError,
-    onQuery: metrics.database.observer(name),
-  });
-  const pool = createDispatchPool({
-    ...common("dispatch"),
-    connectionsMax: DISPATCHER_CONNECTIONS.dispatch,
-    applicationName: "sealpost dispatch",
-  });
-  const wakeupPool = createWakeupPool({
-    ...common("wakeups"),
-    connectionsMax: DISPATCHER_CONNECTIONS.wakeups,
-    applicationName: "sealpost wakeups",
-  });
-  const housePool = createGeneralPool({
-    ...common("leader"),
-    connectionsMax: DISPATCHER_CONNECTIONS.leader,
-    applicationName: "sealpost leader",
-  });
-  const lanesPool = createGeneralPool({
-    ...common("lanes"),
-    connectionsMax: DISPATCHER_CONNECTIONS.lanes,
-    applicationName: "sealpost lanes",
-  });
-
+export function startDispatching(options: DispatchProcessOptions, pools: DispatcherPools): DispatchProcess {
+  const { config, log, metrics } = options;
+  const { dispatch: pool, general, slow } = pools;
   const delivering = createDelivering(options);
   const laneLimits = {
     ...LANE_LIMITS,
@@ -122,9 +126,9 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     delivering,
     lanes: laneLimits,
     upkeep: {
-      findAnswered: (lanes) => findAnsweredLanes(lanesPool, lanes),
-      rememberAnswered: (lanes) => rememberAnsweredLanes(lanesPool, lanes),
-      takeBack: (letGo) => takeBackLetGo(lanesPool, letGo),
+      findAnswered: (lanes) => findAnsweredLanes(general, lanes),
+      rememberAnswered: (lanes) => rememberAnsweredLanes(general, lanes),
+      takeBack: (letGo) => takeBackLetGo(general, letGo),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),
@@ -135,7 +139,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     observer: options.observer,
   });
   const wakeups = new Wakeups({
-    pool: wakeupPool,
+    pool: pools.wakeups,
     wake: (waiting) => dispatcher.wake(waiting),
     random: options.random,
     onRunnerEnded: (err, restarts) => {
@@ -147,13 +151,13 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     sweepMs: sweepMs(delivering.policy.windowMs),
     holder: randomUUID(),
     ...countLeaderWork(metrics, {
-      lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
-      promote: () => promoteDue(housePool, null),
+      lead: (holder, leaseMs) => lead(general, holder, leaseMs),
+      promote: () => promoteDue(general, null),
       advanceReplays: () =>
-        advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
+        advanceReplays(general, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
       advanceHolds: async () => {
         const { released, expired, isGathering } = await advanceHolds(
-          housePool,
+          general,
           config.analysisRetentionSeconds * 1000,
           null,
         );
@@ -161,10 +165,10 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
         if (expired > 0) metrics.dispatch.deliveriesEnded.of(ended).add(expired);
         return released + expired + (isGathering ? 1 : 0);
       },
-      sweepJobs: () => sweepStuckJobs(housePool),
-      countActivity: (signal) => countAllActivity(housePool, delivering.deadlineMs, signal),
+      sweepJobs: () => sweepStuckJobs(general),
+      countActivity: (signal) => countAllActivity(slow, delivering.deadlineMs, signal),
       keepHouse: (signal) =>
-        keepHouse(housePool, {
+        keepHouse(slow, {
           retention: retentionOf(config),
           at: null,
           signal,
@@ -176,10 +180,6 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   });
 
   watchDispatcher(metrics, dispatcher, delivering.poster, laneLimits);
-  metrics.database.watch("dispatch", pool);
-  metrics.database.watch("wakeups", wakeupPool);
-  metrics.database.watch("leader", housePool);
-  metrics.database.watch("lanes", lanesPool);
   // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
   if (config.areas.includes("webhooks")) wakeups.start();
   leader.start();
@@ -189,7 +189,6 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
       await dispatcher.giveBackWaiting();
       await delivering.poster.close();
-      await Promise.all([pool, wakeupPool, housePool, lanesPool].map((one) => one.end()));
     },
   };
 }

@@ -1,6 +1,6 @@
+import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
-import { createGeneralPool } from "../base/database/pools.ts";
 import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
 import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
 import { EndpointWatch } from "../delivery/endpoint-watch.ts";
@@ -9,7 +9,6 @@ import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
 import { NoticeWork } from "../notices/notice-work.ts";
 import { createSendMail } from "../notices/smtp.ts";
-import { DISPATCHER_CONNECTIONS } from "./dispatch-process.ts";
 
 /** How often what was seen is written, and looked through. */
 const EVERY_MAX_MS = 5_000;
@@ -17,7 +16,7 @@ const EVERY_MIN_MS = 100;
 
 export type NoticesOptions = {
   readonly config: Config;
-  readonly databaseUrl: string;
+  readonly pool: Pool;
   readonly log: Logger;
   readonly metrics: ProcessMetrics;
 };
@@ -30,17 +29,8 @@ export type Notices = {
 };
 
 /** Watches endpoints, makes notices and sends mails, beside a dispatcher that waits for none of it. */
-export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptions): Notices {
+export function startNotices({ config, pool, log, metrics }: NoticesOptions): Notices {
   const counted = createNoticeMetrics(metrics.registry);
-  const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
-    connectionsMax: DISPATCHER_CONNECTIONS.notices,
-    applicationName: "sealpost notices",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-    onQuery: metrics.database.observer("notices"),
-  });
-  metrics.database.watch("notices", pool);
   const onError = (work: "watch" | "look" | "send", err: unknown) => {
     counted.faults.of({ work }).add();
     log.warn({ work, err }, "notices: an error of our own, or the database's; trying again");
@@ -80,10 +70,7 @@ export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptio
   work.start();
   return {
     observer: watch.observer,
-    stop: async () => {
-      await Promise.all([watch.stop(), work.stop()]);
-      await pool.end();
-    },
+    stop: async () => void (await Promise.all([watch.stop(), work.stop()])),
   };
 }
 

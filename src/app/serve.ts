@@ -4,12 +4,7 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
-import {
-  createApiPool,
-  createGeneralPool,
-  createLogPool,
-  createStandbyPool,
-} from "../base/database/pools.ts";
+import { createApiPool, createGeneralPool, createStandbyPool, readingLog } from "../base/database/pools.ts";
 import { createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createDatabaseMetrics } from "../base/metrics/database-metrics.ts";
 import { createFeedMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
@@ -27,12 +22,14 @@ import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 
-/** Two more than there are requests at work: keys are looked up, and requests counted, however long those take. */
-const CONNECTIONS_MAX = WORK_PLACES_MAX + 2;
-/** Half as many made a page cost 10 % more in this process: requests that queue for a connection are not batched. */
-const LOG_CONNECTIONS_MAX = 10;
-/** One listens, one makes the feed's steps. */
-const FEED_CONNECTIONS_MAX = 2;
+/**
+ * How an API process shares out its connections: one listens; of the others, requests at work leave three for looking
+ * up keys, counting requests and the feed's steps, where there are so many.
+ */
+export function apiConnections(connectionsMax: number) {
+  const general = connectionsMax - 1;
+  return { general, workPlaces: Math.min(WORK_PLACES_MAX, Math.max(2, general - 3)) };
+}
 
 /** Runs the API with its metrics until shutdown, then finishes the requests in flight. */
 export async function runApi(context: ProcessContext): Promise<void> {
@@ -76,15 +73,13 @@ async function startApi(
     applicationName: "sealpost serve",
     onError: (err: Error) => log.warn({ err }, "a database connection broke"),
   };
-  const onQuery = database.observer("api");
-  const pool = createApiPool({ ...common, connectionsMax: CONNECTIONS_MAX, onQuery });
-  const onLogQuery = database.observer("log");
-  const logPool = createLogPool({ ...common, connectionsMax: LOG_CONNECTIONS_MAX, onQuery: onLogQuery });
-  const onFeedQuery = database.observer("feed");
-  const feedPool = createGeneralPool({
+  const { general: connectionsMax, workPlaces } = apiConnections(config.databaseConnectionsMax);
+  const pool = createApiPool({ ...common, connectionsMax, onQuery: database.observer("api") });
+  const logPool = readingLog(pool, database.observer("log"));
+  const listenPool = createGeneralPool({
     ...common,
-    connectionsMax: FEED_CONNECTIONS_MAX,
-    onQuery: onFeedQuery,
+    connectionsMax: 1,
+    onQuery: database.observer("listen"),
   });
   const standbyPool =
     config.readDatabaseUrl === null
@@ -92,15 +87,14 @@ async function startApi(
       : createStandbyPool({
           ...common,
           databaseUrl: config.readDatabaseUrl,
-          connectionsMax: LOG_CONNECTIONS_MAX,
+          connectionsMax: workPlaces,
           onQuery: database.observer("standby"),
         });
   resources.defer(async () => {
-    await Promise.all([pool, logPool, feedPool, standbyPool].map((one) => one?.end()));
+    await Promise.all([pool, listenPool, standbyPool].map((one) => one?.end()));
   });
   database.watch("api", pool);
-  database.watch("log", logPool);
-  database.watch("feed", feedPool);
+  database.watch("listen", listenPool);
   if (standbyPool !== null) database.watch("standby", standbyPool);
   const metrics = createApiMetrics(registry);
   const feedMetrics = createFeedMetrics(registry);
@@ -118,6 +112,7 @@ async function startApi(
     config,
     pool,
     logPool,
+    workPlacesMax: workPlaces,
     readLog,
     secretsKey,
     publicUrl: config.publicUrl ?? url,
@@ -139,14 +134,16 @@ async function startApi(
   const startWork = async (shutdown: AbortSignal) => {
     if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
     if (shutdown.aborted) return;
-    startFeed({ pool: feedPool, news, feedMetrics, context, log, resources: work });
-    work.defer(startAreaChecks({ config, log }));
+    startFeed({ pool, listenPool, news, feedMetrics, context, log, resources: work });
+    work.defer(startAreaChecks({ config, pool, log }));
   };
   return { urls: { api: url, metrics: monitoring.url }, startWork };
 }
 
 type Feed = {
   readonly pool: Pool;
+  /** Its one connection is kept by who listens. */
+  readonly listenPool: Pool;
   readonly news: AccountNews;
   readonly feedMetrics: FeedMetrics;
   readonly context: ProcessContext;
@@ -155,10 +152,10 @@ type Feed = {
 };
 
 /** Starts what gives events their places, and what tells this process's readers of them. */
-function startFeed({ pool, news, feedMetrics, context, log, resources }: Feed): void {
+function startFeed({ pool, listenPool, news, feedMetrics, context, log, resources }: Feed): void {
   const sequencer = startSequencing(pool, feedMetrics, log);
   const listening = listenToFeed({
-    pool,
+    pool: listenPool,
     onNews: (accountIds) => news.tell(accountIds),
     onListening: () => news.tellAll(),
     onError: (err) => {

@@ -151,7 +151,7 @@ const EventPage = z.object({
 });
 
 export type EventDependencies = {
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;

@@ -54,7 +54,7 @@ export const Found = z
 
 export type SearchDependencies = {
   readonly pool: Pool;
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
 };
 

@@ -5,7 +5,6 @@ import {
   readPartitionLevels,
   readQueueLevels,
 } from "../../src/app/database-gauges-sql.ts";
-import { createGaugePool } from "../../src/base/database/pools.ts";
 import { rememberAnsweredLanes } from "../../src/delivery/answered-lanes-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
@@ -17,6 +16,7 @@ import {
   makePartitionsFrom,
   publish,
 } from "../support/installation.ts";
+import { openGaugePool } from "../support/log-pool.ts";
 import { patience } from "../support/time-limits.ts";
 import { addJobs, lockJobs } from "../support/wakeup-jobs.ts";
 
@@ -26,12 +26,7 @@ let accountId: string;
 
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = createGaugePool({
-    databaseUrl: database.url,
-    connectionsMax: 1,
-    applicationName: "test gauges",
-    onError: () => undefined,
-  });
+  pool = openGaugePool(database.url);
   accountId = await insertAccount(database.pool);
 });
 afterAll(async () => {

@@ -36,6 +36,11 @@ export const variables = {
     "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
       "Unset: they are read from `DATABASE_URL`.",
   ),
+  DATABASE_CONNECTIONS_MAX: withDefault(
+    kinds.wholeNumber(5, 200),
+    "12",
+    "Connections to PostgreSQL that `serve` and `dispatch` hold at most, each; at rest half as many.",
+  ),
   CELL: optional(
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
     "Name of the cell, where there are several ([Scaling](scaling.md)). `migrate` writes it into the database " +

@@ -5,22 +5,10 @@ export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /**
- * Users of connections: claims and records; graphile-worker; the leader's work; what lanes need besides claims;
- * notices; moving objects; the API; its log queries, and those that a standby answers; the feed; the gauges themselves.
+ * Of a dispatcher: claims and records; graphile-worker; everything else. Of an API process: the API, of which `log`
+ * are the reads of the log; what listens; reads that a standby answers.
  */
-export const POOLS = [
-  "dispatch",
-  "wakeups",
-  "leader",
-  "lanes",
-  "notices",
-  "objects",
-  "api",
-  "log",
-  "standby",
-  "feed",
-  "gauges",
-] as const;
+export const POOLS = ["dispatch", "wakeups", "general", "api", "log", "listen", "standby"] as const;
 export type PoolName = (typeof POOLS)[number];
 
 /** What is measured of a connection pool. */
@@ -34,7 +22,7 @@ export type WatchedPool = {
 export function createDatabaseMetrics(registry: MetricsRegistry) {
   const queries = registry.histogram({
     name: "sealpost_database_query_seconds",
-    help: "Duration of a statement as this process sees it, by connection pool.",
+    help: "Duration of a statement as this process sees it, by connection pool; log: those of api that read the log.",
     unit: "seconds",
     labels: { pool: null },
     buckets: QUERY_SECONDS,

@@ -1,7 +1,11 @@
 // A dispatcher as `dispatch` runs it, but that nothing is counted or logged: what observing is measured against.
 import { once } from "node:events";
 import { pino } from "pino";
-import { startDispatching } from "../../../src/app/dispatch-process.ts";
+import {
+  type DispatchProcessOptions,
+  openDispatcherPools,
+  startDispatching,
+} from "../../../src/app/dispatch-process.ts";
 import { createEgress } from "../../../src/app/egress.ts";
 import { readConfig } from "../../../src/base/config/config.ts";
 import type { MetricsRegistry } from "../../../src/base/metrics/registry.ts";
@@ -28,7 +32,8 @@ const observer: DispatchObserver = {
 };
 
 const config = readConfig(process.env);
-const dispatching = startDispatching({
+const metrics = createProcessMetrics(registry);
+const options: DispatchProcessOptions = {
   config,
   egress: createEgress(config),
   databaseUrl: config.databaseUrl ?? "",
@@ -37,9 +42,12 @@ const dispatching = startDispatching({
   random: Math.random,
   wallClockMs: Date.now,
   observer,
-  metrics: createProcessMetrics(registry),
-});
+  metrics,
+};
+const pools = openDispatcherPools(options, metrics.database);
+const dispatching = startDispatching(options, pools);
 process.send?.({ ready: true });
 await once(process, "SIGTERM");
 await dispatching.stop();
+await pools.end();
 process.disconnect?.();
