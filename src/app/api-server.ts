@@ -25,6 +25,7 @@ import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { actorOf } from "../base/model/audit.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import { createConsole } from "../console/console.ts";
+import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
@@ -119,6 +120,21 @@ const ACCOUNT_KEYS_WORTH = 10;
 /** The one operation with a limit of its own. */
 const PUBLISH = "analyses.publish";
 
+/** Of an account, where no variable says so. */
+export type ApiLimits = {
+  /** Of RATE_LIMIT_REQUESTS. */
+  readonly windowSeconds: number;
+  /** Bulk replays with deliveries to start, and those deliveries. */
+  readonly replays: Dependencies["replayLimits"];
+  readonly checks: RateLimitPolicy;
+};
+
+export const API_LIMITS: ApiLimits = {
+  windowSeconds: 60,
+  replays: { runningMax: 5, waitingMax: 200_000 },
+  checks: CHECK_POLICY,
+};
+
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
@@ -138,8 +154,8 @@ export type ApiServerOptions = {
   readonly metrics?: ApiMetrics;
   /** Tells readers of the feed that it has grown; absent: none is ever told, and none waits. */
   readonly news?: AccountNews | undefined;
-  /** Absent: once a minute. */
-  readonly checkPolicy?: RateLimitPolicy | undefined;
+  /** Absent: those of API_LIMITS. */
+  readonly limits?: Partial<ApiLimits> | undefined;
   /** Absent: the kernel's own. */
   readonly transferLimits?: TransferLimits | undefined;
   /** Check what operations return against their declarations; for tests. */
@@ -149,6 +165,7 @@ export type ApiServerOptions = {
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, logPool, secretsKey, publicUrl, log, now, isChecking = false } = options;
+  const limits = { ...API_LIMITS, ...options.limits };
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
   const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503((err) => log.warn({ err }, "the database does not answer"));
@@ -157,19 +174,16 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     logPool,
     readLog: options.readLog ?? readingFrom(logPool),
     secretsKey,
-    apiKeyBrand: config.apiKeyBrand,
+    apiKeyBrand: config.apiKeyBrand[0]!,
     apiKeyClass: keyClassOf(config),
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-    replayLimits: {
-      runningMax: config.replaysRunningMax,
-      waitingMax: config.replayDeliveriesWaitingMax,
-    },
+    replayLimits: limits.replays,
     publicUrl,
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
-    checkPolicy: options.checkPolicy ?? CHECK_POLICY,
+    checkPolicy: limits.checks,
     sendsMail: config.smtpUrl !== null,
     now,
   };
@@ -180,7 +194,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
     if (isRaised) metrics.problems.of({ code });
   }
-  const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
+  const limit = { requestsMax: config.rateLimitRequests, windowSeconds: limits.windowSeconds };
   return await createApi({
     registry: {
       operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
@@ -201,9 +215,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       },
     }),
     findApiKey: createFindApiKey(pool, outageAs503, now),
-    keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
-      apiKeyPrefix(brand, keyClassOf(config)),
-    ),
+    keyPrefixes: config.apiKeyBrand.map((brand) => apiKeyPrefix(brand, keyClassOf(config))),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
     policies: {
@@ -278,7 +290,7 @@ function createDeliveryConsole(
     sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-    attemptsMax: config.retryAttempts,
+    attemptsMax: ATTEMPTS_MAX,
     audited: auditedOperations(operations),
     findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
     ancestors: config.consoleAncestors ?? [],

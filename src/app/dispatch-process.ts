@@ -42,7 +42,10 @@ import { keepHouse } from "./housekeeping.ts";
 
 /** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
+/** Attempts at one receiver, however fast it answers. */
+const LANE_IN_FLIGHT_MAX = 128;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
+const AUDIT_RETENTION_DAYS = 365;
 /**
  * How a dispatcher shares out its connections: claims and records; graphile-worker, of which one listens; everything
  * else, half of it open to what may take long. At rest the first are closed.
@@ -102,6 +105,8 @@ export type DispatchProcessOptions = DeliveringOptions & {
   /** Wall clock, milliseconds since the epoch: only for telling which days are over. */
   readonly wallClockMs: () => number;
   readonly metrics: ProcessMetrics;
+  /** Absent: LANE_IN_FLIGHT_MAX. */
+  readonly laneInFlightMax?: number;
 };
 
 export type DispatchProcess = {
@@ -119,8 +124,8 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     ...LANE_LIMITS,
     inFlightMax: config.dispatchInFlightMax,
     silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
-    accountInFlightMax: config.accountInFlightMax ?? config.dispatchInFlightMax,
-    laneInFlightMax: config.laneInFlightMax,
+    accountInFlightMax: config.dispatchInFlightMax,
+    laneInFlightMax: options.laneInFlightMax ?? LANE_IN_FLIGHT_MAX,
   };
   const dispatcher = new Dispatcher({
     delivering,
@@ -197,8 +202,8 @@ function retentionOf(config: Config) {
   return {
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
     logRetentionMs: config.logRetentionDays * DAY_MS,
-    auditRetentionMs: config.auditRetentionDays * DAY_MS,
-    idempotencyRetentionMs: config.idempotencyRetentionSeconds * 1000,
+    auditRetentionMs: AUDIT_RETENTION_DAYS * DAY_MS,
+    idempotencyRetentionMs: DAY_MS,
   };
 }
 

@@ -21,7 +21,6 @@ describe("two processes beside one database", () => {
     const env = {
       DATABASE_URL: database.url,
       RATE_LIMIT_REQUESTS: `${LIMIT}`,
-      RATE_LIMIT_WINDOW_SECONDS: "600",
     };
     [api, ...processes] = await Promise.all([
       startTestApi(database),
@@ -114,7 +113,7 @@ describe("a limiter whose store fails", () => {
 });
 
 test("an account's many keys ask no more than ten of them might, at no statement more", async () => {
-  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2", RATE_LIMIT_WINDOW_SECONDS: "600" });
+  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2" }, { limits: { windowSeconds: 600 } });
   const keys = await Promise.all(Array.from({ length: 12 }, () => api.newKey(api.account.accountId)));
   const counted = () => api.statements().filter((text) => text.includes("sealpost.rate_limits")).length;
   const before = counted();
@@ -129,7 +128,7 @@ test("an account's many keys ask no more than ten of them might, at no statement
 });
 
 test("a window ends, and the next begins anew", async () => {
-  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2", RATE_LIMIT_WINDOW_SECONDS: "1" });
+  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2" }, { limits: { windowSeconds: 1 } });
   const statuses: number[] = [];
   while (!statuses.includes(429)) statuses.push((await api.ask("GET", "/v1/operations")).status);
   while (statuses.at(-1) === 429) statuses.push((await api.ask("GET", "/v1/operations")).status);

@@ -47,7 +47,6 @@ export function testConfig(receivers: readonly Receiver[], env: Record<string, s
   return readConfig({
     ...targetsEnv(receivers),
     ATTEMPT_DEADLINE_MS: String(patience(2_000)),
-    CONNECT_TIMEOUT_MS: String(patience(1_000)),
     DISPATCH_IN_FLIGHT_MAX: "100",
     ...env,
   });
@@ -57,6 +56,7 @@ export function startTestDispatcher(
   database: TestDatabase,
   receivers: readonly Receiver[],
   env: Record<string, string> = {},
+  more: Pick<DispatchProcessOptions, "laneInFlightMax"> = {},
 ): TestDispatcher {
   const config = testConfig(receivers, env);
   const events = new EventEmitter();
@@ -65,9 +65,10 @@ export function startTestDispatcher(
   const quarantined: string[] = [];
   const metrics = createProcessMetrics(createMetricsRegistry());
   const options: DispatchProcessOptions = {
+    ...more,
     databaseUrl: database.url,
     config,
-    egress: createEgress(config),
+    egress: createEgress(config, patience(1_000)),
     secretsKey: config.secretsKey?.export() ?? SECRETS_KEY,
     log: pino({ level: "silent" }),
     random: Math.random,

@@ -8,13 +8,12 @@ import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
 import { createAccount } from "../../src/accounts/accounts-sql.ts";
-import { createApiServer } from "../../src/app/api-server.ts";
+import { type ApiLimits, createApiServer } from "../../src/app/api-server.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/base/config/config.ts";
 import { createApiPool, readingLog } from "../../src/base/database/pools.ts";
 import { scopes as everyScope, userScopes } from "../../src/base/model/api-keys.ts";
 import { AccountNews } from "../../src/http/account-news.ts";
-import type { RateLimitPolicy } from "../../src/http/rate-limits.ts";
 import { WORK_PLACES_MAX } from "../../src/http/limits.ts";
 import type { TransferLimits } from "../../src/http/server.ts";
 import type { TestDatabase } from "./database.ts";
@@ -87,7 +86,7 @@ export const MAIL: Record<string, string> = {
 
 export type TestWorld = {
   readonly now?: () => number;
-  readonly checkPolicy?: RateLimitPolicy;
+  readonly limits?: Partial<ApiLimits>;
   readonly transferLimits?: TransferLimits;
 };
 
@@ -127,7 +126,7 @@ export async function startTestApi(
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
-    checkPolicy: world.checkPolicy,
+    limits: world.limits,
     transferLimits: world.transferLimits,
     news,
     isChecking: true,

@@ -177,8 +177,6 @@ function demoEnv(
     TARGET_CA_FILE: caFileIn(folder),
     UNSAFE_ALLOWED_TARGETS: `*.localhost:${receiversPort}`,
     RETRY_WINDOW_SECONDS: `${WINDOW_SECONDS}`,
-    // A connection may be slow only because the machine is busy.
-    CONNECT_TIMEOUT_MS: "10000",
     // The demo polls often, to show events as they happen.
     RATE_LIMIT_REQUESTS: "1000000",
   };
