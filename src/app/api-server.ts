@@ -243,12 +243,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.info(logFields(request), "answered");
     },
     onInternalError: (err, requestId) => {
-      metrics.faults.of({}).add();
       log.error({ err, request_id: requestId }, "internal error");
     },
     onConnections: (open) => metrics.connections.of({}).set(open),
-    onConnectionRefused: (limit) => metrics.connectionsRefused.of({ limit }).add(),
-    onConnectionCut: (reason) => metrics.connectionsCut.of({ reason }).add(),
+    onConnectionRefused: (limit) => metrics.connectionsClosed.of({ why: limit }).add(),
+    onConnectionCut: (reason) => metrics.connectionsClosed.of({ why: reason }).add(),
     onRateLimitFailure: (err) => {
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");

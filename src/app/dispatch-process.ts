@@ -20,12 +20,7 @@ import { advanceHolds } from "../delivery/holds-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
 import { Leader, sweepMs } from "../delivery/leader.ts";
 import type { DispatchObserver } from "../delivery/observer.ts";
-import {
-  countLeaderWork,
-  countRecords,
-  type ProcessMetrics,
-  watchDispatcher,
-} from "../delivery/process-metrics.ts";
+import { type ProcessMetrics, watchDispatcher } from "../delivery/process-metrics.ts";
 import {
   freeLeases,
   lead,
@@ -136,7 +131,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
       takeBack: (letGo) => takeBackLetGo(general, letGo),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
-    write: countRecords(metrics, (recordings) => recordOutcomes(pool, recordings)),
+    write: (recordings) => recordOutcomes(pool, recordings),
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
     isUnreadableData,
@@ -148,43 +143,50 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     wake: (waiting) => dispatcher.wake(waiting),
     random: options.random,
     onRunnerEnded: (err, restarts) => {
-      metrics.dispatch.wakeupRunnerRestarts.of({}).add();
+      metrics.faults.of({ work: "wakeups" }).add();
       log.warn({ err, restarts }, "the wake-up runner ended; running it again");
     },
   });
+  const leads = metrics.dispatch.leads.of({});
   const leader = new Leader({
     sweepMs: sweepMs(delivering.policy.windowMs),
     holder: randomUUID(),
-    ...countLeaderWork(metrics, {
-      lead: (holder, leaseMs) => lead(general, holder, leaseMs),
-      promote: () => promoteDue(general, null),
-      advanceReplays: () =>
-        advanceReplays(general, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
-      advanceHolds: async () => {
-        const { released, expired, isGathering } = await advanceHolds(
-          general,
-          config.analysisRetentionSeconds * 1000,
-          null,
-        );
-        const ended = { status: "abandoned", reason: "analysis_expired" };
-        if (expired > 0) metrics.dispatch.deliveriesEnded.of(ended).add(expired);
-        return released + expired + (isGathering ? 1 : 0);
-      },
-      sweepJobs: () => sweepStuckJobs(general),
-      countActivity: (signal) => countAllActivity(slow, delivering.deadlineMs, signal),
-      keepHouse: (signal) =>
-        keepHouse(slow, {
-          retention: retentionOf(config),
-          at: null,
-          signal,
-          log: houseLog(log, metrics),
-        }),
-    }),
+    lead: async (holder, leaseMs) => {
+      const isLeader = await lead(general, holder, leaseMs);
+      leads.set(isLeader ? 1 : 0);
+      return isLeader;
+    },
+    promote: () => promoteDue(general, null),
+    advanceReplays: () =>
+      advanceReplays(general, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
+    advanceHolds: async () => {
+      const { released, expired, isGathering } = await advanceHolds(
+        general,
+        config.analysisRetentionSeconds * 1000,
+        null,
+      );
+      const ended = { status: "abandoned", reason: "analysis_expired" };
+      if (expired > 0) metrics.dispatch.deliveriesEnded.of(ended).add(expired);
+      return released + expired + (isGathering ? 1 : 0);
+    },
+    sweepJobs: () => sweepStuckJobs(general),
+    countActivity: (signal) => countAllActivity(slow, delivering.deadlineMs, signal),
+    keepHouse: (signal) =>
+      keepHouse(slow, {
+        retention: retentionOf(config),
+        at: null,
+        signal,
+        log: houseLog(log),
+      }),
     keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,
-    onError: (work, err) => log.warn({ err, work }, "the leader's work failed; trying again"),
+    onError: (work, err) => {
+      if (work === "lead") leads.set(0);
+      metrics.faults.of({ work }).add();
+      log.warn({ err, work }, "the leader's work failed; trying again");
+    },
   });
 
-  watchDispatcher(metrics, dispatcher, delivering.poster, laneLimits);
+  watchDispatcher(metrics, dispatcher, laneLimits);
   // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
   if (config.areas.includes("webhooks")) wakeups.start();
   leader.start();
@@ -207,16 +209,10 @@ function retentionOf(config: Config) {
   };
 }
 
-function houseLog(log: Logger, { dispatch }: ProcessMetrics) {
+function houseLog(log: Logger) {
   return {
-    made: (count: number) => {
-      dispatch.partitions.of({ change: "made" }).add(count);
-      log.info({ count }, "made partitions");
-    },
-    dropped: (partition: string) => {
-      dispatch.partitions.of({ change: "dropped" }).add();
-      log.info({ partition }, "dropped a partition");
-    },
+    made: (count: number) => log.info({ count }, "made partitions"),
+    dropped: (partition: string) => log.info({ partition }, "dropped a partition"),
     kept: (partition: string, openDeliveries: number) =>
       log.warn({ partition, openDeliveries }, "an old partition stays: it still has open deliveries"),
   };

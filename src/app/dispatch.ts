@@ -59,7 +59,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const feedMetrics = createFeedMetrics(options.metrics.registry);
   const monitoring = await startDispatchMonitoring(options, pools, feedMetrics, resources);
   if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
-  const sequencer = startSequencing(pools.general, feedMetrics, log);
+  const sequencer = startSequencing(pools.general, options.metrics.faults.of({ work: "feed" }), log);
   resources.defer(() => sequencer.stop());
   const observer = startObserving(options, pools.slow, resources);
   // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
@@ -161,7 +161,7 @@ async function createOptions(
     wallClockMs: context.now,
     metrics,
     observer: bothObservers(
-      createAttemptMetrics(metrics.dispatch),
+      createAttemptMetrics(metrics.dispatch, metrics.faults),
       createAttemptLog(log, onInterruptedTwice),
     ),
   };

@@ -32,7 +32,7 @@ export type Notices = {
 export function startNotices({ config, pool, log, metrics }: NoticesOptions): Notices {
   const counted = createNoticeMetrics(metrics.registry);
   const onError = (work: "watch" | "look" | "send", err: unknown) => {
-    counted.faults.of({ work }).add();
+    metrics.faults.of({ work: "notices" }).add();
     log.warn({ work, err }, "notices: an error of our own, or the database's; trying again");
   };
   // A compressed retry window (demo, tests) compresses this, too.
@@ -51,10 +51,7 @@ export function startNotices({ config, pool, log, metrics }: NoticesOptions): No
     news: {
       pool,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-      onNotice: (kind, accountId) => {
-        counted.notices.of({ kind }).add();
-        log.info({ kind, account_id: accountId }, "notice");
-      },
+      onNotice: (kind, accountId) => log.info({ kind, account_id: accountId }, "notice"),
     },
     sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, counted) },
     onCut: (mailId) => {

@@ -6,9 +6,9 @@ import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
 import { createApiPool, createGeneralPool, createStandbyPool, readingLog } from "../base/database/pools.ts";
 import { createApiMetrics } from "../base/metrics/api-metrics.ts";
-import { createDatabaseMetrics } from "../base/metrics/database-metrics.ts";
-import { createFeedMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
-import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import { createDatabaseMetrics, createFaults } from "../base/metrics/database-metrics.ts";
+import { createFeedMetrics } from "../base/metrics/queue-metrics.ts";
+import { createMetricsRegistry, type Tally } from "../base/metrics/registry.ts";
 import { listenToFeed } from "../feed/feed-sql.ts";
 import { AccountNews } from "../http/account-news.ts";
 import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
@@ -98,8 +98,9 @@ async function startApi(
   if (standbyPool !== null) database.watch("standby", standbyPool);
   const metrics = createApiMetrics(registry);
   const feedMetrics = createFeedMetrics(registry);
-  const held = metrics.heldReads.of({});
-  const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
+  const failed = createFaults(registry, ["feed"]).of({ work: "feed" });
+  const waiting = metrics.readsWaiting.of({});
+  const news = new AccountNews(HELD_READS_MAX, (count) => waiting.set(count));
 
   const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
   const findHindrances = await createFindHindrances(pool, config, secretsKey);
@@ -134,7 +135,7 @@ async function startApi(
   const startWork = async (shutdown: AbortSignal) => {
     if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
     if (shutdown.aborted) return;
-    startFeed({ pool, listenPool, news, feedMetrics, context, log, resources: work });
+    startFeed({ pool, listenPool, news, failed, context, log, resources: work });
     work.defer(startAreaChecks({ config, pool, log }));
   };
   return { urls: { api: url, metrics: monitoring.url }, startWork };
@@ -145,21 +146,21 @@ type Feed = {
   /** Its one connection is kept by who listens. */
   readonly listenPool: Pool;
   readonly news: AccountNews;
-  readonly feedMetrics: FeedMetrics;
+  readonly failed: Tally;
   readonly context: ProcessContext;
   readonly log: Logger;
   readonly resources: AsyncDisposableStack;
 };
 
 /** Starts what gives events their places, and what tells this process's readers of them. */
-function startFeed({ pool, listenPool, news, feedMetrics, context, log, resources }: Feed): void {
-  const sequencer = startSequencing(pool, feedMetrics, log);
+function startFeed({ pool, listenPool, news, failed, context, log, resources }: Feed): void {
+  const sequencer = startSequencing(pool, failed, log);
   const listening = listenToFeed({
     pool: listenPool,
     onNews: (accountIds) => news.tell(accountIds),
     onListening: () => news.tellAll(),
     onError: (err) => {
-      feedMetrics.failures.of({}).add();
+      failed.add();
       log.warn({ err }, "listening to the feed failed; connecting again");
     },
     random: context.random,

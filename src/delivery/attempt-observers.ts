@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Logger } from "pino";
+import type { Faults } from "../base/metrics/database-metrics.ts";
 import type { DispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
 import type { Distribution } from "../base/metrics/registry.ts";
 import { BoundedCache } from "../base/model/caches.ts";
@@ -43,7 +44,6 @@ export function createAttemptLog(
       mustBeQuarantined(deliveryId);
     },
     letGo: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
-    claimed: () => undefined,
     failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
   };
 }
@@ -85,7 +85,7 @@ function rounded(ms: number | null | undefined): number | undefined {
 }
 
 /** Counts what a dispatcher does. All of it together costs about a microsecond an attempt. */
-export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver {
+export function createAttemptMetrics(metrics: DispatchMetrics, faults: Faults): DispatchObserver {
   beginAtZero(metrics);
   const succeeded = metrics.attempts.of({ outcome: "succeeded", error_code: "none" });
   const interrupted = metrics.attempts.of({ outcome: "interrupted", error_code: "interrupted" });
@@ -98,9 +98,6 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
   const firstAttemptWait = metrics.firstAttemptWait.of({});
   const leasesRecovered = metrics.leasesRecovered.of({});
   const sentAlone = metrics.sentAlone.of({});
-  const wakeupsLetGo = metrics.wakeupsLetGo.of({});
-  const claimRows = metrics.batchRows.of({ batch: "claim" });
-  const claimSeconds = metrics.batchSeconds.of({ batch: "claim" });
   const steps = {
     dnsMs: metrics.stepSeconds.of({ step: "dns" }),
     connectMs: metrics.stepSeconds.of({ step: "connect" }),
@@ -148,12 +145,8 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
       }
     },
     mustBeQuarantined: () => sentAlone.add(),
-    letGo: (count) => wakeupsLetGo.add(count),
-    claimed: (asked, _leased, tookMs) => {
-      claimRows.observe(asked);
-      claimSeconds.observe(tookMs / 1_000);
-    },
-    failed: (work) => metrics.faults.of({ work }).add(),
+    letGo: () => undefined,
+    failed: (work) => faults.of({ work }).add(),
   };
 }
 

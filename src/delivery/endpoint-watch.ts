@@ -56,7 +56,6 @@ export class EndpointWatch {
     },
     mustBeQuarantined: () => undefined,
     letGo: () => undefined,
-    claimed: () => undefined,
     failed: () => undefined,
   };
 

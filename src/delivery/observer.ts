@@ -8,7 +8,6 @@ export type DispatchObserver = {
   /** Interrupted twice in a row: it may be posted only where nothing else is in flight. */
   readonly mustBeQuarantined: (deliveryId: string) => void;
   readonly letGo: (count: number) => void;
-  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
   readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
 };
 
@@ -26,10 +25,6 @@ export function bothObservers(first: DispatchObserver, second: DispatchObserver)
     letGo: (count) => {
       first.letGo(count);
       second.letGo(count);
-    },
-    claimed: (asked, leased, tookMs) => {
-      first.claimed(asked, leased, tookMs);
-      second.claimed(asked, leased, tookMs);
     },
     failed: (work, error) => {
       first.failed(work, error);

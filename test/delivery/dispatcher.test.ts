@@ -96,7 +96,6 @@ function startDispatcher(
         tell();
       },
       letGo: () => undefined,
-      claimed: () => undefined,
       failed: (work, error) => {
         failures.push({ work, error });
         tell();

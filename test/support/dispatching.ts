@@ -84,7 +84,6 @@ export function startTestDispatcher(
         events.emit("quarantined");
       },
       letGo: () => undefined,
-      claimed: () => undefined,
       failed: (work, error) => {
         failures.push({ work, error });
         events.emit("failure");

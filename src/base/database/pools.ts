@@ -102,15 +102,15 @@ export function readingGauges(pool: pg.Pool): pg.Pool {
  */
 function planning(pool: pg.Pool, settings: readonly string[], onQuery: OnQuery = () => undefined): pg.Pool {
   const begin = ["begin", ...settings.map((setting) => `set local ${setting}`)].join("; ");
+  const sendsAhead = pool.options.pipeline;
   const ask = async (statement: pg.QueryConfig, values?: unknown[]) =>
     await onConnection(pool, async (client) => {
       const startedAtMs = performance.now();
-      const begun = client.query(begin);
-      if (!pool.options.pipeline) await begun;
-      const asked = client.query(statement, values);
-      if (!pool.options.pipeline) await asked;
       try {
-        // As long as an answer is to come the connection is not given back.
+        const begun = client.query(begin);
+        if (!sendsAhead) await begun;
+        const asked = client.query(statement, values);
+        if (!sendsAhead) await asked;
         const [, answer] = await Promise.all([begun, asked, client.query("commit")]);
         onQuery(performance.now() - startedAtMs, false);
         return answer;

@@ -195,8 +195,6 @@ export type MoverOptions = {
   readonly keptMs: number;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  readonly onMoved: (count: number) => void;
-  readonly onRemoved: (count: number) => void;
   readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
   readonly onError: (work: MoverWork, error: unknown) => void;
   /** Absent: a second. */
@@ -230,13 +228,13 @@ export class Mover {
 
   async #move(): Promise<void> {
     const { signal } = this.#stopping;
-    const { pool, objects, keptMs, onMoved, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    const { pool, objects, keptMs, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = this.#options;
     const onUncopied = (error: Error) => onError("move", error);
     while (!signal.aborted) {
       const hasMore = await this.#try("move", async () => {
         const move = await claimMove(pool, STEP_LEASE_MS);
         if (move === null) return false;
-        onMoved(await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move));
+        await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
         return true;
       });
       if (!hasMore) await abortableDelay(lookEveryMs, signal);
@@ -245,11 +243,10 @@ export class Mover {
 
   async #tidy(): Promise<void> {
     const { signal } = this.#stopping;
-    const { pool, objects, now, onRemoved, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+    const { pool, objects, now, lookEveryMs = LOOK_EVERY_MS } = this.#options;
     while (!signal.aborted) {
       if (performance.now() - this.#removedAt >= Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs)) {
         const removed = await this.#try("remove", () => removeLoose({ pool, objects }, signal));
-        onRemoved(removed?.count ?? 0);
         if (removed?.isFull) continue;
         this.#removedAt = performance.now();
       }

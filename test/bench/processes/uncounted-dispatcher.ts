@@ -27,7 +27,6 @@ const observer: DispatchObserver = {
   attemptRecorded: nothing,
   mustBeQuarantined: nothing,
   letGo: nothing,
-  claimed: nothing,
   failed: (work, error) => console.error(work, error),
 };
 
