@@ -46,7 +46,7 @@ import { apiPartsOf } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { targetRulesOf } from "./egress.ts";
-import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
+import { createReadinessCheck, type ReadinessCheck } from "./monitoring.ts";
 import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
 import { createOutageAs503, type OutageAs503, seldom } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
@@ -205,7 +205,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     codeGroups: hasWebhooks ? codeGroups : [],
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createFindHindrances(pool, config, secretsKey)),
+    checkReady: createCheckReady(await createReadinessCheck(pool, config, secretsKey)),
     ...(hasWebhooks && {
       confirmations: {
         path: CONFIRMATION_PATH,
@@ -300,10 +300,10 @@ function createDeliveryConsole(
 }
 
 /** For the API's own readiness probe. @throws TemporarilyUnavailable */
-function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
+function createCheckReady(checkReadiness: ReadinessCheck): () => Promise<void> {
   return async () => {
-    const hindrances = await findHindrances();
-    if (hindrances.length > 0) throw new TemporarilyUnavailable(hindrances.join(" "));
+    const problems = await checkReadiness();
+    if (problems.length > 0) throw new TemporarilyUnavailable(problems.join(" "));
   };
 }
 

@@ -25,7 +25,7 @@ import {
 } from "./dispatch-process.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
-import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
+import { createReadinessCheck, type Monitoring, startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
 import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
@@ -205,8 +205,8 @@ async function startDispatchMonitoring(
     await setFeedGauge(isDatabaseUp);
     await setCapacityGauges(isDatabaseUp);
   };
-  const findHindrances = await createFindHindrances(pool, config, options.secretsKey);
-  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
+  const checkReadiness = await createReadinessCheck(pool, config, options.secretsKey);
+  const watched = { config, registry, database, pool, checkReadiness, setGauges, wallClockMs };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());
   return monitoring;

@@ -17,7 +17,7 @@ import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startLogReading } from "./log-reading.ts";
-import { createFindHindrances, startMonitoring } from "./monitoring.ts";
+import { createReadinessCheck, startMonitoring } from "./monitoring.ts";
 import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
@@ -103,7 +103,7 @@ async function startApi(
   const news = new AccountNews(HELD_READS_MAX, (count) => waiting.set(count));
 
   const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
-  const findHindrances = await createFindHindrances(pool, config, secretsKey);
+  const checkReadiness = await createReadinessCheck(pool, config, secretsKey);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
   const url = httpUrl(config.host, port);
@@ -125,7 +125,7 @@ async function startApi(
   // Ends after the server, which may start before it.
   const work = resources.use(new AsyncDisposableStack());
   const setGauges = createFeedGauge(pool, feedMetrics);
-  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs: context.now };
+  const watched = { config, registry, database, pool, checkReadiness, setGauges, wallClockMs: context.now };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());
   // Closed before the monitoring: metrics can be read until the last request is answered.
