@@ -185,10 +185,10 @@ export const redirected: Scenario = {
           }
           await cluster.drain(20_000);
           const { rows } = await cluster.pool.query<{ code: string; headers: string }>(
-            "select distinct error_code as code, response_headers as headers from sealpost.attempts order by 1",
+            "select error_code as code, response_headers as headers from sealpost.attempts order by 1",
           );
           deepEqual(
-            rows.map(({ code }) => code),
+            [...new Set(rows.map(({ code }) => code))],
             ["status_301", "status_302", "status_303", "status_307", "status_308"],
           );
           for (const { headers } of rows) ok(headers.includes(location), headers);
