@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Pool } from "pg";
+import { isDatabaseUrl } from "../base/config/kinds.ts";
 import { readMigrationNames } from "../base/database/migrate.ts";
 import { createMovePool } from "../base/database/pools.ts";
 import { isSecretsKey } from "../base/database/sealing.ts";
@@ -90,10 +91,6 @@ async function targetUrlOf({ to, toFile }: TargetWish): Promise<string> {
   throw new UsageError(
     "The file of --to-file has no PostgreSQL URL such as postgres://user:password@host:5432/name.",
   );
-}
-
-export function isDatabaseUrl(text: string): boolean {
-  return URL.canParse(text) && ["postgres:", "postgresql:"].includes(new URL(text).protocol);
 }
 
 async function targetKeyOf({ targetSecretsKeyFile: path }: TargetWish): Promise<Uint8Array> {

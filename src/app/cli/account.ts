@@ -1,10 +1,11 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { listAccounts } from "../../accounts/accounts-sql.ts";
+import { isDatabaseUrl } from "../../base/config/kinds.ts";
 import { readCell } from "../../base/database/cells.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
 import type { MovePart } from "../../cells/move.ts";
 import { moveAccount } from "../../cells/move-account.ts";
-import { isDatabaseUrl, withBothCells, withSource } from "../account-moving.ts";
+import { withBothCells, withSource } from "../account-moving.ts";
 import { openAccount } from "../create-api-key.ts";
 import { loadSecretsKey, withDatabase } from "../database.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";

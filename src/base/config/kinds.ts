@@ -45,6 +45,16 @@ export function address(expected: string, protocols: readonly string[]): Variabl
   );
 }
 
+export function isDatabaseUrl(text: string): boolean {
+  return hasProtocol(text, ["postgres:", "postgresql:"]);
+}
+
+/** It may hold a password. */
+export function databaseUrl(): VariableKind<string> {
+  const expected = "a PostgreSQL URL such as postgres://user:password@host:5432/name";
+  return secret(kind(expected, z.string().refine(isDatabaseUrl)));
+}
+
 /** An smtp or smtps URL of a server, with or without credentials and port, and nothing else. It may hold a password. */
 export function smtpServer(): VariableKind<string> {
   const isServer = (value: string) => {

@@ -18,21 +18,11 @@ export type Variable<T> = {
  */
 export const variables = {
   DATABASE_URL: optional(
-    kinds.secret(
-      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
-        "postgres:",
-        "postgresql:",
-      ]),
-    ),
+    kinds.databaseUrl(),
     "URL of PostgreSQL 15 to 18. Unset: `start` runs an embedded PostgreSQL in `STATE_DIR`.",
   ),
   READ_DATABASE_URL: optional(
-    kinds.secret(
-      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
-        "postgres:",
-        "postgresql:",
-      ]),
-    ),
+    kinds.databaseUrl(),
     "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
       "Unset: they are read from `DATABASE_URL`.",
   ),
