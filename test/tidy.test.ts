@@ -3,6 +3,7 @@ import { describe, expect, test } from "vitest";
 import { PROTECTIONS } from "./faults/prove.ts";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
+import { weight } from "./tidy/budgets.ts";
 import { exceptions } from "./tidy/exceptions.ts";
 import { lockFile } from "./tidy/lock-file.ts";
 import { metrics } from "./tidy/metrics.ts";
@@ -18,6 +19,7 @@ const rules: readonly Rule[] = [
   fileNames,
   metrics,
   lockFile,
+  weight,
 ];
 
 function rule(name: string): Rule {
@@ -227,7 +229,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
   metrics: {
     wrong: {
       "src/base/metrics/queue.ts": 'registry.gauge({\n name: "sealpost_unseen",\n labels: {},\n})',
-      "grafana/dashboards/a.json": '{"expr": "rate(sealpost_undeclared_total[5m])"}',
+      "grafana/dashboards/a.json": '{"expr": "rate(sealpost_undeclared_total[5m]) + sealpost_unseen"}',
       "grafana/prometheus/b.yml": "expr: sealpost_unseens > 1",
     },
     right: {
@@ -235,7 +237,25 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
         'registry.gauge({\n name: "sealpost_due",\n labels: { lane: null },\n})\n' +
         'registry.histogram({\n name: "sealpost_wait_seconds",\n labels: {},\n})',
       "grafana/dashboards/a.json": '{"expr": "sealpost_due{lane=\\"idle\\", job=\\"x\\"}"}',
-      "grafana/prometheus/b.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
+      "grafana/prometheus/alerts.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
+      "docs/operating.md": "| How large is the backlog? | `sealpost_due` |",
+    },
+  },
+  weight: {
+    wrong: {
+      "README.md": "x\n".repeat(201),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(41),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(56),
+      "package-lock.json": JSON.stringify({
+        packages: {
+          "": { dependencies: Object.fromEntries(Array.from({ length: 24 }, (_, n) => [n, "1"])) },
+        },
+      }),
+    },
+    right: {
+      "README.md": "x\n".repeat(200),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(40),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(55),
     },
   },
   "lock file": {

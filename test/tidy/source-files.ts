@@ -14,7 +14,7 @@ export type Rule = { readonly name: string; readonly find: (files: readonly Sour
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const folders = ["src", "test", "sql", "scripts", "docs", "grafana", ".ci"];
 const readEndings =
-  /\.(?:ts|mjs|sql|sh|md)$|^grafana\/.+\.(?:json|ya?ml)$|^(?:\.ci\/run|compose\.yaml|Dockerfile|package-lock\.json)$/;
+  /\.(?:ts|mjs|css|sql|sh|md)$|^grafana\/.+\.(?:json|ya?ml)$|^(?:\.ci\/run|(?:compose|Docker|package-lock).*)$/;
 
 /** All code that we wrote, and the texts at the root. Does not ask git, so that an image has the same list. */
 export function readSourceFiles(): SourceFile[] {

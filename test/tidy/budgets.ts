@@ -1,0 +1,69 @@
+import type { Rule, SourceFile } from "./source-files.ts";
+
+type Budget = {
+  readonly what: string;
+  readonly max: number;
+  /** The files that it is about. */
+  readonly of: (path: string) => boolean;
+  readonly count: (files: readonly SourceFile[]) => number;
+};
+
+const linesOf = (files: readonly SourceFile[]) =>
+  files.reduce((sum, { text }) => sum + text.replace(/\n$/, "").split("\n").length, 0);
+const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
+  files.reduce((sum, { text }) => sum + [...text.matchAll(pattern)].length, 0);
+
+/** Weight is a feature that users and the next developer pay for: whoever raises a number says what it buys. */
+const budgets: readonly Budget[] = [
+  {
+    what: "lines in src/",
+    max: 49_900,
+    of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
+    count: linesOf,
+  },
+  {
+    what: "files of TypeScript in src/",
+    max: 337,
+    of: (path) => /^src\/.*\.ts$/.test(path),
+    count: (files) => files.length,
+  },
+  { what: "lines in README.md", max: 200, of: (path) => path === "README.md", count: linesOf },
+  {
+    what: "SQL files after 1.0.0",
+    max: 5,
+    of: (path) => /^sql\/(?:[a-z]+\/\d{4}|(?!000[1-8])\d{4})_\w+\.sql$/.test(path),
+    count: (files) => files.length,
+  },
+  {
+    what: "environment variables",
+    max: 40,
+    of: (path) => path === "src/base/config/variables.ts",
+    count: matchesOf(/^ {2}[A-Z_]+: (?:withDefault|optional)\(/gm),
+  },
+  {
+    what: "metrics",
+    max: 55,
+    of: (path) => path.startsWith("src/base/metrics/"),
+    count: matchesOf(/registry\.(?:counter|gauge|histogram)\(\{\s*name: "/g),
+  },
+  {
+    what: "production dependencies",
+    max: 18,
+    of: (path) => path === "package-lock.json",
+    count: (files) =>
+      files.flatMap(({ text }) => Object.keys(JSON.parse(text).packages[""].dependencies ?? {})).length,
+  },
+];
+
+/** The house keeps the weight that was agreed on. */
+export const weight: Rule = {
+  name: "weight",
+  find: (files) =>
+    budgets.flatMap(({ what, max, of, count }) => {
+      const counted = files.filter(({ path }) => of(path));
+      const found = count(counted);
+      if (found <= max) return [];
+      const message = `makes it ${found} ${what}, of at most ${max}: drop what it replaces, or say why it is worth it`;
+      return [{ rule: "weight", path: counted.at(-1)?.path ?? "", message }];
+    }),
+};
