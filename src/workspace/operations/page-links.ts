@@ -35,7 +35,7 @@ const pageParams = z.strictObject({ page_id: id });
 const params = z.strictObject({ link_id: id });
 
 const NewPageLink = PageLink.extend({
-  url: z.url().describe("The link itself. Keep it: it is not told again."),
+  url: z.url().describe("The link itself. Store it now; it is shown only once."),
 }).meta({ id: "NewPageLink", description: "A link that was just made." });
 
 const NOT_ENFORCED =
