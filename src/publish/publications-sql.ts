@@ -1,9 +1,9 @@
 import type { ClientBase, Pool } from "pg";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { judgePublication } from "./judge-publication.ts";
 import {
   callPublish,
   columnsOf,
-  judgePublication,
   type Publication,
   type PublishRefusalCode,
   PublishRefusedError,

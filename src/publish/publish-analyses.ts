@@ -1,6 +1,6 @@
 import { parseUnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { judgePublication } from "./judge-publication.ts";
 import {
-  judgePublication,
   type Publication,
   type PublishingDatabase,
   PublishRefusedError,

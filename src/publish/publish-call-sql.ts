@@ -1,5 +1,3 @@
-import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
-
 /**
  * What publishing needs of `pg`: a client in its transaction, or a pool. Spelled out rather than imported, so that the
  * types of the pipeline's package need no others.
@@ -44,19 +42,6 @@ export class PublishRefusedError extends Error {
     this.index = index;
     this.remedy = remedy;
   }
-}
-
-/** The publication with its webhook_url in normal form, or why that is refused. */
-export function judgePublication<P extends Publication>(
-  publication: P,
-  options: TargetUrlOptions,
-  index: number,
-): P | PublishRefusedError {
-  if (publication.webhookUrl == null) return publication;
-  const verdict = judgeTargetUrl(publication.webhookUrl, options);
-  if (verdict.verdict === "allow") return { ...publication, webhookUrl: verdict.href };
-  const message = `analysis at index ${index}: its webhook_url is refused: ${verdict.message}`;
-  return new PublishRefusedError("target_refused", index, message, verdict.message, null);
 }
 
 /**

@@ -137,7 +137,7 @@ test("the endpoint's certificate is seen while delivering", async () => {
   await poll(() => rowsOf(database.pool, "notices")).toMatchObject([
     {
       kind: "certificate.expiring",
-      details: { host: `127.0.0.1:${short.port}`, expiresAtMs: notAfter.getTime() },
+      details: { host: `127.0.0.1:${short.port}`, expires_at: notAfter.toISOString() },
     },
   ]);
   // And says at its start that nobody gets a mail.

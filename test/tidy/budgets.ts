@@ -26,7 +26,7 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "files of TypeScript in src/",
-    max: 336,
+    max: 337,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
