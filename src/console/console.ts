@@ -2,7 +2,7 @@ import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { FindOrigin } from "../base/model/events.ts";
 import { readIdempotencyKey } from "../http/idempotent-write.ts";
-import type { AddedRoute, AddRoutes, Kernel } from "../http/kernel.ts";
+import type { AddRoutes, Kernel } from "../http/kernel.ts";
 import { routerPath } from "../http/operation-registry.ts";
 import { Problem } from "../http/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../http/request-context.ts";
@@ -39,13 +39,7 @@ const REFRESH_SECONDS = 5;
 /** The console's pages, which run the operations in the name of whoever holds a session. */
 export function createConsole(options: ConsoleOptions): AddRoutes {
   return async (app, kernel) => {
-    const added: AddedRoute[] = [];
     await app.register(async (pages) => {
-      pages.addHook("onRoute", ({ method, url }) => {
-        const path = url.replaceAll(/:(\w+)/g, "{$1}");
-        const methods = [method].flat();
-        added.push(...METHODS.filter((one) => methods.includes(one)).map((one) => ({ method: one, path })));
-      });
       await pages.register(fastifyCookie);
       const assets = await addAssets(pages, kernel);
       const framers = createFramers(options.ancestors, options.secretsKey);
@@ -74,11 +68,8 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
         for (const screen of staffAccountScreens) addScreen(staffPages, staffAccountSite(options), screen);
       });
     });
-    return added;
   };
 }
-
-const METHODS = ["GET", "POST"] as const;
 
 function screenAdder(kernel: Kernel, options: ConsoleOptions, assets: Assets) {
   const { sessions, publicUrl } = options;

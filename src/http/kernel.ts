@@ -32,7 +32,5 @@ export type Kernel = {
   describe(error: unknown, request: FastifyRequest): DescribedProblem;
 };
 
-export type AddedRoute = { readonly method: "GET" | "POST"; readonly path: string };
-
 /** Adds routes beside the operations'. */
-export type AddRoutes = (app: FastifyInstance, kernel: Kernel) => Promise<unknown>;
+export type AddRoutes = (app: FastifyInstance, kernel: Kernel) => Promise<void>;

@@ -60,7 +60,7 @@ type WithToken = { Params: { token: string } };
 /** `GET /p/{token}` shows a page, or asks for its password, which `POST /p/{token}` brings. */
 export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddRoutes {
   return async (app, kernel) => {
-    if (pagesUrl === null) return [];
+    if (pagesUrl === null) return;
     const { hostname } = new URL(pagesUrl);
     const isPagesHost = (request: FastifyRequest) => request.hostname.toLowerCase() === hostname;
     const url = `${LINK_PATH}/:token`;
@@ -105,11 +105,6 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       const onGone = onGoneOf(request, reply);
       return sendVisit(reply, await untilGone(onGone, (gone) => visit({ ...visitor, gone }, kernel.inTurn)));
     }
-    const path = `${LINK_PATH}/{token}`;
-    return [
-      { method: "GET", path },
-      { method: "POST", path },
-    ];
   };
 }
 
