@@ -651,7 +651,7 @@ create table workspace.loose_objects (
   constraint loose_objects_bytes_check CHECK ((bytes >= 0)),
   constraint loose_objects_account_id_fkey FOREIGN KEY (account_id) REFERENCES workspace.workspaces(account_id)
 );
-CREATE INDEX loose_objects_due ON workspace.loose_objects USING btree (remove_at);
+CREATE INDEX loose_objects_due ON workspace.loose_objects USING btree (account_id, remove_at);
 CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
 CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
 CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');

@@ -128,7 +128,7 @@ create table workspace.loose_objects (
   remove_at timestamptz not null,
   primary key (account_id, storage_key)
 );
-create index loose_objects_due on workspace.loose_objects (remove_at);
+create index loose_objects_due on workspace.loose_objects (account_id, remove_at);
 
 -- What a rename leaves to do. document_id null: every document of the space has to be where its prefix says.
 create table workspace.moves (

@@ -1,7 +1,6 @@
-// Accounts that rename much leave another one's renames their turn.
+// Accounts that rename much leave another one's renames their turn, and what these leave behind.
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { Mover } from "../../src/workspace/moving/mover.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import { GREEDY_COUNTS } from "../support/fair-shares.ts";
 import { rowsOf } from "../support/installation.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
@@ -40,7 +39,7 @@ test.each(GREEDY_COUNTS)("beside %i greedy accounts a rename is next after one o
   for (let n = 0; n < count; n++) await rename(await api.newAccount(), OF_EACH);
   const victim = await api.newAccount();
   await rename(victim, 2);
-  const order = await claimedInOrder(still.objects, 3 * (count + 1));
+  const order = await claimedInOrder("claim_move", 3 * (count + 1));
   const turns = order.flatMap((accountId, n) => (accountId === victim.accountId ? [n] : []));
   expect(turns).toHaveLength(3);
   // One of each account comes before the next of any.
@@ -51,8 +50,34 @@ test.each(GREEDY_COUNTS)("beside %i greedy accounts a rename is next after one o
   expect(await rowsOf(database.pool, "workspace.moves", { account_id: victim.accountId })).toEqual([]);
 });
 
-/** The accounts whose moves a mover takes, one after the other. */
-async function claimedInOrder(objects: ObjectStore, count: number): Promise<readonly string[]> {
+test.each(GREEDY_COUNTS)("beside %i greedy accounts what another leaves is removed soon", async (count) => {
+  const { api, database } = still;
+  await database.pool.query("delete from workspace.loose_objects");
+  const leave = (account: TestAccount, leftCount: number) =>
+    database.pool.query(
+      `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at)
+       select $1::uuid, $1 || '/' || n, false, now() - interval '1 hour' from generate_series(1, $2) as n`,
+      [account.accountId, leftCount],
+    );
+  for (let n = 0; n < count; n++) {
+    const greedy = await api.newAccount();
+    await rename(greedy, 0);
+    await leave(greedy, OF_EACH);
+  }
+  const victim = await api.newAccount();
+  await rename(victim, 0);
+  await leave(victim, 1);
+  // 25 at a time: one step of each account comes before the second of any.
+  const order = await claimedInOrder("claim_loose", 25 * count + 1);
+  expect(order).toContain(victim.accountId);
+});
+
+/** The accounts whose moves, or leftovers, a mover takes, one after the other. */
+async function claimedInOrder(
+  statement: "claim_move" | "claim_loose",
+  count: number,
+): Promise<readonly string[]> {
+  const { objects } = still;
   const { pool } = still.database;
   const order: string[] = [];
   const query = pool.query.bind(pool) as (...asked: unknown[]) => Promise<{ rows: { accountId: string }[] }>;
@@ -62,7 +87,7 @@ async function claimedInOrder(objects: ObjectStore, count: number): Promise<read
       return async (...asked: unknown[]) => {
         const result = await query(...asked);
         const [first] = asked as [{ name?: string } | string];
-        if (typeof first === "object" && first.name === "claim_move")
+        if (typeof first === "object" && first.name === statement)
           order.push(...result.rows.map(({ accountId }) => accountId));
         return result;
       };

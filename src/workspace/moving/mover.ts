@@ -22,13 +22,14 @@ import { lockStoragePrefix } from "../store/spaces.ts";
 
 /**
  * Removes objects that no document has and that nobody can bring to one any more: old ones of what was moved, and what
- * uploads and moves left behind. Returns how many; fewer than a full step when that was all.
+ * uploads and moves left behind. A step of the next accounts behind `afterAccountId`; returns how many of each.
  */
 export async function removeLoose(
   { pool, objects }: { readonly pool: Pool; readonly objects: ObjectStore },
+  afterAccountId: string,
   signal: AbortSignal,
-): Promise<{ readonly count: number; readonly isFull: boolean }> {
-  const due = await claimLoose(pool, OBJECTS_PER_STEP);
+): Promise<readonly { readonly accountId: string }[]> {
+  const due = await claimLoose(pool, afterAccountId, OBJECTS_PER_STEP);
   const removals = await Promise.allSettled(
     due.map(async (loose) => {
       await objects.remove(loose.storageKey, signal);
@@ -37,7 +38,7 @@ export async function removeLoose(
   );
   const failure = removals.find((removal) => removal.status === "rejected");
   if (failure) throw failure.reason;
-  return { count: due.length, isFull: due.length === OBJECTS_PER_STEP };
+  return due;
 }
 
 /** Copied at a time, before their rows are switched in one transaction. */
@@ -214,8 +215,9 @@ export class Mover {
   readonly #options: MoverOptions;
   readonly #stopping = new AbortController();
   #loops: Promise<unknown> = Promise.resolve();
-  /** Whose turn was last. */
+  /** Whose turn was last, of moves and of removals. */
   #accountId = FIRST_ACCOUNT;
+  #removedOf = FIRST_ACCOUNT;
 
   constructor(options: MoverOptions) {
     this.#options = options;
@@ -234,9 +236,15 @@ export class Mover {
         return true;
       }),
       this.#repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => {
-        const { count, isFull } = await removeLoose({ pool, objects }, signal);
-        onRemoved(count);
-        return isFull;
+        const after = this.#removedOf;
+        const removed = await removeLoose({ pool, objects }, after, signal);
+        onRemoved(removed.length);
+        this.#removedOf =
+          removed
+            .map(({ accountId }) => accountId)
+            .sort()
+            .at(-1) ?? FIRST_ACCOUNT;
+        return removed.length > 0 || after !== FIRST_ACCOUNT;
       }),
       this.#repeat("clean", CLEAN_EVERY_MS, async () => {
         await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);

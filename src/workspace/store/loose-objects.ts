@@ -73,20 +73,38 @@ export type LooseObject = {
   readonly wasReserved: boolean;
 };
 
-/** Those whose time is over; from now on no document can be given their keys. */
-export async function claimLoose(pool: Pool, countMax: number): Promise<readonly LooseObject[]> {
+/**
+ * Those whose time is over, of the next accounts behind this one: accounts take turns, however much each has left
+ * behind. From now on no document can be given their keys. Empty: no account behind this one has any.
+ */
+export async function claimLoose(
+  pool: Pool,
+  afterAccountId: string,
+  countMax: number,
+): Promise<readonly LooseObject[]> {
+  const nextAccount = (after: string) =>
+    `select account_id from workspace.loose_objects where account_id > ${after} order by account_id limit 1`;
   const { rows } = await pool.query<LooseObject>({
     name: "claim_loose",
     text: `
-      with due as (
-        select account_id, storage_key, is_reserved from workspace.loose_objects
-        where remove_at <= now() order by remove_at limit $1 for update skip locked
+      with recursive accounts as (
+        (${nextAccount("$1::uuid")})
+        union all
+        select following.account_id from accounts
+        cross join lateral (${nextAccount("accounts.account_id")}) as following
+      ), due as (
+        select loose.* from accounts cross join lateral (
+          select account_id, storage_key, is_reserved from workspace.loose_objects as l
+          where l.account_id = accounts.account_id and l.remove_at <= now()
+          order by l.remove_at limit $2 for update skip locked
+        ) as loose
+        limit $2
       )
       update workspace.loose_objects as l
-      set is_reserved = false, remove_at = now() + $2::float8 * interval '1 millisecond'
+      set is_reserved = false, remove_at = now() + $3::float8 * interval '1 millisecond'
       from due where l.account_id = due.account_id and l.storage_key = due.storage_key
       returning l.account_id as "accountId", l.storage_key as "storageKey", due.is_reserved as "wasReserved"`,
-    values: [countMax, REMOVED_WITHIN_MS],
+    values: [afterAccountId, countMax, REMOVED_WITHIN_MS],
   });
   return rows;
 }
