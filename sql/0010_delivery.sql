@@ -116,6 +116,9 @@ end;
 -- account. The job is a wake-up only; the row is the truth. Its max_attempts is the largest there is, because
 -- graphile-worker never runs a job again that has used them up.
 --
+-- run_at: now, not when the transaction began, so that a look may begin where the last one ended (`JobsBound` in
+-- src/base/database/graphile-worker.ts).
+--
 -- The rows are written here and not by graphile_worker.add_jobs, which notifies in every transaction: PostgreSQL lets
 -- transactions that notify commit only one after the other, each waiting for the disk of the one before. Where a
 -- flush took 2 ms, 24 pipelines published 380 transactions a second through add_jobs, and 2,100 like this.
@@ -135,9 +138,10 @@ begin
       insert into graphile_worker._private_tasks (identifier) values ('deliver') on conflict do nothing;
       deliver := (select id from graphile_worker._private_tasks where identifier = 'deliver');
     end if;
-    insert into graphile_worker._private_jobs (task_id, payload, max_attempts)
+    insert into graphile_worker._private_jobs (task_id, run_at, payload, max_attempts)
     select
       deliver,
+      clock_timestamp(),
       json_build_object(
         'ids', delivery_ids[first : least(first + 49, cardinality(delivery_ids))],
         'accounts', array(
@@ -158,7 +162,11 @@ $$;
 -- it was being paused.
 --
 -- Returns how many rows it looked at and how many it woke; called again at once while it looked at `rows_max`. Nothing
--- is promoted while waiting_jobs_max wake-ups wait; jobs of other tasks in the same queue are none of ours.
+-- is promoted while waiting_jobs_max wake-ups wait (looked is null); jobs of other tasks in the same queue are none of
+-- ours.
+--
+-- Rows with a wake_at before wake_from and jobs before jobs_from are not looked for: in front of the first that is alive
+-- both indexes have the entries of all that are gone for as long as anybody holds a snapshot.
 --
 -- Shared by account first: an account gets at most `account_max` wake-ups a step, taken from its lanes in turn, and a
 -- lane at most `lane_max`. What is beyond is looked at again a second later for every share before it, so that one
@@ -168,8 +176,9 @@ $$;
 -- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
 -- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed
 -- just before it was locked is in a place that this statement does not see; the next step moves it.
-create or replace function sealpost.promote(
-  at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, out looked integer, out woken integer
+create function sealpost.promote(
+  at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz,
+  jobs_from timestamptz, out looked integer, out woken integer
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -187,12 +196,12 @@ declare
   lanes bigint[];
   to_hold uuid[];
 begin
-  looked := 0;
   woken := 0;
   if (
     select count(*) from (
       select from graphile_worker._private_jobs
-      where is_available and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
+      where is_available and priority = 0 and run_at >= jobs_from
+        and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
       limit waiting_jobs_max) as waiting
   ) >= waiting_jobs_max then
     return;
@@ -203,7 +212,7 @@ begin
         exists (select from sealpost.endpoints as e where e.account_id = o.account_id and e.paused_at is not null)
       else false end as is_paused
     from sealpost.open_deliveries as o
-    where wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
+    where wake_at >= wake_from and wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
     order by wake_at
     limit rows_max
     for update skip locked
@@ -237,6 +246,47 @@ begin
   if to_hold is not null then
     perform sealpost.hold(to_hold);
   end if;
+end
+$$;
+
+-- For leaders of the version before.
+create or replace function sealpost.promote(
+  at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, out looked integer, out woken integer
+)
+language sql volatile
+begin atomic
+  select coalesce(p.looked, 0), p.woken
+  from sealpost.promote(at, rows_max, lane_max, waiting_jobs_max, '-infinity', '-infinity') as p;
+end;
+
+-- Makes of_holder the leader, or lets it stay the leader, for `lease` from now, unless another one is: then `leads` is
+-- false. What there is for the leader to do is told in the same breath, since most of the time it is nothing: whether
+-- rows are due, and whether anything is to be done in paced steps (bulk replays, what is held). Nothing is lost with it.
+create function sealpost.lead(
+  of_holder uuid, lease interval, wake_from timestamptz, out leads boolean, out is_due boolean, out is_paced boolean,
+  out at timestamptz
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  insert into sealpost.leader as l (holder, until) values (of_holder, now() + lease)
+  on conflict (only_row) do update set holder = excluded.holder, until = excluded.until
+  where l.holder = excluded.holder or l.until < now();
+  leads := found;
+  at := now();
+  is_due := leads and exists (
+    select from sealpost.open_deliveries
+    where wake_at >= wake_from and wake_at <= now() and due_at <= now() and (lease_until is null or lease_until <= now()));
+  is_paced := leads and (
+    exists (select from sealpost.replays where status = 'running')
+    or exists (select from sealpost.replays where count_at <= now())
+    or exists (select from sealpost.endpoints where gather_at <= now())
+    or exists (select from sealpost.held_deliveries));
 end
 $$;
 
@@ -748,9 +798,10 @@ begin
     values (new_id, of_account, its_lane, now(), now() + interval '15 seconds', reading.bytes)
   )
   -- The wake-up, as add_wakeups writes it.
-  insert into graphile_worker._private_jobs (task_id, payload, max_attempts)
+  insert into graphile_worker._private_jobs (task_id, run_at, payload, max_attempts)
   values (
     deliver,
+    clock_timestamp(),
     format('{"ids":["%s"],"accounts":["%s"],"lanes":["%s"]}', new_id, of_account, its_lane)::json,
     32767);
   return new_id;

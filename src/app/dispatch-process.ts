@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
-import { createWakeupPool } from "../base/database/graphile-worker.ts";
+import { createWakeupPool, JobsBound } from "../base/database/graphile-worker.ts";
 import {
   createDispatchPool,
   createGeneralPool,
@@ -13,6 +13,7 @@ import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
+import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
@@ -27,9 +28,8 @@ import {
   watchDispatcher,
 } from "../delivery/process-metrics.ts";
 import {
+  createPromoting,
   freeLeases,
-  lead,
-  promoteDue,
   sweepStuckJobs,
   takeBackOverflow,
   wakeSoon,
@@ -94,11 +94,15 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     connectionsMax: DISPATCHER_CONNECTIONS.dispatch,
     applicationName: "sealpost dispatch",
   });
-  const wakeupPool = createWakeupPool({
-    ...common("wakeups"),
-    connectionsMax: DISPATCHER_CONNECTIONS.wakeups,
-    applicationName: "sealpost wakeups",
-  });
+  const bound = new JobsBound();
+  const wakeupPool = createWakeupPool(
+    {
+      ...common("wakeups"),
+      connectionsMax: DISPATCHER_CONNECTIONS.wakeups,
+      applicationName: "sealpost wakeups",
+    },
+    bound,
+  );
   const housePool = createGeneralPool({
     ...common("leader"),
     connectionsMax: DISPATCHER_CONNECTIONS.leader,
@@ -136,6 +140,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   });
   const wakeups = new Wakeups({
     pool: wakeupPool,
+    bound,
     wake: (waiting) => dispatcher.wake(waiting),
     random: options.random,
     onRunnerEnded: (err, restarts) => {
@@ -143,12 +148,15 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       log.warn({ err, restarts }, "the wake-up runner ended; running it again");
     },
   });
+  const promoting = createPromoting(housePool, {
+    leaseMs: delivering.deadlineMs + LEASE_MARGIN_MS,
+    jobsFrom: () => bound.from,
+  });
   const leader = new Leader({
     sweepMs: sweepMs(delivering.policy.windowMs),
     holder: randomUUID(),
     ...countLeaderWork(metrics, {
-      lead: (holder, leaseMs) => lead(housePool, holder, leaseMs),
-      promote: () => promoteDue(housePool, null),
+      ...promoting,
       advanceReplays: () =>
         advanceReplays(housePool, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
       advanceHolds: async () => {

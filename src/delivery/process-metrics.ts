@@ -48,11 +48,9 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
     try {
       const result = await does();
       dispatch.leaderRuns.of({ work, result: "done" }).add();
-      if (work === "lead") dispatch.leads.of({}).set(result ? 1 : 0);
       return result;
     } catch (error) {
       dispatch.leaderRuns.of({ work, result: "failed" }).add();
-      if (work === "lead") dispatch.leads.of({}).set(0);
       throw error;
     }
   }
@@ -67,7 +65,12 @@ export function countLeaderWork({ dispatch }: ProcessMetrics, steps: LeaderSteps
   }
 
   return {
-    lead: (holder, leaseMs) => count("lead", () => steps.lead(holder, leaseMs)),
+    lead: async (holder, leaseMs) => {
+      dispatch.leads.of({}).set(0);
+      const found = await count("lead", () => steps.lead(holder, leaseMs));
+      dispatch.leads.of({}).set(found.leads ? 1 : 0);
+      return found;
+    },
     promote: async () => {
       const promotion = await count("promote", steps.promote);
       dispatch.leaderRows.of({ work: "promote" }).add(promotion.woken);

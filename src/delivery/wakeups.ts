@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { startWakeupRunner } from "../base/database/graphile-worker.ts";
+import { type JobsBound, startWakeupRunner } from "../base/database/graphile-worker.ts";
 import { abortableDelay, backoffMs } from "../base/model/backoff.ts";
 import type { WaitingDelivery } from "./lane.ts";
 
@@ -16,12 +16,13 @@ const RESTART_BACKOFF = { baseMs: 50, maxMs: 2_000 };
  * nothing in flight, and never to say so.
  */
 const END_MAX_MS = 5_000;
-/** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 0.1 s. */
+/** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 2 s. */
 const SILENCE_MAX_MS = 15_000;
 const CHECK_EVERY_MS = 1_000;
 
 export type WakeupsOptions = {
   readonly pool: Pool;
+  readonly bound: JobsBound;
   readonly wake: (waiting: readonly WaitingDelivery[]) => void;
   readonly onRunnerEnded: (error: unknown, restarts: number) => void;
   /** Uniform in [0, 1). */
@@ -81,6 +82,7 @@ export class Wakeups {
     this.#signOfLifeMs = performance.now();
     const runner = await startWakeupRunner({
       pool: this.#options.pool,
+      bound: this.#options.bound,
       handle: (payload) => this.#handle(payload),
       onLook: (found, lookAgain) => {
         this.#signOfLifeMs = performance.now();

@@ -21,6 +21,7 @@ import { deploy } from "./cases/deploy.ts";
 import { feed } from "./cases/feed.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
+import { idle } from "./cases/idle.ts";
 import { isolation } from "./cases/isolation/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
@@ -41,6 +42,7 @@ import { type BenchCase, type CaseReport, describeReport, isMet } from "./figure
 const CASES: readonly BenchCase<Bench>[] = [
   httpEndpoint,
   httpLatency,
+  idle,
   sqlSingle,
   sqlBatches,
   zipf,

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createWakeupPool } from "../../src/base/database/graphile-worker.ts";
+import { createWakeupPool, JobsBound } from "../../src/base/database/graphile-worker.ts";
 import { Wakeups } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount } from "../support/installation.ts";
@@ -49,14 +49,19 @@ test.each(["empty", "emptied"])(
 );
 
 function startWaking() {
-  const pool = createWakeupPool({
-    databaseUrl: database.url,
-    connectionsMax: 4,
-    applicationName: "test wakeups",
-    onError: () => undefined,
-  });
+  const bound = new JobsBound();
+  const pool = createWakeupPool(
+    {
+      databaseUrl: database.url,
+      connectionsMax: 4,
+      applicationName: "test wakeups",
+      onError: () => undefined,
+    },
+    bound,
+  );
   let woken = 0;
   const wakeups = new Wakeups({
+    bound,
     pool,
     wake: async (waiting) => {
       woken += waiting.length;

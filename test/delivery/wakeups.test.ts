@@ -1,7 +1,8 @@
 import { EventEmitter, once } from "node:events";
 import { makeWorkerUtils } from "graphile-worker";
 import type { Pool } from "pg";
-import { afterEach, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
+import { createWakeupPool, JobsBound } from "../../src/base/database/graphile-worker.ts";
 import type { WaitingDelivery } from "../../src/delivery/lane.ts";
 import { Wakeups } from "../../src/delivery/wakeups.ts";
 import { begin, insertAccount, publish } from "../support/installation.ts";
@@ -17,10 +18,14 @@ afterEach(async () => {
 });
 
 /** Wakes from now on; what it gives resolves with the deliveries that were woken, once they are `count`. */
-function startWaking(pool: Pool = database.pool): (count: number) => Promise<readonly WaitingDelivery[]> {
+function startWaking(
+  pool: Pool = database.pool,
+  bound = new JobsBound(),
+): (count: number) => Promise<readonly WaitingDelivery[]> {
   const woken: WaitingDelivery[] = [];
   const events = new EventEmitter();
   running = new Wakeups({
+    bound,
     pool,
     wake: async (waiting) => {
       woken.push(...waiting);
@@ -101,6 +106,7 @@ test("ignores jobs that somebody made by hand", async () => {
 test("stops when it is asked to while its runner is still starting", async () => {
   const ends: unknown[] = [];
   const wakeups = new Wakeups({
+    bound: new JobsBound(),
     pool: database.pool,
     wake: async () => undefined,
     onRunnerEnded: (error) => ends.push(error),
@@ -122,4 +128,67 @@ test("goes on after graphile-worker's cleanup of tasks without jobs", async () =
   await graphile.release();
   await publish(database.pool, accountId, '{"id":"w-after","status":"succeeded"}');
   expect(await woken(2)).toHaveLength(2);
+});
+
+describe("looks begin where everything before has been fetched", () => {
+  const bound = new JobsBound(20, 100);
+  let pool: Pool;
+  beforeAll(() => {
+    const names = { databaseUrl: database.url, applicationName: "test wakeups" };
+    pool = createWakeupPool({ ...names, connectionsMax: 4, onError: () => undefined }, bound);
+  });
+  afterAll(() => pool.end());
+
+  /** Publishes and takes one after the other until the bound has passed `after`. Returns how many that were. */
+  async function moveOn(
+    woken: (count: number) => Promise<unknown>,
+    before: number,
+    after: string,
+  ): Promise<number> {
+    const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+    let count = before;
+    while (bound.from <= after) {
+      await publish(database.pool, accountId, `{"id":"on-${count}","status":"succeeded"}`);
+      await woken(++count);
+    }
+    return count;
+  }
+
+  test("and no earlier, and what a long transaction commits behind that is found when it ends", async () => {
+    const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+    const woken = startWaking(pool, bound);
+    const { client, commit } = await begin(database.pool);
+    const late = await publish(client, accountId, '{"id":"late","status":"succeeded"}');
+    const { rows } = await client.query<{ at: string }>(
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
+    );
+    const count = await moveOn(woken, 0, rows[0]!.at);
+    expect((await woken(count)).map(({ deliveryId }) => deliveryId)).not.toContain(late);
+    await commit();
+    expect((await woken(count + 1)).at(-1)?.deliveryId).toBe(late);
+  });
+
+  test("so that a look takes no longer while somebody holds a snapshot", async () => {
+    const woken = startWaking(pool, bound);
+    const holding = await database.pool.connect();
+    await holding.query("begin isolation level repeatable read; select 1");
+    await database.pool.query(
+      `insert into graphile_worker._private_jobs (task_id, run_at, payload)
+       select id, clock_timestamp(), '{}' from graphile_worker._private_tasks, generate_series(1, 5000)
+       where identifier = 'deliver'`,
+    );
+    await expect.poll(() => countJobs(database.pool)).toBe(0);
+    await moveOn(woken, 0, bound.from);
+    const read = async (from: string) => {
+      const { rows } = await database.pool.query<{ "QUERY PLAN": [{ Plan: Record<string, number> }] }>(
+        `explain (analyze, buffers, format json) select from graphile_worker._private_jobs
+         where is_available and priority = 0 and run_at >= '${from}' order by priority, run_at limit 100`,
+      );
+      const { Plan: plan } = rows[0]!["QUERY PLAN"][0];
+      return plan["Shared Hit Blocks"]! + plan["Shared Read Blocks"]!;
+    };
+    expect(await read("-infinity")).toBeGreaterThan(100);
+    expect(await read(bound.from)).toBeLessThan(50);
+    holding.release(true);
+  });
 });

@@ -29,7 +29,8 @@ const CONCURRENT_JOBS = 8;
  * next first attempt waits. More would leave nothing of a small burst for other dispatchers.
  */
 const JOBS_FETCHED_MAX = 100;
-const POLL_MS = 100;
+/** Whoever adds jobs tells of them; this is the net below. */
+const POLL_MS = 2_000;
 
 /** Brings graphile-worker's own schema to the pinned version. */
 export async function migrateGraphileWorker(databaseUrl: string, log: (line: string) => void): Promise<void> {
@@ -48,8 +49,9 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
 }
 
 export type WakeupRunnerOptions = {
-  /** Made by createWakeupPool. */
+  /** Made by createWakeupPool, with this bound. */
   readonly pool: pg.Pool;
+  readonly bound: JobsBound;
   /** Takes one job's payload; the job is deleted once it resolves. */
   readonly handle: (payload: unknown) => Promise<void>;
   /** The queue was read and held so many jobs. `lookAgain` reads it again, unless it is busy or stopped. */
@@ -65,10 +67,119 @@ export type WakeupRunner = {
   stop(): Promise<void>;
 };
 
+const FROM_THE_FIRST = "-infinity";
+const BOUND_EVERY_MS = 1_000;
+/** What the bound has missed (the clock was set back, a dispatcher has given jobs back) is found then. */
+const ALL_JOBS_EVERY_MS = 60_000;
+/** So long the bound waits for a transaction that has added jobs and is still open. */
+const STRAGGLER_AFTER_MS = 5_000;
+
+/** Whoever may still commit jobs holds this lock, from before they get their `run_at` until the commit can be seen. */
+const ADDING = `
+select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, array(
+  select virtualtransaction from pg_locks
+  where relation = 'graphile_worker._private_jobs'::regclass and mode = 'RowExclusiveLock' and granted
+    and database = (select oid from pg_database where datname = current_database())
+    and pid is distinct from pg_backend_pid()) as adding`;
+
+/**
+ * The `run_at` from which on jobs are looked for. While anybody holds a snapshot (a backup, a report, a forgotten
+ * transaction) the index keeps the entry of every job that was done since, and a look from its beginning passes all of
+ * them: at 400 a second it took 80 times as long after two minutes, and more with every minute.
+ *
+ * A job has as its `run_at` the time at which it was added (sealpost.add_wakeups), and may be committed much later. So
+ * the bound moves to a moment when all who could still commit earlier ones have ended and two looks have found less than
+ * they may. For a transaction that takes too long to wait for, one look goes back when it has ended.
+ */
+export class JobsBound {
+  #from = FROM_THE_FIRST;
+  /** Where the next look alone begins, and where the present one did; null: at the bound. */
+  #once: string | null = null;
+  #lookedFrom: string | null = null;
+  #candidate: { readonly at: string; readonly adding: readonly string[]; readonly sinceMs: number } | null =
+    null;
+  #settled: string | null = null;
+  #looksLeft = 0;
+  /** Transactions that were open for long, and where a look has to begin when they have ended. */
+  readonly #stragglers = new Map<string, string>();
+  #isAsking = false;
+  #askedAtMs = Number.NEGATIVE_INFINITY;
+  #allAtMs = performance.now();
+  readonly #everyMs: number;
+  readonly #stragglerAfterMs: number;
+
+  constructor(everyMs = BOUND_EVERY_MS, stragglerAfterMs = STRAGGLER_AFTER_MS) {
+    this.#everyMs = everyMs;
+    this.#stragglerAfterMs = stragglerAfterMs;
+  }
+
+  /** Everything before it has been fetched. */
+  get from(): string {
+    return this.#from;
+  }
+
+  beginLook(): string {
+    this.#lookedFrom = this.#once;
+    this.#once = null;
+    return this.#lookedFrom ?? this.#from;
+  }
+
+  /** The look has ended and found so many of `max`. Asks `pool` now and then. Never rejects. */
+  async endLook(found: number, max: number, pool: pg.Pool): Promise<void> {
+    const nowMs = performance.now();
+    const isFull = found === max;
+    if (isFull && this.#lookedFrom !== null) this.#lookOnceFrom(this.#lookedFrom);
+    // The first of the two may have begun before it was known that all had ended.
+    if (!isFull && this.#settled !== null && --this.#looksLeft === 0) {
+      this.#from = this.#settled;
+      this.#settled = null;
+    }
+    if (nowMs - this.#allAtMs > ALL_JOBS_EVERY_MS) {
+      this.#allAtMs = nowMs;
+      this.#lookOnceFrom(FROM_THE_FIRST);
+    }
+    const isQuiet = found === 0 && this.#candidate === null && this.#stragglers.size === 0;
+    if (isQuiet || this.#isAsking || nowMs - this.#askedAtMs < this.#everyMs) return;
+    this.#isAsking = true;
+    this.#askedAtMs = nowMs;
+    try {
+      const { rows } = await pool.query<{ at: string; adding: string[] }>({ name: "adding", text: ADDING });
+      this.#learn(rows[0]!.at, rows[0]!.adding, found > 0);
+    } catch {
+      // Asked again.
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
+  #learn(at: string, adding: readonly string[], isActive: boolean): void {
+    for (const [transaction, from] of this.#stragglers) {
+      if (adding.includes(transaction)) continue;
+      this.#stragglers.delete(transaction);
+      this.#lookOnceFrom(from);
+    }
+    const sinceMs = performance.now();
+    const last = this.#candidate;
+    if (last !== null) {
+      const open = last.adding.filter((one) => adding.includes(one) && !this.#stragglers.has(one));
+      if (open.length > 0 && sinceMs - last.sinceMs < this.#stragglerAfterMs) return;
+      for (const one of open) this.#stragglers.set(one, this.#from);
+      this.#settled = last.at;
+      this.#looksLeft = 2;
+    }
+    this.#candidate = isActive ? { at, adding, sinceMs } : null;
+  }
+
+  #lookOnceFrom(from: string): void {
+    if (this.#once === null || from < this.#once) this.#once = from;
+  }
+}
+
 /** Runs our jobs until stopped, or until graphile-worker gives up. */
 export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<WakeupRunner> {
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
+    void options.bound.endLook(jobs.length, JOBS_FETCHED_MAX, options.pool);
     options.onLook(jobs.length, () => localQueue.pulse(1));
   });
   events.on("pool:gracefulShutdown", options.onEnding);
@@ -100,7 +211,7 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
  * Its transactions do not wait for the disk (synchronous_commit=off): jobs are hints, the truth is in the deliveries,
  * and a crash of the server can only undo that a job was taken or done.
  */
-export function createWakeupPool(options: PoolOptions): pg.Pool {
+export function createWakeupPool(options: PoolOptions, bound: JobsBound): pg.Pool {
   const off = ["seqscan", "bitmapscan", "sort"];
   const pool = createPool(options, [
     "plan_cache_mode=force_generic_plan",
@@ -108,7 +219,7 @@ export function createWakeupPool(options: PoolOptions): pg.Pool {
     ...off.map((path) => `enable_${path}=off`),
   ]);
   pool.on("connect", ignoreMigrationNotices);
-  pool.on("connect", rewriteJoins);
+  pool.on("connect", (client) => rewriteStatements(client, bound));
   hideErrorCodes(pool);
   return pool;
 }
@@ -144,17 +255,27 @@ function ignoreMigrationNotices(client: pg.ClientBase): void {
 /**
  * graphile-worker fetches and deletes jobs by a join with a list of ids. A plan made while the table was empty may read
  * the whole table for it, and stays until the next ANALYZE while the queue grows. Written as `= any (array[id])`, only
- * an index lookup is left.
+ * an index lookup is left. And it looks for jobs from the first index entry on: see `JobsBound`.
  */
-function rewriteJoins(client: pg.ClientBase): void {
+function rewriteStatements(client: pg.ClientBase, bound: JobsBound): void {
   const query = client.query.bind(client) as (...args: readonly unknown[]) => unknown;
-  const ask = (statement: unknown, ...rest: readonly unknown[]) => query(rewritten(statement), ...rest);
+  const ask = (statement: unknown, ...rest: readonly unknown[]) =>
+    query(rewritten(statement, bound), ...rest);
   client.query = ask as typeof client.query;
 }
 
-function rewritten(statement: unknown): unknown {
+function rewritten(statement: unknown, bound: JobsBound): unknown {
   if (typeof statement !== "object" || statement === null || !("text" in statement)) return statement;
-  const given = statement.text as string;
-  const text = given.replace(/\bwhere (id|jobs\.id) = (n|j\.id)$/m, "where $1 = any (array[$2])");
-  return text === given ? statement : { ...statement, text };
+  const given = statement as { readonly text: string; readonly values?: readonly unknown[] };
+  const text = given.text.replace(/\bwhere (id|jobs\.id) = (n|j\.id)$/m, "where $1 = any (array[$2])");
+  if (text === given.text) return statement;
+  const { values = [] } = given;
+  const isFetch = /^ +and run_at <= now\(\)$/m.test(text);
+  if (!isFetch) return { ...given, text };
+  const from = `and priority = 0 and run_at >= $${values.length + 1}::timestamptz`;
+  return {
+    ...given,
+    text: text.replace(/^( +)(and run_at <= now\(\))$/m, `$1${from}\n$1$2`),
+    values: [...values, bound.beginLook()],
+  };
 }

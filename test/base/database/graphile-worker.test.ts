@@ -6,7 +6,11 @@ import { type AddressInfo, createServer } from "node:net";
 import { makeWorkerUtils } from "graphile-worker";
 import type pg from "pg";
 import { describe, expect, test } from "vitest";
-import { createWakeupPool, startWakeupRunner } from "../../../src/base/database/graphile-worker.ts";
+import {
+  createWakeupPool,
+  JobsBound,
+  startWakeupRunner,
+} from "../../../src/base/database/graphile-worker.ts";
 import { startTestDispatcher } from "../../support/dispatching.ts";
 import { createTestAccount, insertAccount, publish } from "../../support/installation.ts";
 import { openDatabase } from "../../support/open.ts";
@@ -18,13 +22,9 @@ const PINNED = "0.18.0";
 
 const database = await openDatabase();
 
-function openPool(databaseUrl: string): pg.Pool {
-  return createWakeupPool({
-    databaseUrl,
-    connectionsMax: 4,
-    applicationName: "test wakeups",
-    onError: () => undefined,
-  });
+function openPool(databaseUrl: string, bound = new JobsBound()): pg.Pool {
+  const names = { databaseUrl, applicationName: "test wakeups" };
+  return createWakeupPool({ ...names, connectionsMax: 4, onError: () => undefined }, bound);
 }
 
 test("the installed version is the pinned one", () => {
@@ -110,7 +110,8 @@ type Statement = { readonly name?: string; readonly text: string };
 
 describe("the runner", () => {
   test("sends the statements we rewrite, tells of its looks and its end, and deletes jobs that are done", async () => {
-    const pool = openPool(database.url);
+    const bound = new JobsBound();
+    const pool = openPool(database.url, bound);
     const given: Statement[] = [];
     const sent: Statement[] = [];
     // Listeners run in order: this one wraps before the rewriting is put on, that one after it.
@@ -132,6 +133,7 @@ describe("the runner", () => {
     let endings = 0;
     const runner = await startWakeupRunner({
       pool,
+      bound,
       handle: async (payload) => void payloads.push(payload),
       onLook: (found, lookAgain) => {
         looks.push(found);
@@ -167,6 +169,18 @@ describe("the runner", () => {
         "using unnest($1::bigint[]) n(n)\nwhere id = n",
     };
     expect(given, "the fetch joins as we know it, under a name").toContainEqual(fetching);
+    const looking = expect.stringMatching(/\n +and run_at <= now\(\)\n +and task_id = any\(\$2::int\[\]\)\n/);
+    expect(given, "the fetch says which jobs as we know it").toContainEqual(
+      expect.objectContaining({ text: looking, values: [expect.any(String), expect.any(Array)] }),
+    );
+    expect(sent, "the fetch begins at a bound").toContainEqual(
+      expect.objectContaining({
+        text: expect.stringMatching(
+          /\n +and priority = 0 and run_at >= \$3::timestamptz\n +and run_at <= now/,
+        ),
+        values: [expect.any(String), expect.any(Array), bound.from],
+      }),
+    );
     expect(given, "the deletion joins as we know it, under a name").toContainEqual(
       expect.objectContaining(deleting),
     );

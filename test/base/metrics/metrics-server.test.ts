@@ -26,7 +26,7 @@ test("metrics are Prometheus's text, those of the process included", async () =>
   const response = await ask("/metrics?whatever=1");
   expect(response.status).toBe(200);
   expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
-  expect(await response.text()).toMatch(/^nodejs_eventloop_lag_p99_seconds [\d.e-]+$/m);
+  expect(await response.text()).toMatch(/^nodejs_eventloop_utilization_ratio [\d.e-]+$/m);
 });
 
 test("a process that lives says so, and whether it can work", async () => {

@@ -31,7 +31,7 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
   const { text } = await read(`${started.metricsUrl}/metrics`);
   expect(text).toMatch(/^sealpost_database_up 1$/m);
   expect(text).toMatch(/^sealpost_clock_difference_seconds -?[\d.e-]+$/m);
-  expect(text).toMatch(/^nodejs_eventloop_lag_p99_seconds /m);
+  expect(text).toMatch(/^nodejs_eventloop_utilization_ratio /m);
   const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"));
   expect(text).toContain(
     `sealpost_build_info{version="${version}",node="${process.versions.node}",cell="none"} 1\n`,
