@@ -156,6 +156,16 @@ begin
 end
 $$;
 
+-- For events without a delivery to wake (no target, a paused endpoint): whoever gives them their places in the feed is
+-- told as with any other, by a job, which nobody has to do anything for.
+create function sealpost.announce_events() returns void
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+  insert into graphile_worker._private_jobs (task_id, run_at, payload)
+  select id, clock_timestamp(), '{}' from graphile_worker._private_tasks where identifier = 'deliver'
+$$;
+
 -- The promoter's one step: wakes what is due and has nobody at it. That is every retry whose time has come, every
 -- replay, every delivery whose dispatcher died (its lease ran out) and every wake-up that a crash lost. What is due of
 -- a paused endpoint is held instead: it was in flight when its endpoint was paused, and failed, or was published while
@@ -673,6 +683,9 @@ begin
   end if;
 
   perform sealpost.add_wakeups(open_ids, open_lanes);
+  if open_ids is null and cardinality(fresh) > 0 then
+    perform sealpost.announce_events();
+  end if;
 
   -- 4. What was known already, be it from this very batch, has to be the same, and is the delivery that it was.
   if cardinality(fresh) < cardinality(account_ids) then

@@ -66,6 +66,8 @@ export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
   readonly log: Logger;
   readonly observer: DispatchObserver;
+  /** Somebody has published something. */
+  readonly onPublished?: () => void;
   /** Wall clock, milliseconds since the epoch: only for telling which days are over. */
   readonly wallClockMs: () => number;
   /** Absent: metrics that nobody reads. */
@@ -102,6 +104,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       applicationName: "sealpost wakeups",
     },
     bound,
+    options.onPublished,
   );
   const housePool = createGeneralPool({
     ...common("leader"),

@@ -16,6 +16,7 @@ import {
 } from "../delivery/attempt-observers.ts";
 import { createProcessMetrics, type ProcessMetrics } from "../delivery/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../delivery/quarantine.ts";
+import type { Sequencer } from "../feed/sequencer.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
 import { createCapacityGauges } from "./capacity-gauges-sql.ts";
 import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
@@ -56,14 +57,18 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const feedMetrics = createFeedMetrics(options.metrics.registry);
   const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
   if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
-  startFeed(options, feedMetrics, resources);
+  const sequencer = startFeed(options, feedMetrics, resources);
   const observer = startObserving(options, resources);
   // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
   const stops: (() => Promise<void>)[] = [];
   resources.defer(async () => void (await Promise.all(stops.map((stop) => stop()))));
   let attempts = 0;
   const counter = { attemptRecorded: () => void attempts++ };
-  const dispatching = startDispatching({ ...options, observer: tellAll([counter, observer]) });
+  const dispatching = startDispatching({
+    ...options,
+    observer: tellAll([counter, observer]),
+    onPublished: () => sequencer.tell(),
+  });
   stops.push(dispatching.stop, () => quarantine.stop());
   stops.push(startAreaChecks(options), startAreaWork({ ...options, context, countAttempts: () => attempts }));
   context.sendToParent({ ready: true, metrics: monitoring.url });
@@ -169,7 +174,7 @@ function startFeed(
   { config, databaseUrl, log, metrics }: Options,
   feedMetrics: FeedMetrics,
   resources: AsyncDisposableStack,
-): void {
+): Sequencer {
   const pool = createGeneralPool({
     databaseUrl,
     cell: config.cell,
@@ -184,6 +189,7 @@ function startFeed(
     await sequencer.stop();
     await pool.end();
   });
+  return sequencer;
 }
 
 /** Uses a connection of its own, so metrics and probes answer while all of the dispatcher's are busy. */

@@ -160,6 +160,7 @@ function startFeed({ pool, news, feedMetrics, context, log, resources }: Feed): 
   const listening = listenToFeed({
     pool,
     onNews: (accountIds) => news.tell(accountIds),
+    onPublished: () => sequencer.tell(),
     onListening: () => news.tellAll(),
     onError: (err) => {
       feedMetrics.failures.of({}).add();

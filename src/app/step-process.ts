@@ -9,8 +9,8 @@ import { type ChildEvent, supervise } from "./supervisor.ts";
 const NICENESS = 10;
 /** How often it is told what the dispatcher does. */
 const TELL_EVERY_MS = 500;
-/** How soon the first work is noticed. From then on there is a process that looks by itself. */
-const LOOK_EVERY_MS = 200;
+/** How soon the very first run is noticed. From then on there is a process that looks by itself. */
+const LOOK_EVERY_MS = 3_000;
 /** Steps are given back within milliseconds, unless the machine is busy. */
 const GRACE_MS = 10_000;
 

@@ -16,7 +16,7 @@ const RESTART_BACKOFF = { baseMs: 50, maxMs: 2_000 };
  * nothing in flight, and never to say so.
  */
 const END_MAX_MS = 5_000;
-/** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 2 s. */
+/** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 3 s. */
 const SILENCE_MAX_MS = 15_000;
 const CHECK_EVERY_MS = 1_000;
 

@@ -35,8 +35,6 @@ export async function startWorld(): Promise<World> {
       UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
     };
     await allowTargets(database.pool, unsafeAllowed([receiver]));
-    const dispatcher = startTestDispatcher(database, [receiver], env);
-    resources.defer(() => dispatcher.stop());
     const sequencer = new Sequencer({
       holder: randomUUID(),
       sequence: (holder, leaseMs) => sequenceEvents(database.pool, holder, leaseMs),
@@ -46,6 +44,8 @@ export async function startWorld(): Promise<World> {
     });
     sequencer.start();
     resources.defer(() => sequencer.stop());
+    const dispatcher = startTestDispatcher(database, [receiver], env, () => sequencer.tell());
+    resources.defer(() => dispatcher.stop());
     const api = await startTestApi(database, env);
     resources.defer(() => api.close());
     return { database, api };

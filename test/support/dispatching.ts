@@ -50,6 +50,7 @@ export function startTestDispatcher(
   database: TestDatabase,
   receivers: readonly Receiver[],
   env: Record<string, string> = {},
+  onPublished: () => void = () => undefined,
 ): TestDispatcher {
   const config = testConfig(receivers, env);
   const events = new EventEmitter();
@@ -64,6 +65,7 @@ export function startTestDispatcher(
     log: pino({ level: "silent" }),
     random: Math.random,
     wallClockMs: Date.now,
+    onPublished,
     observer: {
       attemptRecorded: (delivery, delivered, recorded) => {
         attempts.push({ delivery, delivered, recorded });

@@ -30,7 +30,7 @@ const CONCURRENT_JOBS = 8;
  */
 const JOBS_FETCHED_MAX = 100;
 /** Whoever adds jobs tells of them; this is the net below. */
-const POLL_MS = 2_000;
+const POLL_MS = 3_000;
 
 /** Brings graphile-worker's own schema to the pinned version. */
 export async function migrateGraphileWorker(databaseUrl: string, log: (line: string) => void): Promise<void> {
@@ -204,21 +204,25 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
 }
 
 /**
- * The runner's connections. Left to itself, the planner reads the whole table, dead rows included, if it was small
+ * The runner's connections. `onAdded` is called when somebody tells that there are new jobs. Left to itself, the planner reads the whole table, dead rows included, if it was small
  * when last analyzed: the queue then grows faster than it is read. With the other ways switched off only the index in
  * their order is left, and with generic plans nothing is planned anew at each fetch. Figures: test/bench/README.md.
  *
  * Its transactions do not wait for the disk (synchronous_commit=off): jobs are hints, the truth is in the deliveries,
  * and a crash of the server can only undo that a job was taken or done.
  */
-export function createWakeupPool(options: PoolOptions, bound: JobsBound): pg.Pool {
+export function createWakeupPool(
+  options: PoolOptions,
+  bound: JobsBound,
+  onAdded: () => void = () => undefined,
+): pg.Pool {
   const off = ["seqscan", "bitmapscan", "sort"];
   const pool = createPool(options, [
     "plan_cache_mode=force_generic_plan",
     "synchronous_commit=off",
     ...off.map((path) => `enable_${path}=off`),
   ]);
-  pool.on("connect", ignoreMigrationNotices);
+  pool.on("connect", (client) => filterNotices(client, onAdded));
   pool.on("connect", (client) => rewriteStatements(client, bound));
   hideErrorCodes(pool);
   return pool;
@@ -243,11 +247,12 @@ function hideErrorCodes(pool: pg.Pool): void {
  * graphile-worker stops when it is notified on this channel that its schema has changed, and any role that can connect
  * can notify. Our own migrations do not rely on it: after an upgrade dispatchers are restarted in turn.
  */
-function ignoreMigrationNotices(client: pg.ClientBase): void {
+function filterNotices(client: pg.ClientBase, onAdded: () => void): void {
   const emit = client.emit.bind(client) as (event: string, ...args: unknown[]) => boolean;
   client.emit = ((event: string, ...args: unknown[]) => {
     const [notice] = args as [pg.Notification | undefined];
     if (event === "notification" && notice?.channel === "worker:migrate") return false;
+    if (event === "notification" && notice?.channel === "jobs:insert") onAdded();
     return emit(event, ...args);
   }) as typeof client.emit;
 }

@@ -179,7 +179,7 @@ async function switchAll(
 }
 
 /** How soon a rename is noticed. */
-const LOOK_EVERY_MS = 1_000;
+const LOOK_EVERY_MS = 5_000;
 const REMOVE_EVERY_MS = 10_000;
 const CLEAN_EVERY_MS = 3_600_000;
 /** Nobody else takes a step that is being taken; one that failed, or whose process died, is taken again then. */

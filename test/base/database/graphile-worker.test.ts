@@ -94,6 +94,7 @@ describe("the private tables", () => {
     );
     expect(functions.map(({ name }) => name)).toEqual([
       "add_wakeups",
+      "announce_events",
       "promote",
       "publish_fresh",
       "sweep_jobs",
