@@ -86,8 +86,12 @@ export async function lead(
   return rows[0]!;
 }
 
-/** Rows that nobody looks for any more, because their transaction took so long, are found then. */
+/**
+ * Rows that nobody looks for any more, because their transaction took so long, are found then; later where that takes
+ * long, because somebody holds a snapshot.
+ */
 const ALL_EVERY_MS = 15_000;
+const ALL_SHARE_MAX = 0.01;
 /** What our own transactions may take, and what a claim may have waited beyond the row's wake_at, with much to spare. */
 const LATE_MS = 30_000;
 
@@ -101,19 +105,20 @@ export function createPromoting(
 ) {
   const lateMs = options.leaseMs + LATE_MS;
   let fromMs: number | null = null;
-  let allAtMs = Number.NEGATIVE_INFINITY;
+  let allAgainAtMs = Number.NEGATIVE_INFINITY;
   let looked: { readonly fromMs: number | null; readonly atMs: number } = { fromMs, atMs: 0 };
 
   function done(): void {
-    if (looked.fromMs === null) allAtMs = performance.now();
     fromMs = looked.atMs - lateMs;
   }
 
   return {
     lead: async (holder: string, leaseMs: number): Promise<Lead> => {
-      const isAllNext = performance.now() - allAtMs > ALL_EVERY_MS;
-      const asked = isAllNext ? null : fromMs;
+      const startedMs = performance.now();
+      const asked = startedMs >= allAgainAtMs ? null : fromMs;
       const found = await lead(pool, holder, leaseMs, asked);
+      const tookMs = performance.now() - startedMs;
+      if (asked === null) allAgainAtMs = startedMs + Math.max(ALL_EVERY_MS, tookMs / ALL_SHARE_MAX);
       looked = { fromMs: asked, atMs: found.atMs };
       if (!found.leads) fromMs = null;
       else if (!found.isDue) done();

@@ -54,9 +54,12 @@ describe("two processes beside one database", () => {
   test("count together, key by key", async () => {
     const answers = await send(80, api.account.ownKey);
     const allowed = answers.filter(({ status }) => status === 200);
-    expect(allowed).toHaveLength(LIMIT);
+    expect(allowed.length).toBeGreaterThanOrEqual(LIMIT);
+    expect(allowed.length).toBeLessThan(1.5 * LIMIT);
     const left = allowed.map(({ headers }) => Number(/r=(\d+)/.exec(headers.get("ratelimit") ?? "")?.[1]));
-    expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: LIMIT }, (_, n) => n));
+    // Until half of it is used each knows its own requests, and what the other has told.
+    expect(Math.min(...left)).toBe(0);
+    expect(Math.max(...left)).toBe(LIMIT - 1);
     for (const { status, body, headers } of answers) {
       expect(headers.get("ratelimit-policy")).toBe(`"default";q=${LIMIT};w=600`);
       if (status === 200) continue;
@@ -72,9 +75,12 @@ describe("two processes beside one database", () => {
   });
 
   test("count what comes without a key by its address, under a policy of its own", async () => {
-    const answers = await send(LIMIT + 10, null);
-    expect(answers.filter(({ status }) => status === 401)).toHaveLength(LIMIT);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(10);
+    const answers = await send(2 * LIMIT, null);
+    const admitted = answers.filter(({ status }) => status === 401).length;
+    // Beyond the limit only what a process had counted by itself when the other one counted its last.
+    expect(admitted).toBeGreaterThanOrEqual(LIMIT);
+    expect(admitted).toBeLessThan(1.5 * LIMIT);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(2 * LIMIT - admitted);
     expect(answers[0]?.headers.get("ratelimit-policy")).toBe(`"address";q=${LIMIT};w=600`);
     expect((await send(1, api.account.ownKey))[0]?.status).toBe(200);
   });

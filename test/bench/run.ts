@@ -19,6 +19,7 @@ import { cells } from "./cases/cells.ts";
 import { consolePages } from "./cases/console/console.ts";
 import { deploy } from "./cases/deploy.ts";
 import { feed } from "./cases/feed.ts";
+import { heldSnapshot } from "./cases/held-snapshot.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
 import { idle } from "./cases/idle.ts";
@@ -43,6 +44,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   httpEndpoint,
   httpLatency,
   idle,
+  heldSnapshot,
   sqlSingle,
   sqlBatches,
   zipf,
