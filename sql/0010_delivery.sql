@@ -821,6 +821,96 @@ begin
 end
 $$;
 
+-- What the API's requests to publish come to, in one statement, which is one round trip and one commit: claims their
+-- Idempotency-Keys, publishes each by itself, and stores its answer, which is answers_before, the delivery's id and
+-- answers_after. Any of it that fails undoes all. In input order, codes are null for what is new, else
+--   'key'                       its key is good no more
+--   'busy'                      its Idempotency-Key is claimed or answered: sealpost.claim_idempotency_keys says how
+--   'not_asked'                 there was no analysis to publish, and nothing is stored
+--   'known', 'known_of_space'   it was published before, and is answered, too; 'full' where there is no room for that
+--                               within answers_max
+--   'analysis_conflict', 'refused'   as sealpost.publish_each says; a user's 'known_of_space' is a conflict
+create function sealpost.publish_writes(
+  account_ids uuid[], key_ids uuid[], user_ids uuid[], idempotency_keys text[], fingerprints bytea[],
+  analyses json[], webhook_urls text[], traceparents text[], answers_before text[], answers_after text[],
+  of_operation text, status integer, headers json, answer_bytes bigint, lock_wait_ms integer,
+  out delivery_ids uuid[], out codes text[], out answers_max bigint)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  total constant integer := cardinality(account_ids);
+  todo integer[];
+  published record;
+  known integer[];
+  refused bigint[];
+begin
+  perform set_config('lock_timeout', lock_wait_ms::text, true);
+  select
+    array_agg(case
+      when not exists (
+        select from sealpost.api_keys as k
+        where k.id = any (array[key_ids[claim.n]]) and k.revoked_at is null
+          and (k.expires_at is null or k.expires_at > clock_timestamp())) then 'key'
+      when not claim.is_ours or claim.is_held or claim.status is not null then 'busy'
+      when analyses[claim.n] is null then 'not_asked'
+      end order by claim.n)
+  into codes
+  from sealpost.claim_idempotency_keys(account_ids, key_ids, idempotency_keys) as claim;
+  delivery_ids := array_fill(null::uuid, array[total]);
+
+  todo := array_positions(codes, null);
+  if cardinality(todo) = 0 then
+    return;
+  elsif total = 1 and webhook_urls[1] is null then
+    delivery_ids[1] := sealpost.publish_fresh(account_ids[1], analyses[1], traceparents[1]);
+  end if;
+  if delivery_ids[todo[1]] is null then
+    if cardinality(todo) = total then
+      published := sealpost.publish_each(account_ids, analyses, webhook_urls, traceparents, false, now());
+    else
+      published := sealpost.publish_each(
+        array(select account_ids[n] from unnest(todo) as n), array(select analyses[n] from unnest(todo) as n),
+        array(select webhook_urls[n] from unnest(todo) as n), array(select traceparents[n] from unnest(todo) as n),
+        false, now());
+    end if;
+    for i in 1 .. cardinality(todo) loop
+      delivery_ids[todo[i]] := published.delivery_ids[i];
+      codes[todo[i]] := case
+        when published.codes[i] = 'known_of_space' and user_ids[todo[i]] is not null then 'analysis_conflict'
+        else published.codes[i] end;
+    end loop;
+    -- What is new counts as published; what is known changes nothing, but leaves an answer all the same.
+    known := array(select n from unnest(todo) as n where codes[n] in ('known', 'known_of_space'));
+    if cardinality(known) > 0 then
+      refused := sealpost.count_answers(
+        array(select account_ids[n] from unnest(known) as n), array(select user_ids[n] from unnest(known) as n),
+        array_fill(answer_bytes, array[cardinality(known)]));
+      for i in 1 .. cardinality(known) loop
+        if refused[i] is not null then
+          codes[known[i]] := 'full';
+          answers_max := refused[i];
+        end if;
+      end loop;
+    end if;
+  end if;
+
+  insert into sealpost.idempotency_keys
+    (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
+  select account_ids[n], key_ids[n], idempotency_keys[n], of_operation, fingerprints[n], publish_writes.status,
+    publish_writes.headers, convert_to(answers_before[n] || delivery_ids[n] || answers_after[n], 'UTF8'), false
+  from unnest(todo) as n
+  where codes[n] is null or codes[n] in ('known', 'known_of_space')
+  on conflict (account_id, key_id, idempotency_key) do update
+  set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
+    claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers, body = excluded.body,
+    is_sealed = false;
+end
+$$;
+
 -- For the pipeline's role. A webhook_url has to be judged.
 create or replace function sealpost.publish_analysis(
   account_id uuid, analysis json, webhook_url text default null

@@ -969,6 +969,8 @@ function sealpost.advance_replays(analysis_retention interval, at timestamptz) r
   sql, 0011_log.sql
 function sealpost.advance_replays(analysis_retention interval, at timestamptz, items_max integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
+function sealpost.announce_events() returns void
+  sql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.announce_wakeups() returns trigger
   plpgsql, security definer, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[]) returns TABLE(n bigint, lock bigint, is_ours boolean, is_held boolean, fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text)
@@ -1005,6 +1007,8 @@ function sealpost.keep_task() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, 0005_publish.sql
 function sealpost.lane(account_id uuid, webhook_url text) returns bigint
   sql, immutable, parallel safe, 0010_delivery.sql
+function sealpost.lead(of_holder uuid, lease interval, wake_from timestamptz, OUT leads boolean, OUT is_due boolean, OUT is_paced boolean, OUT at timestamptz) returns record
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.make_partitions(first_day date, days integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, lock_timeout=2s, 0012_feed.sql
 function sealpost.note_late_attempt() returns trigger
@@ -1014,6 +1018,8 @@ function sealpost.park_deliveries(of_account uuid, rows_max integer, OUT rest in
 function sealpost.pause_endpoint(of_account uuid, looks_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, OUT looked integer, OUT woken integer) returns record
+  sql, 0010_delivery.sql
+function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz, jobs_from timestamptz, OUT looked integer, OUT woken integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.publication_faults(account_ids uuid[], analyses json[], webhook_urls text[]) returns TABLE(n bigint, state text, code text, fault text, hint text)
   plpgsql, stable, search_path=pg_catalog, pg_temp, 0010_delivery.sql
@@ -1028,6 +1034,8 @@ function sealpost.publish_each(account_ids uuid[], analyses json[], webhook_urls
 function sealpost.publish_fault(state text, element integer, code text, message text, hint text) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0005_publish.sql
 function sealpost.publish_fresh(account_id uuid, analysis json, traceparent text) returns uuid
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+function sealpost.publish_writes(account_ids uuid[], key_ids uuid[], user_ids uuid[], idempotency_keys text[], fingerprints bytea[], analyses json[], webhook_urls text[], traceparents text[], answers_before text[], answers_after text[], of_operation text, status integer, headers json, answer_bytes bigint, lock_wait_ms integer, OUT delivery_ids uuid[], OUT codes text[], OUT answers_max bigint) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.published_bytes(of_account uuid, log_bytes integer) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql

@@ -327,6 +327,11 @@ function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operat
         work: { ...work, prepare: (request, gone) => outageAs503(prepare(request, gone)) },
       };
     }
+    case "batched_write": {
+      const handleEach: typeof work.handleEach = (writes, lockWaitMs) =>
+        outageAs503(work.handleEach(writes, lockWaitMs));
+      return { ...operation, work: { ...work, handleEach } };
+    }
     case "upload": {
       const receive: typeof work.receive = (request) => outageAs503(work.receive(request));
       return { ...operation, work: { ...work, receive } };

@@ -3,15 +3,16 @@ import type { Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
-import { countAnswers } from "../base/database/idempotency.ts";
+import { isInTheWay } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
 import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { LockWaitError } from "../http/idempotent-write.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
-import type { Operation, Transaction } from "../http/operation.ts";
+import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
-import { type PublishResult, publishEach } from "../publish/publications-sql.ts";
+import { type PublishResult, publishWrites } from "../publish/publications-sql.ts";
 import { PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis } from "./analyses-sql.ts";
 
@@ -138,9 +139,6 @@ const NewAnalysis = z.strictObject({
     .describe("Where to deliver this analysis: a public https:// URL. Overrides the account's endpoint."),
 });
 
-/** Its members' names and marks, a delivery's id, and the longest id of an analysis. */
-const PUBLISHED_BYTES_MAX = 300;
-
 export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
   .meta({ id: "Published", description: "The published analysis and its delivery." });
@@ -151,6 +149,7 @@ export type AnalysisDependencies = {
   readonly analysisRetentionMs: number;
   readonly analysisBytesMax: number;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly secretsKey: Uint8Array;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -161,6 +160,7 @@ export function analysisOperations({
   analysisRetentionMs,
   analysisBytesMax,
   unsafeAllowedTargets,
+  secretsKey,
   now,
 }: AnalysisDependencies): readonly Operation[] {
   return [
@@ -205,21 +205,39 @@ export function analysisOperations({
       },
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
-      prepare: ({ accountId, caller: { userId }, body, traceparent }) => {
+      prepare: ({ body, traceparent }) => {
         const { analysis, parsed, webhookUrl: url } = readAnalysisBody(body);
         const analysisId = idOf(parsed);
         const webhookUrl = readWebhookUrl(url);
-        const item = { accountId, userId, analysis, analysisId, webhookUrl, traceparent };
         // Without an id it is refused, however many there are.
-        return { item, name: analysisId === "" ? null : analysisId };
+        return {
+          item: { analysis, analysisId, webhookUrl, traceparent },
+          name: analysisId === "" ? null : analysisId,
+        };
       },
-      handleEach: async (items, tx) => {
-        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch(throwAsProblem);
-        const refused = await refuseRepeats(tx, items, results);
+      handleEach: async (writes, lockWaitMs) => {
+        const answerTo = (analysisId: string, deliveryId: string) => ({
+          body: { analysis_id: analysisId, delivery_id: deliveryId },
+        });
+        const asked = writes.map(({ claim, userId, item, respond }) => {
+          if (item instanceof Problem) return { claim, userId, analysis: null };
+          const answer = (deliveryId: string) => respond(answerTo(item.analysisId, deliveryId));
+          return { claim, userId, ...item, answer };
+        });
+        const results = await publishWrites(pool, asked, {
+          secretsKey,
+          unsafeAllowedTargets,
+          lockWaitMs,
+        }).catch((error: unknown) => {
+          if (!isInTheWay(error)) throwAsProblem(error);
+          throw new LockWaitError("another transaction was in the way", { cause: error });
+        });
         return results.map((result, index) => {
-          if ("refusal" in result) return problemOf(result.refusal);
-          const body = { analysis_id: items[index]!.analysisId, delivery_id: result.deliveryId };
-          return refused.get(index) ?? { body };
+          const { item } = writes[index]!;
+          if (result.kind === "earlier") return result;
+          if (item instanceof Problem) return item;
+          if (result.kind === "published") return answerTo(item.analysisId, result.deliveryId);
+          return problemOfResult(result);
         });
       },
     }),
@@ -232,28 +250,21 @@ function readWebhookUrl(value: unknown): string | null {
   throw invalidRequest("body.webhook_url", "Must be a string or null.");
 }
 
-type Asking = { readonly accountId: string; readonly userId: string | null };
-
-/**
- * What is new counts as published; what is known changes nothing, but leaves an answer all the same. Returns which
- * there is no room for.
- */
-async function refuseRepeats(
-  tx: Transaction,
-  items: readonly Asking[],
-  results: readonly PublishResult[],
-): Promise<ReadonlyMap<number, Problem>> {
-  const known = results.flatMap((result, index) => ("isKnown" in result && result.isKnown ? [index] : []));
-  if (known.length === 0) return new Map();
-  const answers = known.map((index) => ({ ...items[index]!, answerBytes: PUBLISHED_BYTES_MAX }));
-  const limits = await countAnswers(tx, answers);
-  const refused = known.map((index, n) => [index, limits[n] ?? null] as const);
-  return new Map(refused.flatMap(([index, limit]) => (limit === null ? [] : [[index, answersFull(limit)]])));
-}
-
-function answersFull(bytesMax: number): Problem {
-  const message = storageFullMessage("answers", bytesMax);
-  return new Problem("storage_full", { errors: [{ path: "account", message }] });
+function problemOfResult(result: Exclude<PublishResult, { kind: "published" | "earlier" }>): Problem {
+  switch (result.kind) {
+    case "refused":
+      return problemOf(result.refusal);
+    case "full": {
+      const message = storageFullMessage("answers", result.bytesMax);
+      return new Problem("storage_full", { errors: [{ path: "account", message }] });
+    }
+    case "no_key":
+      return new Problem("unauthorized");
+    case "not_asked":
+      throw new Error("A request that asks for something was not asked.");
+    default:
+      throw new Error(`Unknown result ${JSON.stringify(result satisfies never)}`);
+  }
 }
 
 /** Empty where there is none: publishing says what is wrong with it. */

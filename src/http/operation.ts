@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import type { z } from "zod";
 import type { CallerSession } from "../base/model/audit.ts";
+import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type {
   BodyOf,
@@ -91,9 +92,29 @@ export type BatchItem<Item> = { readonly item: Item; readonly name: string | nul
 export type Batched<Request, Item, Result> = {
   /** Reads one request. @throws Problem that refuses it */
   prepare(request: Request): BatchItem<Item>;
-  /** Results, or the problems that refuse single items, in their order; a throw undoes the whole batch. */
-  handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
+  /**
+   * Claims, effects and stored answers in one transaction, each judged by itself, in their order. A throw undoes all of
+   * it: `LockWaitError` where a lock was not to be had within `lockWaitMs`.
+   */
+  handleEach(
+    writes: readonly ClaimedItem<Item, Result>[],
+    lockWaitMs: number,
+  ): Promise<readonly (Result | Problem | Earlier)[]>;
 };
+
+/** One write of a batch. */
+export type ClaimedItem<Item, Result> = {
+  readonly claim: IdempotencyClaim;
+  /** For whom the caller acts; null: the account. */
+  readonly userId: string | null;
+  /** What it asks for, or why that is refused. A repeat of what was answered gets that answer all the same. */
+  readonly item: Item | Problem;
+  /** What is stored of the answer to this result. */
+  readonly respond: (result: Result) => StoredResponse;
+};
+
+/** It was answered before, or another request holds its claim. */
+export type Earlier = { readonly earlier: ClaimState };
 
 /** When a read holds its answer. */
 export type Wait<Request, Result> = {

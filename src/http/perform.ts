@@ -23,7 +23,7 @@ import type {
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
-import { type CheckOutcome, compileResponse } from "./responses.ts";
+import { type CheckOutcome, compileResponse, toStoredResponse } from "./responses.ts";
 import { type InTurn, type TransferPlaces, untilGone } from "./turns.ts";
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
@@ -204,9 +204,17 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   }
 
   function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
-    return async (items, tx) => {
-      const results = await handleEach(items, tx);
-      return results.map((result) => (result instanceof Problem ? result : performed(result)));
+    // Of results that there may be, made before it is known which there are.
+    const toAnswer = compileResponse(operation);
+    const respond = (result: ErasedResult) => toStoredResponse(toAnswer(result), holdsSecret);
+    return async (writes, lockWaitMs) => {
+      const claimed = writes.map(({ claim, item, caller: { userId } }) => ({ claim, item, userId, respond }));
+      const outcomes = await handleEach(claimed, lockWaitMs);
+      return outcomes.map((outcome) =>
+        outcome instanceof Problem || (outcome !== undefined && "earlier" in outcome)
+          ? outcome
+          : toResponse(outcome),
+      );
     };
   }
 

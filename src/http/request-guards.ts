@@ -69,7 +69,8 @@ export function createRequestGuards(options: RequestGuardOptions) {
 
   /**
    * Looks the key up and counts the request, both at once where the key is known to have been valid: whose bucket that
-   * is never changes. If it is valid no more the request counts by its address, as without one.
+   * is never changes. If it is valid no more the request counts by its address, as without one. A batched write looks at
+   * its key itself, in its transaction: it is only looked up when the request is refused before that.
    */
   async function identifyAndLimit(
     operation: Operation,
@@ -78,9 +79,14 @@ export function createRequestGuards(options: RequestGuardOptions) {
   ): Promise<ApiKey | null> {
     const context = contextOf(request);
     const state = await waitingFor(request, async () => {
-      const { found, expected } = authenticate(request.headers.authorization);
+      const { find, expected, isRecent } = authenticate(request.headers.authorization);
       const counting = expected === null ? null : startCounting(expected, request, operation);
-      context.key = await withDeadline(msLeft(context), "authentication", found);
+      if (counting !== null && isRecent && operation.work.kind === "batched_write") {
+        context.key = expected;
+        context.findKey = find;
+        return await counting();
+      }
+      context.key = await withDeadline(msLeft(context), "authentication", find());
       const isExpected = counting !== null && context.key !== null;
       return await (isExpected ? counting : startCounting(context.key, request, operation))();
     });
@@ -91,9 +97,9 @@ export function createRequestGuards(options: RequestGuardOptions) {
   /** For public pages. Leaves the key unknown if it cannot be looked up: they are served all the same. */
   async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
     const context = contextOf(request);
-    const { found } = authenticate(request.headers.authorization);
+    const { find } = authenticate(request.headers.authorization);
     try {
-      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", found));
+      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", find()));
     } catch (error) {
       if (!(error instanceof TemporarilyUnavailable)) throw error;
     }

@@ -33,7 +33,7 @@ import {
 import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
 import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
 import { createTurns, TransferPlaces } from "./turns.ts";
-import { createWriteBatches, type PerformEach } from "./write-batches.ts";
+import { createWriteBatches } from "./write-batches.ts";
 
 /**
  * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
@@ -160,7 +160,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
   const performing = {
     idempotentWrites,
-    createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
+    createBatches: createWriteBatches<unknown>,
     inTurn,
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
@@ -179,6 +179,20 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     guards.addRateLimitHeaders(request, reply);
     keepReading(request, reply);
     reply.code(status).headers(headers).send(body);
+  };
+
+  /** A request that was let in because its key was valid not long ago is told no more than its key is good for. */
+  const refusalOf = async (error: unknown, request: FastifyRequest): Promise<unknown> => {
+    const context = contextOf(request);
+    const { findKey } = context;
+    if (findKey === null || !(error instanceof Problem)) return error;
+    context.findKey = null;
+    try {
+      context.key = await withDeadline(msLeft(context), "authentication", findKey());
+    } catch (failure) {
+      return failure;
+    }
+    return context.key === null ? new Problem("unauthorized") : error;
   };
 
   const app = createHttpApp({
@@ -221,7 +235,10 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     onCompleted(completedRequest(request, reply));
     done();
   });
-  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply));
+  app.setErrorHandler(async (error, request, reply) => {
+    sendProblem(await refusalOf(error, request), request, reply);
+    return reply;
+  });
   app.setNotFoundHandler(() => {
     throw new Problem("not_found");
   });
@@ -249,7 +266,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     admit: guards.guardPublic,
     countSession: guards.countSession,
     identify: (key, request) =>
-      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
+      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).find()),
     describe: (error, request) => {
       const { code, errors, headers } = noteProblem(error, request);
       const { status, title, meaning, remedy } = registry.problems[code]!;

@@ -58,7 +58,7 @@ describe("two processes beside one database", () => {
     expect(allowed.length).toBeLessThan(1.5 * LIMIT);
     const left = allowed.map(({ headers }) => Number(/r=(\d+)/.exec(headers.get("ratelimit") ?? "")?.[1]));
     // Until half of it is used each knows its own requests, and what the other has told.
-    expect(Math.min(...left)).toBe(0);
+    expect(Math.min(...left)).toBeLessThan(LIMIT / 2);
     expect(Math.max(...left)).toBe(LIMIT - 1);
     for (const { status, body, headers } of answers) {
       expect(headers.get("ratelimit-policy")).toBe(`"default";q=${LIMIT};w=600`);

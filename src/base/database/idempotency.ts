@@ -10,7 +10,7 @@ import type {
 import { seal, unseal } from "./sealing.ts";
 
 /** A row with its entries in indexes. */
-const ROW_BYTES = 1_024;
+export const ANSWER_ROW_BYTES = 1_024;
 
 type Row = {
   /** A bigint as text. */
@@ -33,7 +33,7 @@ type Row = {
  * @throws when a role that is not ours holds a lock, naming it
  */
 export async function claimIdempotencyKeys(
-  client: ClientBase,
+  client: Pool | ClientBase,
   claims: readonly IdempotencyClaim[],
   secretsKey: Uint8Array,
 ): Promise<readonly ClaimState[]> {
@@ -73,7 +73,7 @@ function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): Cla
  * Any role that connects can hold an advisory lock. Which one a key has only shows while it is locked, so this takes
  * somebody who watches us; waiting for them as for a request of ours would never end, and nobody would know why.
  */
-async function refuseStrangersLock(client: ClientBase, lock: string): Promise<void> {
+async function refuseStrangersLock(client: Pool | ClientBase, lock: string): Promise<void> {
   const { rows } = await client.query<{ pid: number; role: string }>(
     `select pid, usename as role
      from pg_locks join pg_stat_activity using (pid)
@@ -107,7 +107,7 @@ export async function claimIdempotentCall(
     `insert into sealpost.idempotency_keys
        (account_id, key_id, idempotency_key, operation_key, fingerprint, claim_token, claim_until)
      select $1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond'
-     from sealpost.count_write($1, $8, ${ROW_BYTES}, $9, $10)
+     from sealpost.count_write($1, $8, ${ANSWER_ROW_BYTES}, $9, $10)
      on conflict (account_id, key_id, idempotency_key) do update
      set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
        claim_token = excluded.claim_token, claim_until = excluded.claim_until`,
@@ -156,33 +156,7 @@ export function storingResponses(
 function countOf({ claim, response: { body }, counted }: CompletedClaim): readonly unknown[] | null {
   if (counted === null) return null;
   const { userId, auditBytes, isRefused } = counted;
-  return [claim.accountId, userId, ROW_BYTES + (body?.length ?? 0), auditBytes, isRefused];
-}
-
-/** An answer of one of many that are stored together. */
-export type AnswerOfMany = {
-  readonly accountId: string;
-  /** Null: of the account's key itself. */
-  readonly userId: string | null;
-  /** Of its body. */
-  readonly answerBytes: number;
-};
-
-/** Counts answers that are stored afterwards, each by itself. Null where there is room for one, else its limit. */
-export async function countAnswers(
-  client: ClientBase,
-  answers: readonly AnswerOfMany[],
-): Promise<readonly (number | null)[]> {
-  const { rows } = await client.query<{ refused: (number | null)[] }>({
-    name: "count_answers",
-    text: "select sealpost.count_answers($1::uuid[], $2::uuid[], $3::bigint[])::float8[] as refused",
-    values: [
-      answers.map(({ accountId }) => accountId),
-      answers.map(({ userId }) => userId),
-      answers.map(({ answerBytes }) => ROW_BYTES + answerBytes),
-    ],
-  });
-  return rows[0]!.refused;
+  return [claim.accountId, userId, ANSWER_ROW_BYTES + (body?.length ?? 0), auditBytes, isRefused];
 }
 
 /** Holds the claim of a call for longer; does nothing when it is no longer held under the token. */
