@@ -46,16 +46,25 @@ create table sealpost.announcing (
 insert into sealpost.announcing default values;
 
 -- Tells the dispatchers at the very end of a transaction, unless another one that tells them is just committing: they
--- look again a few milliseconds later (src/delivery/wakeups.ts), and now and then without being told. With the owner's
--- rights, because until PostgreSQL 18 a deferred trigger runs with those of whoever commits.
+-- look again a few milliseconds later (src/delivery/wakeups.ts), and now and then without being told. The first job of a
+-- transaction is told with what it wakes, if that is a single delivery: it can be claimed before its job is fetched.
+-- With the owner's rights, because until PostgreSQL 18 a deferred trigger runs with those of whoever commits.
 create or replace function sealpost.announce_wakeups() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform from sealpost.announcing for update skip locked;
-  if found then
+  if not found then
+    return null;
+  end if;
+  if current_setting('sealpost.told', true) is not distinct from pg_current_xact_id()::text
+    or json_typeof(new.payload -> 'lanes') is distinct from 'array' or json_array_length(new.payload -> 'lanes') <> 1
+  then
     perform pg_notify('jobs:insert', '{"count":1}');
+  else
+    perform set_config('sealpost.told', pg_current_xact_id()::text, true);
+    perform pg_notify('jobs:insert', format('{"count":1,"job":"%s","wakes":%s}', new.id, new.payload));
   end if;
   return null;
 end

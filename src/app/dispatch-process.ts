@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
-import { createWakeupPool, JobsBound } from "../base/database/graphile-worker.ts";
+import { createWakeupQueue } from "../base/database/graphile-worker.ts";
 import {
   createDispatchPool,
   createGeneralPool,
@@ -96,16 +96,11 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     connectionsMax: DISPATCHER_CONNECTIONS.dispatch,
     applicationName: "sealpost dispatch",
   });
-  const bound = new JobsBound();
-  const wakeupPool = createWakeupPool(
-    {
-      ...common("wakeups"),
-      connectionsMax: DISPATCHER_CONNECTIONS.wakeups,
-      applicationName: "sealpost wakeups",
-    },
-    bound,
-    options.onPublished,
-  );
+  const queue = createWakeupQueue({
+    ...common("wakeups"),
+    connectionsMax: DISPATCHER_CONNECTIONS.wakeups,
+    applicationName: "sealpost wakeups",
+  });
   const housePool = createGeneralPool({
     ...common("leader"),
     connectionsMax: DISPATCHER_CONNECTIONS.leader,
@@ -142,8 +137,8 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
     observer: options.observer,
   });
   const wakeups = new Wakeups({
-    pool: wakeupPool,
-    bound,
+    queue,
+    onPublished: options.onPublished,
     wake: (waiting) => dispatcher.wake(waiting),
     random: options.random,
     onRunnerEnded: (err, restarts) => {
@@ -153,7 +148,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
   });
   const promoting = createPromoting(housePool, {
     leaseMs: delivering.deadlineMs + LEASE_MARGIN_MS,
-    jobsFrom: () => bound.from,
+    jobsFrom: () => queue.bound.from,
   });
   const leader = new Leader({
     sweepMs: sweepMs(delivering.policy.windowMs),
@@ -188,7 +183,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
 
   watchDispatcher(metrics, dispatcher, delivering.poster, laneLimits);
   metrics.database.watch("dispatch", pool);
-  metrics.database.watch("wakeups", wakeupPool);
+  metrics.database.watch("wakeups", queue.pool);
   metrics.database.watch("leader", housePool);
   metrics.database.watch("lanes", lanesPool);
   // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
@@ -200,7 +195,7 @@ export function startDispatching(options: DispatchProcessOptions): DispatchProce
       await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
       await dispatcher.giveBackWaiting();
       await delivering.poster.close();
-      await Promise.all([pool, wakeupPool, housePool, lanesPool].map((one) => one.end()));
+      await Promise.all([pool, queue.pool, housePool, lanesPool].map((one) => one.end()));
     },
   };
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createWakeupPool, JobsBound } from "../../src/base/database/graphile-worker.ts";
+import { createWakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import { Wakeups } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount } from "../support/installation.ts";
@@ -49,20 +49,16 @@ test.each(["empty", "emptied"])(
 );
 
 function startWaking() {
-  const bound = new JobsBound();
-  const pool = createWakeupPool(
-    {
-      databaseUrl: database.url,
-      connectionsMax: 4,
-      applicationName: "test wakeups",
-      onError: () => undefined,
-    },
-    bound,
-  );
+  const queue = createWakeupQueue({
+    databaseUrl: database.url,
+    connectionsMax: 4,
+    applicationName: "test wakeups",
+    onError: () => undefined,
+  });
+  const { pool } = queue;
   let woken = 0;
   const wakeups = new Wakeups({
-    bound,
-    pool,
+    queue,
     wake: async (waiting) => {
       woken += waiting.length;
     },

@@ -48,14 +48,19 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
   }
 }
 
-export type WakeupRunnerOptions = {
-  /** Made by createWakeupPool, with this bound. */
+export type WakeupQueue = {
   readonly pool: pg.Pool;
   readonly bound: JobsBound;
+  /** Called with what somebody tells who has added jobs. True: they need not be looked for at once. */
+  onAdded: (told: string) => boolean;
+};
+
+export type WakeupRunnerOptions = {
+  readonly queue: WakeupQueue;
   /** Takes one job's payload; the job is deleted once it resolves. */
-  readonly handle: (payload: unknown) => Promise<void>;
-  /** The queue was read and held so many jobs. `lookAgain` reads it again, unless it is busy or stopped. */
-  readonly onLook: (found: number, lookAgain: () => void) => void;
+  readonly handle: (payload: unknown, jobId: string) => Promise<void>;
+  /** The queue was read and held these jobs. `lookAgain` reads it again, unless it is busy or stopped. */
+  readonly onLook: (jobIds: readonly string[], lookAgain: () => void) => void;
   /** The runner has begun to end, asked or not. */
   readonly onEnding: () => void;
 };
@@ -177,18 +182,20 @@ export class JobsBound {
 
 /** Runs our jobs until stopped, or until graphile-worker gives up. */
 export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<WakeupRunner> {
+  const { pool, bound } = options.queue;
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
-    void options.bound.endLook(jobs.length, JOBS_FETCHED_MAX, options.pool);
-    options.onLook(jobs.length, () => localQueue.pulse(1));
+    void bound.endLook(jobs.length, JOBS_FETCHED_MAX, pool);
+    const jobIds = jobs.map(({ id }) => id);
+    options.onLook(jobIds, () => localQueue.pulse(1));
   });
   events.on("pool:gracefulShutdown", options.onEnding);
   const runner = await run({
     events,
-    pgPool: options.pool,
+    pgPool: pool,
     noHandleSignals: true,
     logger: new Logger(() => () => undefined),
-    taskList: { [TASK]: options.handle },
+    taskList: { [TASK]: (payload, { job }) => options.handle(payload, job.id) },
     preset: {
       worker: {
         concurrentJobs: CONCURRENT_JOBS,
@@ -204,28 +211,26 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
 }
 
 /**
- * The runner's connections. `onAdded` is called when somebody tells that there are new jobs. Left to itself, the planner reads the whole table, dead rows included, if it was small
- * when last analyzed: the queue then grows faster than it is read. With the other ways switched off only the index in
- * their order is left, and with generic plans nothing is planned anew at each fetch. Figures: test/bench/README.md.
+ * The runner's connections, and what they share. Left to itself, the planner reads the whole table, dead rows included,
+ * if it was small when last analyzed: the queue then grows faster than it is read. With the other ways switched off only
+ * the index in their order is left, and with generic plans nothing is planned anew at each fetch. Figures:
+ * test/bench/README.md.
  *
  * Its transactions do not wait for the disk (synchronous_commit=off): jobs are hints, the truth is in the deliveries,
  * and a crash of the server can only undo that a job was taken or done.
  */
-export function createWakeupPool(
-  options: PoolOptions,
-  bound: JobsBound,
-  onAdded: () => void = () => undefined,
-): pg.Pool {
+export function createWakeupQueue(options: PoolOptions, bound = new JobsBound()): WakeupQueue {
   const off = ["seqscan", "bitmapscan", "sort"];
   const pool = createPool(options, [
     "plan_cache_mode=force_generic_plan",
     "synchronous_commit=off",
     ...off.map((path) => `enable_${path}=off`),
   ]);
-  pool.on("connect", (client) => filterNotices(client, onAdded));
-  pool.on("connect", (client) => rewriteStatements(client, bound));
+  const queue: WakeupQueue = { pool, bound, onAdded: () => false };
+  pool.on("connect", (client) => filterNotices(client, queue));
+  pool.on("connect", (client) => rewriteStatements(client, queue.bound));
   hideErrorCodes(pool);
-  return pool;
+  return queue;
 }
 
 /**
@@ -247,12 +252,13 @@ function hideErrorCodes(pool: pg.Pool): void {
  * graphile-worker stops when it is notified on this channel that its schema has changed, and any role that can connect
  * can notify. Our own migrations do not rely on it: after an upgrade dispatchers are restarted in turn.
  */
-function filterNotices(client: pg.ClientBase, onAdded: () => void): void {
+function filterNotices(client: pg.ClientBase, queue: WakeupQueue): void {
   const emit = client.emit.bind(client) as (event: string, ...args: unknown[]) => boolean;
   client.emit = ((event: string, ...args: unknown[]) => {
-    const [notice] = args as [pg.Notification | undefined];
-    if (event === "notification" && notice?.channel === "worker:migrate") return false;
-    if (event === "notification" && notice?.channel === "jobs:insert") onAdded();
+    if (event !== "notification") return emit(event, ...args);
+    const { channel, payload = "" } = args[0] as pg.Notification;
+    if (channel === "worker:migrate") return false;
+    if (channel === "jobs:insert" && queue.onAdded(payload)) return false;
     return emit(event, ...args);
   }) as typeof client.emit;
 }

@@ -7,9 +7,9 @@ import { makeWorkerUtils } from "graphile-worker";
 import type pg from "pg";
 import { describe, expect, test } from "vitest";
 import {
-  createWakeupPool,
-  JobsBound,
+  createWakeupQueue,
   startWakeupRunner,
+  type WakeupQueue,
 } from "../../../src/base/database/graphile-worker.ts";
 import { startTestDispatcher } from "../../support/dispatching.ts";
 import { createTestAccount, insertAccount, publish } from "../../support/installation.ts";
@@ -22,9 +22,9 @@ const PINNED = "0.18.0";
 
 const database = await openDatabase();
 
-function openPool(databaseUrl: string, bound = new JobsBound()): pg.Pool {
+function openQueue(databaseUrl: string): WakeupQueue {
   const names = { databaseUrl, applicationName: "test wakeups" };
-  return createWakeupPool({ ...names, connectionsMax: 4, onError: () => undefined }, bound);
+  return createWakeupQueue({ ...names, connectionsMax: 4, onError: () => undefined });
 }
 
 test("the installed version is the pinned one", () => {
@@ -111,8 +111,8 @@ type Statement = { readonly name?: string; readonly text: string };
 
 describe("the runner", () => {
   test("sends the statements we rewrite, tells of its looks and its end, and deletes jobs that are done", async () => {
-    const bound = new JobsBound();
-    const pool = openPool(database.url, bound);
+    const queue = openQueue(database.url);
+    const { pool, bound } = queue;
     const given: Statement[] = [];
     const sent: Statement[] = [];
     // Listeners run in order: this one wraps before the rewriting is put on, that one after it.
@@ -133,11 +133,10 @@ describe("the runner", () => {
     const looks: number[] = [];
     let endings = 0;
     const runner = await startWakeupRunner({
-      pool,
-      bound,
+      queue,
       handle: async (payload) => void payloads.push(payload),
       onLook: (found, lookAgain) => {
-        looks.push(found);
+        looks.push(found.length);
         if (looks.length < 5) lookAgain();
       },
       onEnding: () => endings++,
@@ -207,7 +206,7 @@ describe("the runner", () => {
     );
     await once(starting.listen(0, "127.0.0.1"), "listening");
     const { port } = starting.address() as AddressInfo;
-    const pool = openPool(`postgres://nobody@127.0.0.1:${port}/none`);
+    const { pool } = openQueue(`postgres://nobody@127.0.0.1:${port}/none`);
     const error = await pool.connect().catch((error: unknown) => error);
     expect(error).toMatchObject({
       message: "no connection for wake-ups: starting up",
