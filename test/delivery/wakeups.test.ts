@@ -6,7 +6,7 @@ import type { WaitingDelivery } from "../../src/delivery/lane.ts";
 import { Wakeups } from "../../src/delivery/wakeups.ts";
 import { begin, insertAccount, publish } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
-import { countJobs } from "../support/wakeup-jobs.ts";
+import { countJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
 const database = await openDatabase();
 
@@ -16,6 +16,8 @@ afterEach(async () => {
   await running?.stop();
   running = null;
   for (const { pool } of queues.splice(0)) await pool.end();
+  // What was told and woken may not have been fetched yet.
+  await takeWakeups(database.pool);
 });
 
 function openQueue(bound = new JobsBound()): WakeupQueue {
