@@ -15,7 +15,6 @@ export type SequencerOptions = {
   readonly holder: string;
   readonly sequence: (holder: string, leaseMs: number) => Promise<SequencingStep>;
   readonly endLease: (holder: string) => Promise<void>;
-  readonly onSequenced: (events: number) => void;
   readonly onError: (error: unknown) => void;
 };
 
@@ -55,11 +54,10 @@ export class Sequencer {
 
   /** Returns after how long, from its beginning, the next one is due. */
   async #step(): Promise<number> {
-    const { holder, sequence, onSequenced, onError } = this.#options;
+    const { holder, sequence, onError } = this.#options;
     try {
-      const { leads, sequenced, isFull } = await sequence(holder, LEASE_MS);
+      const { leads, isFull } = await sequence(holder, LEASE_MS);
       this.#leads = leads;
-      onSequenced(sequenced);
       if (isFull) return 0;
       return leads ? STEP_EVERY_MS : TRY_EVERY_MS;
     } catch (error) {

@@ -41,7 +41,6 @@ export async function startWorld(): Promise<World> {
       holder: randomUUID(),
       sequence: (holder, leaseMs) => sequenceEvents(database.pool, holder, leaseMs),
       endLease: (holder) => endSequencingLease(database.pool, holder),
-      onSequenced: () => undefined,
       onError: () => undefined,
     });
     sequencer.start();
