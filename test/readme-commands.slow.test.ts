@@ -46,9 +46,9 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "sealpost-readme-"));
   const env = {
     DATABASE_URL: database.url,
-    // No name of the documents' is looked up in the world: every attempt fails at once, and is the only one.
+    // No name of the documents' is looked up in the world: every attempt fails at once, and there are no long waits.
     TARGET_DNS_SERVERS: "127.0.0.1:1",
-    RETRY_ATTEMPTS: "1",
+    RETRY_WINDOW_SECONDS: "1",
     PAGES_URL: "http://localhost:8080",
     STATE_DIR: folder,
   };

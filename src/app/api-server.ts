@@ -27,6 +27,7 @@ import { actorOf } from "../base/model/audit.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { createConsole } from "../console/console.ts";
+import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
@@ -48,7 +49,7 @@ import { apiPartsOf } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { targetRulesOf } from "./egress.ts";
-import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
+import { createReadinessCheck, type ReadinessCheck } from "./monitoring.ts";
 import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
 import { createOutageAs503, type OutageAs503, throttled } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
@@ -134,11 +135,28 @@ const ACCOUNT_KEYS_WORTH = 10;
 /** The one operation with a limit of its own. */
 const PUBLISH = "analyses.publish";
 
+/** Of an account, where no variable says so. */
+export type ApiLimits = {
+  /** Of RATE_LIMIT_REQUESTS. */
+  readonly windowSeconds: number;
+  /** Bulk replays with deliveries to start, and those deliveries. */
+  readonly replays: Dependencies["replayLimits"];
+  readonly checks: RateLimitPolicy;
+};
+
+export const API_LIMITS: ApiLimits = {
+  windowSeconds: 60,
+  replays: { runningMax: 5, waitingMax: 200_000 },
+  checks: CHECK_POLICY,
+};
+
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
-  /** For pages of the delivery log; see createLogPool. */
+  /** For pages of the delivery log; see readingLog. */
   readonly logPool: Pool;
+  /** Requests at work on the database at a time; absent: the kernel's own. */
+  readonly workPlacesMax?: number;
   /** Absent: lists are read from `logPool`. */
   readonly readLog?: ReadLog | undefined;
   readonly secretsKey: Uint8Array;
@@ -151,8 +169,8 @@ export type ApiServerOptions = {
   readonly metrics?: ApiMetrics;
   /** Tells readers of the feed that it has grown; absent: none is ever told, and none waits. */
   readonly news?: AccountNews | undefined;
-  /** Absent: once a minute. */
-  readonly checkPolicy?: RateLimitPolicy | undefined;
+  /** Absent: those of API_LIMITS. */
+  readonly limits?: Partial<ApiLimits> | undefined;
   /** Absent: the kernel's own. */
   readonly transferLimits?: TransferLimits | undefined;
   /** Compares what operations come to with their declarations; for tests. */
@@ -162,6 +180,7 @@ export type ApiServerOptions = {
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, logPool, secretsKey, publicUrl, log, now, check } = options;
+  const limits = { ...API_LIMITS, ...options.limits };
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
   const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503(log);
@@ -170,19 +189,16 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     logPool,
     readLog: options.readLog ?? readingFrom(logPool),
     secretsKey,
-    apiKeyBrand: config.apiKeyBrand,
+    apiKeyBrand: config.apiKeyBrand[0]!,
     apiKeyClass: keyClassOf(config),
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-    replayLimits: {
-      runningMax: config.replaysRunningMax,
-      waitingMax: config.replayDeliveriesWaitingMax,
-    },
+    replayLimits: limits.replays,
     publicUrl,
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
-    checkPolicy: options.checkPolicy ?? CHECK_POLICY,
+    checkPolicy: limits.checks,
     sendsMail: config.smtpUrl !== null,
     now,
   };
@@ -193,7 +209,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
     if (isRaised) metrics.problems.of({ code });
   }
-  const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
+  const limit = { requestsMax: config.rateLimitRequests, windowSeconds: limits.windowSeconds };
   return await createApi({
     registry: {
       operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
@@ -204,7 +220,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     codeGroups: hasWebhooks ? codeGroups : [],
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createFindHindrances(pool, config, secretsKey)),
+    checkReady: createCheckReady(await createReadinessCheck(pool, config, secretsKey)),
     ...(hasWebhooks && {
       confirmations: {
         path: CONFIRMATION_PATH,
@@ -214,9 +230,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       },
     }),
     findApiKey: createFindApiKey(pool, outageAs503, now),
-    keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
-      apiKeyPrefix(brand, keyClassOf(config)),
-    ),
+    keyPrefixes: config.apiKeyBrand.map((brand) => apiKeyPrefix(brand, keyClassOf(config))),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
     policies: {
@@ -231,6 +245,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       (await Promise.all(parts.map((part) => part.findSpaces?.(accountId, userId, tx) ?? []))).flat(),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
+    ...(options.workPlacesMax && { workPlacesMax: options.workPlacesMax }),
     ...(options.transferLimits && { transferLimits: options.transferLimits }),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
@@ -243,12 +258,11 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.info(logFields(request), "answered");
     },
     onInternalError: (err, requestId) => {
-      metrics.faults.of({}).add();
       log.error({ err, request_id: requestId }, "internal error");
     },
     onConnections: (open) => metrics.connections.of({}).set(open),
-    onConnectionRefused: (limit) => metrics.connectionsRefused.of({ limit }).add(),
-    onConnectionCut: (reason) => metrics.connectionsCut.of({ reason }).add(),
+    onConnectionRefused: (limit) => metrics.connectionsClosed.of({ why: limit }).add(),
+    onConnectionCut: (reason) => metrics.connectionsClosed.of({ why: reason }).add(),
     onRateLimitFailure: (err) => {
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was let through uncounted");
@@ -288,7 +302,7 @@ function createDeliveryConsole(
     sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-    attemptsMax: config.retryAttempts,
+    attemptsMax: ATTEMPTS_MAX,
     audited: auditedOperations(operations),
     findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
     ancestors: config.consoleAncestors ?? [],
@@ -299,10 +313,10 @@ function createDeliveryConsole(
 }
 
 /** For the API's own readiness probe. @throws TemporarilyUnavailable */
-function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
+function createCheckReady(checkReadiness: ReadinessCheck): () => Promise<void> {
   return async () => {
-    const hindrances = await findHindrances();
-    if (hindrances.length > 0) throw new TemporarilyUnavailable(hindrances.join(" "));
+    const problems = await checkReadiness();
+    if (problems.length > 0) throw new TemporarilyUnavailable(problems.join(" "));
   };
 }
 

@@ -27,8 +27,8 @@ const CLOCK_TRIES = 3;
 const VARIABLES: Readonly<Record<keyof Retention, { readonly name: string; readonly unitMs: number }>> = {
   analysisRetentionMs: { name: "ANALYSIS_RETENTION_SECONDS", unitMs: 1_000 },
   logRetentionMs: { name: "LOG_RETENTION_DAYS", unitMs: DAY_MS },
-  auditRetentionMs: { name: "AUDIT_RETENTION_DAYS", unitMs: DAY_MS },
-  idempotencyRetentionMs: { name: "IDEMPOTENCY_RETENTION_SECONDS", unitMs: 1_000 },
+  auditRetentionMs: { name: "The audit log's retention in days", unitMs: DAY_MS },
+  idempotencyRetentionMs: { name: "The retention of idempotency keys in seconds", unitMs: 1_000 },
 };
 
 /**

@@ -143,7 +143,7 @@ function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["ite
 }
 
 export type EventDependencies = {
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;

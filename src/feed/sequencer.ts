@@ -15,7 +15,6 @@ export type SequencerOptions = {
   readonly holder: string;
   readonly sequence: (holder: string, leaseMs: number) => Promise<SequencingStep>;
   readonly endLease: (holder: string) => Promise<void>;
-  readonly onSequenced: (events: number) => void;
   readonly onError: (error: unknown) => void;
 };
 
@@ -73,11 +72,10 @@ export class Sequencer {
 
   /** After how long, from its beginning, the next one may be made, and whether nobody needs it before being told. */
   async #step(): Promise<{ readonly everyMs: number; readonly isDone: boolean }> {
-    const { holder, sequence, onSequenced, onError } = this.#options;
+    const { holder, sequence, onError } = this.#options;
     try {
       const { leads, sequenced, isFull } = await sequence(holder, LEASE_MS);
       this.#leads = leads;
-      onSequenced(sequenced);
       if (isFull) return { everyMs: 0, isDone: false };
       return { everyMs: leads ? STEP_EVERY_MS : LEASE_MS, isDone: sequenced === 0 };
     } catch (error) {

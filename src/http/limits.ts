@@ -81,7 +81,7 @@ export const LOCKS_NOTED_MAX = 10_000;
  * Requests at work on the database at a time, in one process; one account has at most half of these, and all that hold
  * up the others have three quarters, fewer than there are connections. Others wait their turn.
  */
-export const WORK_PLACES_MAX = 12;
+export const WORK_PLACES_MAX = 8;
 /**
  * Reads that were held and look again at a time. Thousands are told at once, and each look takes the event loop a few
  * milliseconds.
@@ -95,7 +95,7 @@ export const LIGHT_WORK_MS = 1_000;
  * megabyte of small members holds up the process for 60 ms: one account has one such request at work at a time.
  */
 export const BODY_BYTES_PER_PLACE = 102_400;
-export const BODY_PLACES_MAX = 6;
+export const BODY_PLACES_MAX = 4;
 
 /**
  * How long a read may be held that has nothing to answer yet: half of what load balancers allow a silent connection (60

@@ -101,6 +101,8 @@ export type ApiOptions = PageOptions &
     readonly now: () => number;
     /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
     readonly newId: () => string;
+    /** Requests at work on the database at a time; absent: WORK_PLACES_MAX. */
+    readonly workPlacesMax?: number;
     /** Absent: those of limits.ts. */
     readonly transferLimits?: TransferLimits;
     /** Absent: what operations come to is not compared with what they declare. */
@@ -147,7 +149,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate({ findApiKey, prefixes, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const places = new AccountPlaces({ placesMax: limits.WORK_PLACES_MAX, lightMs: limits.LIGHT_WORK_MS });
+  const { workPlacesMax: placesMax = limits.WORK_PLACES_MAX } = options;
+  const places = new AccountPlaces({ placesMax, lightMs: limits.LIGHT_WORK_MS });
   const inTurn = createTurns(places, "a request of the account's");
   const { news = new AccountNews(0, () => undefined) } = options;
   const idempotentWrites = createIdempotentWrites({

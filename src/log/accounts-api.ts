@@ -33,7 +33,7 @@ export const AccountReplay = z
 
 export type AccountDependencies = {
   readonly pool: Pool;
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;

@@ -36,7 +36,7 @@ const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ..
 
 export type DeliveryDependencies = {
   readonly pool: Pool;
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** For lists of the log, from a standby where there is one. */
   readonly readLog: ReadLog;

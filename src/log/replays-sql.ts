@@ -1,7 +1,7 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
-import { ANSWER_MARGIN_MS } from "../base/database/pools.ts";
 import { refuseReplayBeyondStorage } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
+import { ANSWER_MARGIN_MS } from "../base/database/timed-client.ts";
 import type { Actor } from "../base/model/audit.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
 import { type Held, hasRoomFor, type Reader } from "../base/model/reader.ts";

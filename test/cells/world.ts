@@ -39,12 +39,13 @@ export async function startWorld(): Promise<World> {
       holder: randomUUID(),
       sequence: (holder, leaseMs) => sequenceEvents(database.pool, holder, leaseMs),
       endLease: (holder) => endSequencingLease(database.pool, holder),
-      onSequenced: () => undefined,
       onError: () => undefined,
     });
     sequencer.start();
     resources.defer(() => sequencer.stop());
-    const dispatcher = startTestDispatcher(database, [receiver], env, () => sequencer.tell());
+    const dispatcher = startTestDispatcher(database, [receiver], env, {
+      onPublished: () => sequencer.tell(),
+    });
     resources.defer(() => dispatcher.stop());
     const api = await startTestApi(database, env);
     resources.defer(() => api.close());

@@ -307,7 +307,9 @@ describe("an assertion of the proxy in front", () => {
   });
 
   test("of whomever the proxy lets through is enough where that is said", async () => {
-    const open = await startTestApi(database, { ...proxy.env, STAFF_JWT_SCOPES: "*=staff:read" });
+    const open = await startTestApi(database, {
+      STAFF_JWT: JSON.stringify({ ...JSON.parse(proxy.env.STAFF_JWT!), scopes: { "*": ["staff:read"] } }),
+    });
     const headers = await assertion(
       proxy.assert({ groups: undefined, name: undefined, email: "sam@example.com" }),
     );

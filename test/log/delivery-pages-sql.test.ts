@@ -2,11 +2,11 @@ import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
-import { createLogPool } from "../../src/base/database/pools.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { BELIEVED_MS, createListDeliveries, type ListDeliveries } from "../../src/log/delivery-pages-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount, insertLog } from "../support/installation.ts";
+import { openLogPool } from "../support/log-pool.ts";
 
 const TOTAL_MAX = 10_000;
 
@@ -17,13 +17,7 @@ let nowMs = 0;
 let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = createLogPool({
-    databaseUrl: database.url,
-    connectionsMax: 1,
-    applicationName: "test pages",
-    onError: () => undefined,
-    onQuery: () => statements++,
-  });
+  pool = openLogPool(database.url, { connectionsMax: 1, onQuery: () => statements++ });
 });
 afterAll(async () => {
   await pool.end();

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { API_LIMITS } from "../../src/app/api-server.ts";
 import { writeStorageLimits } from "../../src/base/database/storage.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
@@ -171,7 +172,11 @@ describe("creating a replay", () => {
     expect(await statuses(other.key, 2)).toEqual([202, 409]);
     expect(await statuses(account.ownKey, 2)).toEqual([202, 409]);
     await deleteRows(database.pool, "replays");
-    const few = await startTestApi(database, { REPLAY_DELIVERIES_WAITING_MAX: "9" });
+    const few = await startTestApi(
+      database,
+      {},
+      { limits: { replays: { ...API_LIMITS.replays, waitingMax: 9 } } },
+    );
     onTestFinished(() => few.close());
     const statusOf = async (key: string) => (await few.ask("POST", path, { key, body: asked })).status;
     expect([await statusOf(account.key), await statusOf(account.key)]).toEqual([202, 409]);

@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { listAccounts } from "../../accounts/accounts-sql.ts";
+import { isDatabaseUrl } from "../../base/config/kinds.ts";
 import { readCell } from "../../base/database/cells.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
 import type { MovePart } from "../../cells/move.ts";
@@ -20,12 +21,10 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
     .command("move")
     .description("move an account to another cell's database; run again, it goes on where it was cut off")
     .requiredOption("--account <id>", "id of the account", parseId)
-    .option("--to <url>", "URL of the target's database (default: TARGET_DATABASE_URL)", parseDatabaseUrl)
+    .option("--to-file <path>", "file of the URL of the target's database")
+    .option("--to <url>", "the same in an argument, which others on this machine can read", parseDatabaseUrl)
     .option("--cell <name>", "what callers are told: the target's name (default: its own, CELL)")
-    .option(
-      "--target-secrets-key-file <path>",
-      "file of the target's SECRETS_KEY (default: TARGET_SECRETS_KEY)",
-    )
+    .option("--target-secrets-key-file <path>", "file of the target's SECRETS_KEY")
     .option(
       "--wait <time>",
       "how long to wait for transactions and attempts that are under way (default: 10m)",
@@ -48,7 +47,8 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
         );
       if (options.targetIsLost) {
         if (!options.cancel) throw new UsageError("Use --target-is-lost with --cancel.");
-        if (options.to !== undefined) throw new UsageError("Use --to, or --target-is-lost: it is not asked.");
+        if (options.to !== undefined || options.toFile !== undefined)
+          throw new UsageError("Name the target, or use --target-is-lost: it is not asked.");
         await withSource(context, (source) => callOffLostMove({ accountId, source }));
         tellCalledOff();
         return;
@@ -88,7 +88,7 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
 }
 
 function parseDatabaseUrl(text: string): string {
-  if (URL.canParse(text) && ["postgres:", "postgresql:"].includes(new URL(text).protocol)) return text;
+  if (isDatabaseUrl(text)) return text;
   throw new InvalidArgumentError("It must be a PostgreSQL URL such as postgres://user@host:5432/name.");
 }
 

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool, PoolClient, QueryConfig } from "pg";
 import pg from "pg";
 import { OtherCellError } from "./cells.ts";
-import { hangUp } from "./pools.ts";
+import { hangUp } from "./timed-client.ts";
 
 /**
  * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
@@ -123,7 +123,8 @@ async function commit(client: ClientBase): Promise<void> {
   if (command !== "COMMIT") throw new Error("COMMIT rolled back: a statement of the transaction had failed");
 }
 
-async function onConnection<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
+/** `work` has the connection to itself, in no transaction yet; one that it opens and does not end is rolled back. */
+export async function onConnection<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect();
   let isBroken = false;
   try {

@@ -41,12 +41,6 @@ export function createApiMetrics(registry: MetricsRegistry) {
       unit: "requests",
       labels: {},
     }),
-    faults: registry.counter({
-      name: "sealpost_api_faults_total",
-      help: "Requests that failed with an internal error (500).",
-      unit: "requests",
-      labels: {},
-    }),
     logReads: registry.counter({
       name: "sealpost_log_reads_total",
       help: "Lists of the delivery log, by the server that answered: the primary, or that of READ_DATABASE_URL.",
@@ -61,8 +55,8 @@ export function createApiMetrics(registry: MetricsRegistry) {
       unit: "faults",
       labels: { why: STANDBY_FAULTS },
     }),
-    heldReads: registry.gauge({
-      name: "sealpost_api_held_reads",
+    readsWaiting: registry.gauge({
+      name: "sealpost_api_reads_waiting",
       help: "Readers of the feed that wait for something to read; at most 4,000.",
       unit: "requests",
       labels: {},
@@ -73,17 +67,13 @@ export function createApiMetrics(registry: MetricsRegistry) {
       unit: "connections",
       labels: {},
     }),
-    connectionsRefused: registry.counter({
-      name: "sealpost_api_connections_refused_total",
-      help: "Connections closed at once because there were too many: in all, or of one client address.",
+    connectionsClosed: registry.counter({
+      name: "sealpost_api_connections_closed_total",
+      help:
+        "Connections that we closed: at once because there were too many in all, or of one client address; or " +
+        "because the client hardly read its response, or pipelined too many requests.",
       unit: "connections",
-      labels: { limit: ["all", "address"] },
-    }),
-    connectionsCut: registry.counter({
-      name: "sealpost_api_connections_cut_total",
-      help: "Connections cut because the client hardly read its response, or pipelined too many requests.",
-      unit: "connections",
-      labels: { reason: ["slow_reader", "pipelining"] },
+      labels: { why: ["all", "address", "slow_reader", "pipelining"] },
     }),
   };
 }

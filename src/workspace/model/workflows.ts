@@ -22,7 +22,7 @@ export const RUN_STATUSES = ["QUEUED", "ACTIVE", "WAITING", "SUCCEEDED", "FAILED
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /** Of those that go on. */
-export const UNFINISHED_STATUSES = ["QUEUED", "ACTIVE", "WAITING"] as const satisfies readonly RunStatus[];
+const UNFINISHED_STATUSES = ["QUEUED", "ACTIVE", "WAITING"] as const satisfies readonly RunStatus[];
 
 export function isUnfinished(status: RunStatus): boolean {
   return UNFINISHED_STATUSES.some((one) => one === status);

@@ -198,8 +198,6 @@ export type MoverOptions = {
   readonly keptMs: number;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  readonly onMoved: (count: number) => void;
-  readonly onRemoved: (count: number) => void;
   readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
   readonly onError: (work: MoverWork, error: unknown) => void;
   /** Absent: a second. */
@@ -224,7 +222,7 @@ export class Mover {
   }
 
   start(): void {
-    const { pool, objects, keptMs, now, onMoved, onRemoved, onLost, onError } = this.#options;
+    const { pool, objects, keptMs, now, onLost, onError } = this.#options;
     const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
     const { signal } = this.#stopping;
     const onUncopied = (error: Error) => onError("move", error);
@@ -232,13 +230,12 @@ export class Mover {
       this.#repeat("move", lookEveryMs, async () => {
         const move = await this.#claim();
         if (move === null) return false;
-        onMoved(await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move));
+        await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
         return true;
       }),
       this.#repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => {
         const after = this.#removedOf;
         const removed = await removeLoose({ pool, objects }, after, signal);
-        onRemoved(removed.length);
         this.#removedOf =
           removed
             .map(({ accountId }) => accountId)

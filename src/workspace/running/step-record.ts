@@ -45,9 +45,6 @@ import {
 /** What became of a step. `lost`: it was somebody else's by then, or its run had ended. */
 export type StepEnd = "recorded" | "lost" | "given_back" | "run_succeeded" | "run_failed";
 
-/** Of a step that was taken to its end; the last two are its run's, too. */
-export type TakenStep = Exclude<StepEnd, "lost" | "given_back">;
-
 /** Of those that the last nodes have handed on, as many as there is room for. */
 const ITEMS_MAX = 100;
 /** An analysis may have 512, and three are around an item. */

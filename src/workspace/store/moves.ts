@@ -184,13 +184,10 @@ export async function isStillAt(pool: Pool, accountId: string, document: MovedDo
   return rowCount === 1;
 }
 
-export type WaitingMoves = { readonly count: number; readonly oldestSeconds: number };
-
-export async function countMoves(pool: Pool): Promise<WaitingMoves> {
-  const { rows } = await pool.query<WaitingMoves>(
-    `select count(*)::integer as count,
-       coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 as "oldestSeconds"
-     from workspace.moves`,
+/** Seconds since the oldest of what waits was asked for; 0: nothing waits. */
+export async function readOldestMove(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ seconds: number }>(
+    "select coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 as seconds from workspace.moves",
   );
-  return rows[0]!;
+  return rows[0]!.seconds;
 }

@@ -312,11 +312,3 @@ export async function hasRuns(pool: Pool): Promise<boolean> {
   });
   return rows[0]!.is_there;
 }
-
-/** How many go on, by their status. */
-export async function countUnfinishedRuns(pool: Pool): Promise<ReadonlyMap<RunStatus, number>> {
-  const { rows } = await pool.query<{ status: RunStatus; counted: number }>(
-    "select status, count(*)::integer as counted from workspace.runs where completed_at is null group by status",
-  );
-  return new Map(rows.map(({ status, counted }) => [status, counted]));
-}

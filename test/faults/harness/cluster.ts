@@ -72,7 +72,6 @@ export class Cluster {
       TARGET_CA_FILE: join(folder, "ca.pem"),
       UNSAFE_ALLOWED_TARGETS: [receiver.unsafeAllowed, ...(options.targets ?? [])].join(","),
       ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
-      CONNECT_TIMEOUT_MS: String(DEADLINE_MS),
       RETRY_WINDOW_SECONDS: String(RETRY_WINDOW_SECONDS),
       DISPATCH_IN_FLIGHT_MAX: "100",
       METRICS_PORT: "0",
