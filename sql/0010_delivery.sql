@@ -1,5 +1,5 @@
--- What delivery needs: shares, publishing, promoting, holding. Functions that processes of the version before call keep
--- their signatures, and work for them.
+-- What delivery needs: shares, publishing, promoting, holding. Functions that processes of the version before call
+-- keep their signatures, and work for them.
 
 -- 1. Tables beside open_deliveries.
 
@@ -46,8 +46,8 @@ create table sealpost.announcing (
 insert into sealpost.announcing default values;
 
 -- Tells the dispatchers at the very end of a transaction, unless another one that tells them is just committing: they
--- look again a few milliseconds later (src/delivery/wakeups.ts), and now and then without being told. The first job of a
--- transaction is told with what it wakes, if that is a single delivery: it can be claimed before its job is fetched.
+-- look again a few milliseconds later (src/delivery/wakeups.ts), and now and then without being told. The first job of
+-- a transaction is told with what it wakes, if that is a single delivery: it can be claimed before its job is fetched.
 -- With the owner's rights, because until PostgreSQL 18 a deferred trigger runs with those of whoever commits.
 create or replace function sealpost.announce_wakeups() returns trigger
 language plpgsql security definer
@@ -70,8 +70,9 @@ begin
 end
 $$;
 
--- 3. Ids and lanes. Names in functions have to mean what they mean here, whoever calls and whatever stands in `public`.
--- A SET clause would keep functions in plain SQL from being inlined; the text of a `begin atomic` is read once, now.
+-- 3. Ids and lanes. Names in functions have to mean what they mean here, whoever calls and whatever stands in
+-- `public`. A SET clause would keep functions in plain SQL from being inlined; the text of a `begin atomic` is read
+-- once, now.
 
 -- Inlined only where its text is immutable like the function: what is extracted from a time with a zone is not. A call
 -- of its own took 25 to 40 microseconds.
@@ -180,12 +181,12 @@ $$;
 -- a paused endpoint is held instead: it was in flight when its endpoint was paused, and failed, or was published while
 -- it was being paused.
 --
--- Returns how many rows it looked at and how many it woke; called again at once while it looked at `rows_max`. Nothing
+-- Returns how many rows it looked at and how many it woke; called again at once while it looked at rows_max. Nothing
 -- is promoted while waiting_jobs_max wake-ups wait (looked is null); jobs of other tasks in the same queue are none of
 -- ours.
 --
--- Rows with a wake_at before wake_from and jobs before jobs_from are not looked for: in front of the first that is alive
--- both indexes have the entries of all that are gone for as long as anybody holds a snapshot.
+-- Rows with a wake_at before wake_from and jobs before jobs_from are not looked for: in front of the first that is
+-- alive both indexes have the entries of all that are gone for as long as anybody holds a snapshot.
 --
 -- Shared by account first: an account gets at most `account_max` wake-ups a step, taken from its lanes in turn, and a
 -- lane at most `lane_max`. What is beyond is looked at again a second later for every share before it, so that one
@@ -280,7 +281,8 @@ end;
 
 -- Makes of_holder the leader, or lets it stay the leader, for `lease` from now, unless another one is: then `leads` is
 -- false. What there is for the leader to do is told in the same breath, since most of the time it is nothing: whether
--- rows are due, and whether anything is to be done in paced steps (bulk replays, what is held). Nothing is lost with it.
+-- rows are due, and whether anything is to be done in paced steps (bulk replays, what is held). Nothing is lost with
+-- it.
 create function sealpost.lead(
   of_holder uuid, lease interval, wake_from timestamptz, out leads boolean, out is_due boolean, out is_paced boolean,
   out at timestamptz
@@ -300,7 +302,8 @@ begin
   at := now();
   is_due := leads and exists (
     select from sealpost.open_deliveries
-    where wake_at >= wake_from and wake_at <= now() and due_at <= now() and (lease_until is null or lease_until <= now()));
+    where wake_at >= wake_from and wake_at <= now() and due_at <= now()
+      and (lease_until is null or lease_until <= now()));
   is_paced := leads and (
     exists (select from sealpost.replays where status = 'running')
     or exists (select from sealpost.replays where count_at <= now())
@@ -335,8 +338,8 @@ begin
 end
 $$;
 
--- 5. Reading what is published. It takes little of PostgreSQL's time, whatever the text is made of: regular expressions
--- take half a microsecond for each match, and a caller decides how many of those there are.
+-- 5. Reading what is published. It takes little of PostgreSQL's time, whatever the text is made of: regular
+-- expressions take half a microsecond for each match, and a caller decides how many of those there are.
 
 -- Whether a JSON text is nested more than 512 levels deep. Called only for texts with more than 512 opening brackets.
 create or replace function sealpost.is_too_deep(analysis text) returns boolean
@@ -571,8 +574,8 @@ $$;
 --
 -- Its joins say `= any (array[…])`, so that an index serves for looking up and never for reading a whole table in
 -- order, as a plan made for an empty one would, for as long as the caller's session lives. Without jit: before
--- PostgreSQL 18 a scan that is switched off and needed all the same (of the settings' one row) costs so much that every
--- call would be compiled.
+-- PostgreSQL 18 a scan that is switched off and needed all the same (of the settings' one row) costs so much that
+-- every call would be compiled.
 create function sealpost.publish_each(
   account_ids uuid[], analyses json[], webhook_urls text[], traceparents text[], is_example boolean, at timestamptz,
   out delivery_ids uuid[], out codes text[])
@@ -1296,9 +1299,9 @@ create table sealpost.parked_deliveries (
   check (is_held = (due_at is null))
 );
 
--- Parks at most rows_max of what is open and nobody has, and of what is held. The rest: how many are left, and which of
--- those were cut, because the dispatcher that had them has died. Both tables are read in one statement: a delivery that
--- goes from one to the other meanwhile is in one of them.
+-- Parks at most rows_max of what is open and nobody has, and of what is held. The rest: how many are left, and which
+-- of those were cut, because the dispatcher that had them has died. Both tables are read in one statement: a delivery
+-- that goes from one to the other meanwhile is in one of them.
 create function sealpost.park_deliveries(of_account uuid, rows_max integer, out rest integer, out cut uuid[])
 language plpgsql
 set search_path = pg_catalog, pg_temp

@@ -12,9 +12,8 @@ import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
-import { type PublishResult, publishWrites } from "../publish/publications-sql.ts";
 import { PublishRefusedError } from "../publish/publish-call-sql.ts";
-import { findAnalysis } from "./analyses-sql.ts";
+import { findAnalysis, type PublishResult, publishWrites } from "./analyses-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
 export type AnalysisBody = {

@@ -92,12 +92,14 @@ export async function lead(
  */
 const ALL_EVERY_MS = 15_000;
 const ALL_SHARE_MAX = 0.01;
-/** What our own transactions may take, and what a claim may have waited beyond the row's wake_at, with much to spare. */
+/**
+ * What our own transactions may take, and what a claim may have waited beyond the row's wake_at, with much to spare.
+ */
 const LATE_MS = 30_000;
 
 /**
- * Promotes from where anything may still be due: all that was due before has been woken. A row keeps the wake_at that it
- * had when it was leased, so one whose lease runs out is older than the others by as much.
+ * Promotes from where anything may still be due: all that was due before has been woken. A row keeps the wake_at that
+ * it had when it was leased, so one whose lease runs out is older than the others by as much.
  */
 export function createPromoting(
   pool: Pool,

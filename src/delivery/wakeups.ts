@@ -5,8 +5,8 @@ import type { WaitingDelivery } from "./lane.ts";
 
 /**
  * Of transactions that add wake-ups at the same moment only one notifies (sealpost.announce_wakeups), perhaps with the
- * one delivery that it wakes, which is then not waited for. So the queue is looked at once more, and when that has found
- * what nobody told of, this many times more, so far apart; what all of that misses, the next poll finds.
+ * one delivery that it wakes, which is then not waited for. So the queue is looked at once more, and when that has
+ * found what nobody told of, this many times more, so far apart; what all of that misses, the next poll finds.
  */
 const LOOKS_MORE = 3;
 const LOOK_AGAIN_MS = 4;

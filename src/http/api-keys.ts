@@ -42,7 +42,9 @@ const RECENT_MS = 30_000;
 const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
 
 export type Authentication = {
-  /** Null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. Looked up once. */
+  /**
+   * Null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. Looked up once.
+   */
   readonly find: () => Promise<ApiKey | null>;
   /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
   readonly expected: ApiKey | null;

@@ -327,7 +327,7 @@ function countedOf({ caller, isExempt }: Write, auditBytes: number): CountedAnsw
 }
 
 /** Tells of a write that took effect, where there is something to tell. Returns the bytes that this takes. */
-export async function recordPerformed(
+async function recordPerformed(
   recordWrite: RecordWrite,
   tx: Transaction,
   write: Write,

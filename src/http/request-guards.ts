@@ -30,8 +30,8 @@ export type RequestGuardOptions = {
 export type RateLimitPolicies = {
   readonly key: RateLimitPolicy;
   /**
-   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So no
-   * user, with however many keys, shuts out the account or another user.
+   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So
+   * no user, with however many keys, shuts out the account or another user.
    */
   readonly account?: RateLimitPolicy;
   /** For clients without a key. */
@@ -69,8 +69,8 @@ export function createRequestGuards(options: RequestGuardOptions) {
 
   /**
    * Looks the key up and counts the request, both at once where the key is known to have been valid: whose bucket that
-   * is never changes. If it is valid no more the request counts by its address, as without one. A batched write looks at
-   * its key itself, in its transaction: it is only looked up when the request is refused before that.
+   * is never changes. If it is valid no more the request counts by its address, as without one. A batched write looks
+   * at its key itself, in its transaction: it is only looked up when the request is refused before that.
    */
   async function identifyAndLimit(
     operation: Operation,

@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { insertApiKey } from "../../src/accounts/api-keys-sql.ts";
-import { type PublishResult, type PublishWrite, publishWrites } from "../../src/publish/publications-sql.ts";
+import { type PublishResult, type PublishWrite, publishWrites } from "../../src/delivery/analyses-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, rowsOf, SECRETS_KEY } from "../support/installation.ts";
 

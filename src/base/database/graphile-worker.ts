@@ -6,8 +6,8 @@
  * that test, then the tests of wake-ups and the benchmarks.
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.keep_task and its trigger, the trigger of
- * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs table)
- * and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.promote, sealpost.publish_fresh).
+ * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs
+ * table) and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.promote, sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
@@ -93,8 +93,8 @@ select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at,
  * them: at 400 a second it took 80 times as long after two minutes, and more with every minute.
  *
  * A job has as its `run_at` the time at which it was added (sealpost.add_wakeups), and may be committed much later. So
- * the bound moves to a moment when all who could still commit earlier ones have ended and two looks have found less than
- * they may. For a transaction that takes too long to wait for, one look goes back when it has ended.
+ * the bound moves to a moment when all who could still commit earlier ones have ended and two looks have found less
+ * than they may. For a transaction that takes too long to wait for, one look goes back when it has ended.
  */
 export class JobsBound {
   #from = FROM_THE_FIRST;
@@ -211,10 +211,10 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
 }
 
 /**
- * The runner's connections, and what they share. Left to itself, the planner reads the whole table, dead rows included,
- * if it was small when last analyzed: the queue then grows faster than it is read. With the other ways switched off only
- * the index in their order is left, and with generic plans nothing is planned anew at each fetch. Figures:
- * test/bench/README.md.
+ * The runner's connections, and what they share. Left to itself, the planner reads the whole table, dead rows
+ * included, if it was small when last analyzed: the queue then grows faster than it is read. With the other ways
+ * switched off only the index in their order is left, and with generic plans nothing is planned anew at each fetch.
+ * Figures: test/bench/README.md.
  *
  * Its transactions do not wait for the disk (synchronous_commit=off): jobs are hints, the truth is in the deliveries,
  * and a crash of the server can only undo that a job was taken or done.
@@ -264,9 +264,9 @@ function filterNotices(client: pg.ClientBase, queue: WakeupQueue): void {
 }
 
 /**
- * graphile-worker fetches and deletes jobs by a join with a list of ids. A plan made while the table was empty may read
- * the whole table for it, and stays until the next ANALYZE while the queue grows. Written as `= any (array[id])`, only
- * an index lookup is left. And it looks for jobs from the first index entry on: see `JobsBound`.
+ * graphile-worker fetches and deletes jobs by a join with a list of ids. A plan made while the table was empty may
+ * read the whole table for it, and stays until the next ANALYZE while the queue grows. Written as `= any (array[id])`,
+ * only an index lookup is left. And it looks for jobs from the first index entry on: see `JobsBound`.
  */
 function rewriteStatements(client: pg.ClientBase, bound: JobsBound): void {
   const query = client.query.bind(client) as (...args: readonly unknown[]) => unknown;

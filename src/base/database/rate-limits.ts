@@ -20,14 +20,14 @@ type Window = {
 
 /**
  * Counts requests in buckets that all processes beside one database share. While less than half of a limit is used, a
- * process counts by itself and tells the database each second (or each quarter of the window, if that is sooner), so that
- * ordinary use costs no statement. Beyond half, and for limits below SMALL, each request is counted in the database
- * first. So what passes beyond a limit is at most what the other processes have counted and not told yet, each of them at
- * most half of the limit.
+ * process counts by itself and tells the database each second (or each quarter of the window, if that is sooner), so
+ * that ordinary use costs no statement. Beyond half, and for limits below SMALL, each request is counted in the
+ * database first. So what passes beyond a limit is at most what the other processes have counted and not told yet,
+ * each of them at most half of the limit.
  *
- * A bucket over its limit is not written again until its window ends, so that a flood of refused requests causes no flood
- * of writes. Requests of one turn of the event loop, of all policies together, are counted by one statement, each with a
- * number of its own in its bucket; those beyond the limit may only be told that they are.
+ * A bucket over its limit is not written again until its window ends, so that a flood of refused requests causes no
+ * flood of writes. Requests of one turn of the event loop, of all policies together, are counted by one statement,
+ * each with a number of its own in its bucket; those beyond the limit may only be told that they are.
  *
  * Losing option: rate-limiter-flexible, which counts by this machine's clock, a statement for each bucket, and locks
  * them in any order: nothing of it was left once that had been replaced.

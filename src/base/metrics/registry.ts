@@ -1,8 +1,8 @@
 import * as prometheus from "prom-client";
 
 /**
- * What prom-client tells of the event loop's delay comes from a timer every 10 ms, which alone would wake an idle process
- * a hundred times a second. How busy the loop is costs nothing to know, and says more.
+ * What prom-client tells of the event loop's delay comes from a timer every 10 ms, which alone would wake an idle
+ * process a hundred times a second. How busy the loop is costs nothing to know, and says more.
  */
 const OF_DELAY_TIMER = ["min", "max", "mean", "stddev", "p50", "p90", "p99"].map(
   (what) => `nodejs_eventloop_lag_${what}_seconds`,
