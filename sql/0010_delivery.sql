@@ -173,7 +173,8 @@ language sql
 set search_path = pg_catalog, pg_temp
 as $$
   insert into graphile_worker._private_jobs (task_id, run_at, payload)
-  select id, clock_timestamp(), '{}' from graphile_worker._private_tasks where identifier = 'deliver'
+  select id, clock_timestamp(), '{"ids":[],"accounts":[],"lanes":[]}'
+  from graphile_worker._private_tasks where identifier = 'deliver'
 $$;
 
 -- The promoter's one step: wakes what is due and has nobody at it. That is every retry whose time has come, every

@@ -83,7 +83,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     right: {
       "src/main.ts": 'import { createProgram } from "./app/cli/program.ts";',
       "src/app/cli/publish.ts": 'import { publish } from "../../publish/publish.ts";',
-      "src/delivery/analyses-api.ts": 'import { insert } from "../publish/publications-sql.ts";',
+      "src/delivery/analyses-api.ts": 'import { insert } from "../publish/publish-call-sql.ts";',
       "src/delivery/secrets.ts": 'import { importSigningKey } from "../signing/index.ts";',
       "src/signing/header.ts": 'import { createHmac } from "node:crypto";',
       "src/app/areas.ts": 'import { spaces } from "../workspace/operations/spaces.ts";',

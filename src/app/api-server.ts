@@ -265,7 +265,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     onConnectionCut: (reason) => metrics.connectionsClosed.of({ why: reason }).add(),
     onRateLimitFailure: (err) => {
       metrics.limiterFailures.of({}).add();
-      log.warn({ err }, "a request was let through uncounted");
+      log.warn({ err }, "a request was counted by this process alone");
     },
     addRoutes: inOrder([
       ...(hasWebhooks ? [createDeliveryConsole(options, operations, originsOf(parts), outageAs503)] : []),

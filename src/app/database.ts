@@ -10,7 +10,7 @@ import { keepSecretsKey, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
 import { writeStorageLimits } from "../base/database/storage.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import { storageLimitsOf } from "../base/model/storage.ts";
-import { writeSettings } from "../publish/publications-sql.ts";
+import { writeSettings } from "../publish/publish-call-sql.ts";
 import { UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { commandConfigOf, databaseUrlOf, secretsKeyOf } from "./state-folder.ts";

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createAccount, hasAccounts } from "../../src/accounts/accounts-sql.ts";
 import { findEndpoint, removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findSigningSecrets, rotateSigningSecret } from "../../src/delivery/signing-secrets-sql.ts";
-import { writeSettings } from "../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../src/publish/publish-call-sql.ts";
 import { changeRows, countRows, rowOf, rowsOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
-import { writeSettings } from "../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../src/publish/publish-call-sql.ts";
 import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
 import { removeMember } from "../../src/workspace/store/spaces.ts";
 import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";

@@ -8,7 +8,7 @@ import { createApiKey } from "../../../src/app/create-api-key.ts";
 import { readConfig } from "../../../src/base/config/config.ts";
 import { setEndpoint } from "../../../src/delivery/endpoint-sql.ts";
 import { rotateSigningSecret } from "../../../src/delivery/signing-secrets-sql.ts";
-import { writeSettings } from "../../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../../src/publish/publish-call-sql.ts";
 import { SealpostProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
