@@ -55,7 +55,7 @@ type Known = { readonly remaining: number; readonly endsAtMs: number };
 // headers are written here.
 export function createRateLimits(options: {
   readonly countRequest: CountRequest;
-  /** Called for every request that was let through uncounted. */
+  /** Called for every request that this process had to count by itself. */
   readonly onStoreFailure: (error: unknown) => void;
   /** Monotonic milliseconds. */
   readonly monotonicMs: () => number;

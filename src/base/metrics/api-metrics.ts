@@ -37,7 +37,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     limiterFailures: registry.counter({
       name: "sealpost_limiter_failures_total",
-      help: "Requests let through uncounted because the rate limiter's store failed.",
+      help: "Requests that a process counted by itself because the rate limiter's store failed.",
       unit: "requests",
       labels: {},
     }),
