@@ -245,7 +245,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     wrong: {
       "README.md": "x\n".repeat(201),
       "src/base/config/variables.ts": "  A: optional(\n".repeat(41),
-      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(56),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(52),
       "package-lock.json": JSON.stringify({
         packages: {
           "": { dependencies: Object.fromEntries(Array.from({ length: 24 }, (_, n) => [n, "1"])) },
@@ -255,7 +255,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     right: {
       "README.md": "x\n".repeat(200),
       "src/base/config/variables.ts": "  A: optional(\n".repeat(40),
-      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(55),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(51),
     },
   },
   "lock file": {

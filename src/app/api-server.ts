@@ -18,6 +18,7 @@ import {
   storingResponses,
 } from "../base/database/idempotency.ts";
 import { type ReadLog, readingFrom } from "../base/database/log-reader.ts";
+import { shareOf } from "../base/database/pools.ts";
 import { createRequestCounter } from "../base/database/rate-limits.ts";
 import { requireSecretsKey } from "../base/database/sealing.ts";
 import { inPipelinedTransaction, inTransaction, isInTheWay } from "../base/database/transaction.ts";
@@ -63,10 +64,12 @@ const USE_RECORDED_EVERY_MS = 60_000;
  */
 export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () => number): FindApiKey {
   const find = coalesceByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
+  // Where many keys are used again at once, they do not take all connections for it.
+  const noting = shareOf(pool, 1);
   return async (digest) => {
     const { answer: key, place } = await outageAs503(find(digest.toString("latin1")));
     if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_RECORDED_EVERY_MS) {
-      noteApiKeyUse(pool, key.id).catch(() => undefined);
+      noteApiKeyUse(noting, key.id).catch(() => undefined);
     }
     return key;
   };

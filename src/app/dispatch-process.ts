@@ -41,13 +41,17 @@ const SILENT_SHARE = 0.25;
 const LANE_IN_FLIGHT_MAX = 128;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 const AUDIT_RETENTION_DAYS = 365;
+
+/** Graphile-worker's: one listens, one reads the queue, one deletes what is done, and one is for when these overlap. */
+const WAKEUP_CONNECTIONS_MAX = 4;
+
 /**
- * How a dispatcher shares out its connections: claims and records; graphile-worker, of which one listens; everything
- * else, half of it open to what may take long. At rest the first are closed.
+ * How a dispatcher shares out its connections: claims and records; graphile-worker; everything else, half of it open to
+ * what may take long. At rest the first are closed.
  */
 export function dispatcherConnections(connectionsMax: number) {
-  const wakeups = Math.max(2, Math.floor(connectionsMax / 4));
   const general = Math.max(2, Math.floor(connectionsMax / 3));
+  const wakeups = Math.min(WAKEUP_CONNECTIONS_MAX, general);
   return { dispatch: connectionsMax - wakeups - general, wakeups, general, slow: Math.floor(general / 2) };
 }
 

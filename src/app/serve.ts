@@ -4,8 +4,15 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
-import { createApiPool, createGeneralPool, createStandbyPool, readingLog } from "../base/database/pools.ts";
-import { createApiMetrics } from "../base/metrics/api-metrics.ts";
+import { createLogReader, type ReadLog, readingFrom } from "../base/database/log-reader.ts";
+import {
+  createApiPool,
+  createGeneralPool,
+  createStandbyPool,
+  readingLog,
+  shareOf,
+} from "../base/database/pools.ts";
+import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createDatabaseMetrics, createFaults } from "../base/metrics/database-metrics.ts";
 import { createFeedMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry, type Tally } from "../base/metrics/registry.ts";
@@ -16,15 +23,15 @@ import { startAreaChecks } from "./areas.ts";
 import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
-import { startLogReading } from "./log-reading.ts";
 import { createReadinessCheck, startMonitoring } from "./monitoring.ts";
 import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 
 /**
- * How an API process shares out its connections: one listens; of the others, requests at work leave three for looking
- * up keys, counting requests and the feed's steps, where there are so many.
+ * How an API process shares out its connections: one listens; of the others, requests at work leave three, where there
+ * are so many. So publishing, which takes no place of theirs, waits behind no read, and neither do looking up keys,
+ * counting requests and the feed's steps. Reads of the log, the slowest, never take more, however many a request asks.
  */
 export function apiConnections(connectionsMax: number) {
   const general = connectionsMax - 1;
@@ -75,7 +82,7 @@ async function startApi(
   };
   const { general: connectionsMax, workPlaces } = apiConnections(config.databaseConnectionsMax);
   const pool = createApiPool({ ...common, connectionsMax, onQuery: database.observer("api") });
-  const logPool = readingLog(pool, database.observer("log"));
+  const logPool = readingLog(shareOf(pool, workPlaces), database.observer("log"));
   const listenPool = createGeneralPool({
     ...common,
     connectionsMax: 1,
@@ -139,6 +146,45 @@ async function startApi(
     work.defer(startAreaChecks({ config, pool, log }));
   };
   return { urls: { api: url, metrics: monitoring.url }, startWork };
+}
+
+type LogReadingOptions = {
+  readonly pool: Pool;
+  readonly logPool: Pool;
+  /** Null: there is none, and lists are read from `logPool`. */
+  readonly standbyPool: Pool | null;
+  readonly metrics: ApiMetrics;
+  readonly log: Logger;
+  readonly resources: AsyncDisposableStack;
+};
+
+/** How lists of the log are read: from the standby while it serves, counted and told of in the log. */
+function startLogReading(options: LogReadingOptions): ReadLog {
+  const { pool, logPool, standbyPool, metrics, log, resources } = options;
+  const counted = (server: "primary" | "standby") => metrics.logReads.of({ server }).add();
+  if (standbyPool === null) {
+    return async (read) => {
+      const value = await readingFrom(logPool)(read);
+      counted("primary");
+      return value;
+    };
+  }
+  const reader = createLogReader({
+    primary: logPool,
+    position: pool,
+    standby: standbyPool,
+    onRead: counted,
+    onFault: (why, err) => {
+      metrics.standbyFaults.of({ why }).add();
+      log.debug({ why, err }, "the standby did not serve");
+    },
+    onChange: (isUsed, why) => {
+      if (isUsed) log.info("lists of the log are read from the standby");
+      else log.warn({ why }, "lists of the log are read from the primary: the standby does not serve");
+    },
+  });
+  resources.defer(() => reader.stop());
+  return reader.read;
 }
 
 type Feed = {

@@ -20,7 +20,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 50_400,
+    max: 50_000,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
@@ -45,7 +45,7 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "metrics",
-    max: 55,
+    max: 51,
     of: (path) => path.startsWith("src/base/metrics/"),
     count: matchesOf(/registry\.(?:counter|gauge|histogram)\(\{\s*name: "/g),
   },

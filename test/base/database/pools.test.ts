@@ -155,6 +155,21 @@ describe("a share of a pool", () => {
     await pool.end();
   });
 
+  it("bounds reads of the log, which then keep nobody else from a connection", async () => {
+    const pool = createApiPool(options(3));
+    const log = readingLog(shareOf(pool, 2));
+    const ended: string[] = [];
+    const reads = Array.from({ length: 4 }, async () => {
+      await log.query("select pg_sleep(0.2)");
+      ended.push("read");
+    });
+    await pool.query("select 1");
+    ended.push("other");
+    await Promise.all(reads);
+    expect(ended).toEqual(["other", "read", "read", "read", "read"]);
+    await pool.end();
+  });
+
   it("takes back what was lent to failures, of statements, of transactions and of connections", async () => {
     const pool = createGeneralPool(options(2));
     const share = shareOf(pool, 1);
