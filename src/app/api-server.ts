@@ -10,18 +10,18 @@ import type { Config } from "../base/config/config.ts";
 import { AUDIT_ROW_BYTES, writeAuditEntry } from "../base/database/audit-log.ts";
 import { coalesceByTurn } from "../base/database/coalesce.ts";
 import {
-  claimIdempotencyKeys,
+  claimIdempotencyKey,
   claimIdempotentCall,
   releaseIdempotentCall,
   renewIdempotentCall,
   storeCallResponse,
-  storingResponses,
+  storingResponse,
 } from "../base/database/idempotency.ts";
 import { type ReadLog, readingFrom } from "../base/database/log-reader.ts";
 import { shareOf } from "../base/database/pools.ts";
 import { createRequestCounter } from "../base/database/rate-limits.ts";
 import { requireSecretsKey } from "../base/database/sealing.ts";
-import { inPipelinedTransaction, inTransaction, isInTheWay } from "../base/database/transaction.ts";
+import { inPipelinedTransaction, inTransaction } from "../base/database/transaction.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { actorOf } from "../base/model/audit.ts";
@@ -33,7 +33,7 @@ import { createAddressSet } from "../egress/rules/address.ts";
 import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
-import { type IdempotencyStore, LockWaitError, type RecordWrite } from "../http/idempotent-write.ts";
+import type { IdempotencyStore, RecordWrite } from "../http/idempotent-write.ts";
 import type { AddRoutes } from "../http/kernel.ts";
 import type { ErasedResult, Operation } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
@@ -86,44 +86,31 @@ function createIdempotencyStore(
   outageAs503: OutageAs503,
 ): IdempotencyStore {
   /** In the transaction of what the secrets are of, which it undoes. */
-  const requireKeyFor = async (tx: ClientBase, responses: readonly StoredResponse[]) => {
-    if (responses.some(({ holdsSecret }) => holdsSecret)) await requireSecretsKey(tx, secretsKey);
+  const requireKeyFor = async (tx: ClientBase, { holdsSecret }: StoredResponse) => {
+    if (holdsSecret) await requireSecretsKey(tx, secretsKey);
   };
   return {
     transaction: (work) => outageAs503(inTransaction(pool, work)),
-    claimedTransaction: (claims, lockWaitMs, work) => {
-      const first = (client: ClientBase) => claimIdempotencyKeys(client, claims, secretsKey);
-      const working = inPipelinedTransaction(pool, {
-        lockWaitMs,
-        first,
-        work: async (tx, states) => {
-          const { result, completed } = await work(tx, states);
-          await requireKeyFor(
-            tx,
-            completed.map(({ response }) => response),
-          );
-          return { result, last: storingResponses(completed, secretsKey) };
-        },
-      });
-      return outageAs503(lockWaitMs === null ? working : lockWaits(working));
-    },
+    claimedTransaction: (claim, work) =>
+      outageAs503(
+        inPipelinedTransaction(pool, {
+          first: (client) => claimIdempotencyKey(client, claim, secretsKey),
+          work: async (tx, state) => {
+            const { result, completed } = await work(tx, state);
+            if (completed === null) return { result, last: null };
+            await requireKeyFor(tx, completed.response);
+            return { result, last: storingResponse(completed, secretsKey) };
+          },
+        }),
+      ),
     claimCall: (tx, claim, lease, counted) => claimIdempotentCall(tx, claim, lease, counted, secretsKey),
     renewCall: renewIdempotentCall,
     completeCall: async (tx, claim, token, response, counted) => {
-      await requireKeyFor(tx, [response]);
+      await requireKeyFor(tx, response);
       return await storeCallResponse(tx, claim, token, response, counted, secretsKey);
     },
     releaseCall: releaseIdempotentCall,
   };
-}
-
-/** What another transaction was in the way of, in the kernel's words. */
-async function lockWaits<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (cause) {
-    throw isInTheWay(cause) ? new LockWaitError("another transaction was in the way", { cause }) : cause;
-  }
 }
 
 /** One row of the audit log for each write that took effect. */

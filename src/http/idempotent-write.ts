@@ -22,17 +22,12 @@ export type IdempotencyStore = {
   /** Runs `work` in one transaction: committed if it resolves, rolled back if it rejects, and settled like it. */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
   /**
-   * The same for writes with different keys: claims all of them until the transaction ends, without waiting for those
-   * that are claimed already, and stores the responses that `work` completed. `work` gets what became of the claims, in
-   * their order.
-   *
-   * @param lockWaitMs how long to wait for a lock; null: as long as a statement may take
-   * @throws LockWaitError when a lock is not to be had within `lockWaitMs`
+   * The same for a write: claims its key until the transaction ends, without waiting if it is claimed already, and
+   * stores the response that `work` completed.
    */
   claimedTransaction<T>(
-    claims: readonly IdempotencyClaim[],
-    lockWaitMs: number | null,
-    work: (tx: Transaction, states: readonly ClaimState[]) => Promise<Completed<T>>,
+    claim: IdempotencyClaim,
+    work: (tx: Transaction, state: ClaimState) => Promise<Completed<T>>,
   ): Promise<T>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
   claimCall(
@@ -55,8 +50,8 @@ export type IdempotencyStore = {
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
 
-/** What a transaction came to, and the responses to be stored in it. */
-export type Completed<T> = { readonly result: T; readonly completed: readonly CompletedClaim[] };
+/** What a transaction came to, and the response to be stored in it; null: none. */
+export type Completed<T> = { readonly result: T; readonly completed: CompletedClaim | null };
 
 /**
  * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to
@@ -200,20 +195,17 @@ export function createIdempotentWrites(options: {
   return {
     inTransaction: (write, waitMs, perform) => {
       const { claim, holdsSecret } = write;
-      const work = async (
-        tx: Transaction,
-        states: readonly ClaimState[],
-      ): Promise<Completed<WriteResult>> => {
-        const earlier = earlierResponse(states[0]!, claim);
+      const work = async (tx: Transaction, state: ClaimState): Promise<Completed<WriteResult>> => {
+        const earlier = earlierResponse(state, claim);
         if (earlier && (await isToldAgain(write, tx, earlier)))
-          return { result: { response: earlier, isReplayed: true }, completed: [] };
+          return { result: { response: earlier, isReplayed: true }, completed: null };
         const { result, response } = await perform(tx);
         const counted = countedOf(write, await recordPerformed(recordWrite, tx, write, result));
-        const completed = [{ claim, response: toStoredResponse(response, holdsSecret), counted }];
+        const completed = { claim, response: toStoredResponse(response, holdsSecret), counted };
         return { result: { response, isReplayed: false }, completed };
       };
       const turn = { waitMs, size: write.size };
-      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction([claim], null, work));
+      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction(claim, work));
       return withDeadline(waitMs, "the transaction", working);
     },
 

@@ -59,9 +59,9 @@ export function openBatches(
       return { status: 201, headers: {}, body: Buffer.from(item), etag: null };
     });
   };
-  const batches = createWriteBatches<string>((writes, lockWaitMs) => {
+  const batches = createWriteBatches<string>((writes) => {
     const claims = writes.map(({ claim }) => claim);
-    return store.claimedTransaction(claims, lockWaitMs, async (tx, states) => {
+    return store.claimedTogether(claims, async (tx, states) => {
       const outcomes: (Problem | Earlier | OperationResponse | null)[] = writes.map(({ item }, index) => {
         const earlier = states[index]!;
         if (earlier.state !== "claimed") return { earlier };
@@ -73,7 +73,7 @@ export function openBatches(
       const completed = fresh.flatMap(({ claim }, index) => {
         const response = performed[index]!;
         if (response instanceof Problem) return [];
-        return [{ claim, response: toStoredResponse(response, false), counted: null }];
+        return [{ claim, response: toStoredResponse(response, false) }];
       });
       let next = 0;
       return { result: outcomes.map((outcome) => outcome ?? performed[next++]!), completed };

@@ -120,43 +120,33 @@ export async function claimIdempotentCall(
 }
 
 /**
- * Stores responses in the transaction of their effects. Null where there are none. One that is counted is refused
- * (SP009) when its account has no room for it, and with it the transaction.
+ * Stores a response in the transaction of its effect. It is refused (SP009) when its account has no room for it, and
+ * with it the transaction.
  */
-export function storingResponses(
-  completed: readonly CompletedClaim[],
+export function storingResponse(
+  { claim, response, counted }: CompletedClaim,
   secretsKey: Uint8Array,
-): QueryConfig | null {
-  if (completed.length === 0) return null;
-  const claims = completed.map(({ claim }) => claim);
-  const count = completed.map(countOf).find((one) => one !== null);
-  const columns = completed.map(({ claim, response }) => responseColumns(claim, response, secretsKey));
+): QueryConfig {
+  const { userId, auditBytes, isRefused } = counted;
   return {
-    name: count ? "store_counted_answers" : "store_idempotent_answers",
+    name: "store_answer",
     text: `insert into sealpost.idempotency_keys
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
-      select stored.* from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[],
-        $7::json[], $8::bytea[], $9::boolean[]) as stored
-        ${count ? "cross join sealpost.count_write($10, $11, $12, $13, $14)" : ""}
+      select $1, $2, $3, $4, $5, $6, $7, $8, $9 from sealpost.count_write($1, $10, $11, $12, $13)
       on conflict (account_id, key_id, idempotency_key) do update
       set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
         body = excluded.body, is_sealed = excluded.is_sealed`,
     values: [
-      ...keysOf(claims),
-      claims.map(({ operationKey }) => operationKey),
-      claims.map(({ fingerprint }) => fingerprint),
-      ...[0, 1, 2, 3].map((column) => columns.map((values) => values[column])),
-      ...(count ?? []),
+      ...[
+        ...keyOf(claim),
+        claim.operationKey,
+        claim.fingerprint,
+        ...responseColumns(claim, response, secretsKey),
+      ],
+      ...[userId, ANSWER_ROW_BYTES + (response.body?.length ?? 0), auditBytes, isRefused],
     ],
   };
-}
-
-/** What `count_write` is called with; null where nothing is counted. */
-function countOf({ claim, response: { body }, counted }: CompletedClaim): readonly unknown[] | null {
-  if (counted === null) return null;
-  const { userId, auditBytes, isRefused } = counted;
-  return [claim.accountId, userId, ANSWER_ROW_BYTES + (body?.length ?? 0), auditBytes, isRefused];
 }
 
 /** Holds the claim of a call for longer; does nothing when it is no longer held under the token. */

@@ -55,8 +55,6 @@ export async function inTransaction<T>(
 }
 
 export type PipelinedTransaction<First, T> = {
-  /** How long to wait for a lock; null: as long as a statement may take. */
-  readonly lockWaitMs: number | null;
   /** Sends a statement that changes nothing by itself: it goes out together with BEGIN. */
   readonly first: (client: ClientBase) => Promise<First>;
   /** The rest, and the statement that COMMIT goes out together with; null: there is none. */
@@ -74,10 +72,10 @@ export type PipelinedTransaction<First, T> = {
  */
 export async function inPipelinedTransaction<First, T>(
   pool: Pool,
-  { lockWaitMs, first, work }: PipelinedTransaction<First, T>,
+  { first, work }: PipelinedTransaction<First, T>,
 ): Promise<T> {
   return await onConnection(pool, async (client) => {
-    const begun = beginOrHangUp(client, lockWaitMs);
+    const begun = beginOrHangUp(client);
     // Both are waited for whatever becomes of the other: a connection with answers to come is not given back.
     const [beginning, asking] = await Promise.allSettled([begun, first(client)]);
     if (beginning.status === "rejected") throw beginning.reason;
@@ -89,11 +87,10 @@ export async function inPipelinedTransaction<First, T>(
   });
 }
 
-function beginOrHangUp(client: ClientBase, lockWaitMs: number | null): Promise<void> {
-  const limit = lockWaitMs === null ? "" : `; set local lock_timeout = ${Math.round(lockWaitMs)}`;
+function beginOrHangUp(client: ClientBase): Promise<void> {
   return new Promise((resolve, reject) => {
     // By callback: it is called before the driver reads the next answer, and a promise's handler may be called after.
-    client.query(`begin${limit}`, (error) => {
+    client.query("begin", (error) => {
       if (!error) return resolve();
       hangUp(client as PoolClient);
       reject(error);

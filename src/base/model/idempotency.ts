@@ -22,8 +22,8 @@ export type StoredResponse = {
 export type CompletedClaim = {
   readonly claim: IdempotencyClaim;
   readonly response: StoredResponse;
-  /** How it counts towards what the account may store; at most one of a transaction does. */
-  readonly counted: CountedAnswer | null;
+  /** How it counts towards what the account may store. */
+  readonly counted: CountedAnswer;
 };
 
 export type CountedAnswer = {
