@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { ANSWER_ROW_BYTES, claimIdempotencyKeys } from "../base/database/idempotency.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
+import { onConnection } from "../base/database/transaction.ts";
 import type { EventName } from "../base/model/events.ts";
 import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
@@ -205,13 +206,15 @@ async function callPublishWrites(pool: Pool, writes: readonly Judged[], lockWait
   ];
   const publications = asked.map(({ analysis, ...rest }) => ({ ...rest, analysis: analysis ?? "null" }));
   const { rows } = await refusing(publications, () =>
-    pool.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({
-      name: "publish_writes",
-      text: `select delivery_ids as ids, codes, answers_max::float8 as "answersMax"
+    onConnection(pool, (client) =>
+      client.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({
+        name: "publish_writes",
+        text: `select delivery_ids as ids, codes, answers_max::float8 as "answersMax"
         from sealpost.publish_writes($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::json[],
           $7::text[], $8::text[], $9::text[], $10::text[], $11, $12, $13::json, $14, $15)`,
-      values,
-    }),
+        values,
+      }),
+    ),
   );
   return rows[0]!;
 }

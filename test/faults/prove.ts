@@ -40,14 +40,14 @@ export const PROTECTIONS: readonly Protection[] = [
   {
     name: "the answer after the commit",
     path: "src/delivery/analyses-sql.ts",
-    text: "pool.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({",
-    without: `({ query: async (statement) => {
+    text: "onConnection(pool, (client) =>",
+    without: `(async (work) => {
       const client = await pool.connect();
       await client.query("begin");
-      const answer = await client.query(statement);
+      const answer = await work(client);
       setTimeout(() => client.query("commit").finally(() => client.release()), 20);
       return answer;
-    } }).query({`,
+    })((client) =>`,
     file: "test/faults/publishing.slow.test.ts",
     scenario: "publishing-killed",
   },

@@ -101,7 +101,10 @@ test("dispatchers are told of wake-ups, whatever a stranger holds", async () => 
   const heard = new Promise((resolve) => listener.once("notification", resolve));
   await listener.query('listen "jobs:insert"');
   await publish(database.pool, accountId, '{"id":"told","status":"succeeded"}');
-  expect(await heard).toMatchObject({ channel: "jobs:insert", payload: '{"count":1}' });
+  expect(await heard).toMatchObject({
+    channel: "jobs:insert",
+    payload: expect.stringMatching(/^\{"count":1,/),
+  });
   listener.release(true);
 });
 
