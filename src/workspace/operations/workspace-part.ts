@@ -6,6 +6,7 @@ import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import {
+  createFindLink,
   createPasswordTries,
   createPasswordTurns,
   createVisitCount,
@@ -35,6 +36,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   const visiting = {
     pool,
     rendering,
+    findLink: createFindLink(pool),
     tryPassword: createPasswordTries(pool, inTurn),
     countVisit: createVisitCount(pool),
   };
