@@ -94,7 +94,12 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 function respondToConnect(server: Server, request: IncomingMessage, socket: Socket): void {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
-  response.assignSocket(socket);
+  try {
+    response.assignSocket(socket);
+  } catch {
+    // The answer to an earlier request is under way. No client sends both at a time.
+    return void socket.destroy();
+  }
   response.on("finish", () => socket.destroySoon());
   // The client may disconnect first; an unhandled error would end the process.
   socket.on("error", () => socket.destroy());
