@@ -111,7 +111,7 @@ export const CONNECTIONS_MAX = 5_000;
 /** Of those, one client's (an IPv4 address, or the /64 of an IPv6 one). Trusted proxies have no such limit. */
 export const CONNECTIONS_PER_ADDRESS_MAX = 500;
 
-/** Requests that wait on one connection for their responses. Clients that pipeline at all send fewer ahead. */
+/** Requests on one connection: one at work, the others wait. Clients that pipeline at all send fewer ahead. */
 export const PIPELINED_REQUESTS_MAX = 32;
 
 /**
@@ -146,6 +146,10 @@ export const SCARCE_BYTES_PER_SECOND = 65_536;
 export const BUFFERED_BODY_BYTES_MAX = 134_217_728;
 /** What a body of unknown length has room for at first. */
 export const BUFFERED_BODY_BYTES_FIRST = 16_384;
+
+/** The same of answers. Small ones do not count: with one for each of 5,000 connections they take 80 MiB. */
+export const ANSWER_BYTES_MAX = 134_217_728;
+export const UNCOUNTED_ANSWER_BYTES_MAX = 16_384;
 
 /** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
 export const LINGER_MS = 5_000;

@@ -4,7 +4,7 @@ import { AccountPlaces } from "../base/model/account-places.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
-import { createReadBody } from "./buffered-bodies.ts";
+import { createHoldAnswer, createReadBody } from "./buffered-bodies.ts";
 import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
@@ -82,7 +82,7 @@ function explain(code: string | undefined): string {
 }
 
 export type ApiOptions = PageOptions &
-  Omit<HttpAppOptions, "newRequestId" | "readBody" | "onClientError" | "onUnroutableUrl"> & {
+  Omit<HttpAppOptions, "newRequestId" | "readBody" | "holdAnswer" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
     readonly findApiKey: FindApiKey;
     /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
@@ -126,6 +126,7 @@ export const TRANSFER_LIMITS = {
   receivedBytesMin: limits.RECEIVED_BYTES_MIN,
   renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
   bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
+  answerBytesMax: limits.ANSWER_BYTES_MAX,
 };
 export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
 
@@ -181,6 +182,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     const { status, headers, body } = renderProblem(noteProblem(error, request), request.id);
     guards.addRateLimitHeaders(request, reply);
     keepReading(request, reply);
+    // Of an answer for which there was no room.
+    reply.removeHeader("etag");
     reply.code(status).headers(headers).send(body);
   };
 
@@ -198,8 +201,10 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     return context.key === null ? new Problem("unauthorized") : error;
   };
 
+  const holdAnswer = createHoldAnswer(new TransferPlaces("answer-bytes", transferLimits.answerBytesMax));
   const app = createHttpApp({
     ...options,
+    holdAnswer,
     newRequestId: newId,
     readBody: createReadBody(new TransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
     onClientError: createClientErrorHandler({
@@ -261,6 +266,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
     inTurn,
+    holdAnswer,
     ask: async (operationKey, principal, asked) => {
       const perform = performs.get(operationKey);
       if (perform === undefined) throw new Error(`There is no operation ${operationKey}.`);

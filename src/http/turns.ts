@@ -71,6 +71,7 @@ const TRANSFERS = {
   uploads: "concurrent-requests",
   downloads: "concurrent-requests",
   "body-bytes": "content-bytes",
+  "answer-bytes": "content-bytes",
 } as const;
 
 /**

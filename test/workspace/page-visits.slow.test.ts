@@ -20,7 +20,12 @@ const HOST = "console.localhost";
 /** Whoever comes from elsewhere, as a proxy says. */
 const from = (address: string) => ({ "x-forwarded-for": address });
 const PASSWORD = "correct horse";
-const NEVER = new AbortController().signal;
+const VISITOR = {
+  address: "192.0.2.8",
+  isAsking: false,
+  gone: new AbortController().signal,
+  hold: () => undefined,
+};
 
 usePages();
 
@@ -291,7 +296,7 @@ test("a visit needs the password that the link has at its end", async () => {
       return tried;
     };
     const token = tokenOf(link);
-    const visitor = { token, password: PASSWORD, address: "192.0.2.8", isAsking: false, gone: NEVER };
+    const visitor = { token, password: PASSWORD, ...VISITOR };
     const { kind } = await visit(
       {
         pool: database.pool,

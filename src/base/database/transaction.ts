@@ -120,10 +120,10 @@ async function commit(client: ClientBase): Promise<void> {
   if (command !== "COMMIT") throw new Error("COMMIT rolled back: a statement of the transaction had failed");
 }
 
-/** `work` has the connection to itself, in no transaction yet; one that it opens and does not end is rolled back. */
-export /**
- * Work on one connection. When it fails, this rejects once the server has undone it: a statement alone rejects before
- * its locks are let go, and the same again, elsewhere, would meet them.
+/**
+ * `work` has the connection to itself, in no transaction yet; one that it opens and does not end is rolled back. When it
+ * fails, this rejects once the server has undone it: a statement alone rejects before its locks are let go, and the same
+ * again, elsewhere, would meet them.
  */
 export async function onConnection<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
   const client = await pool.connect();

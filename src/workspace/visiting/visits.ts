@@ -171,6 +171,8 @@ export type Visitor = {
   readonly address: string;
   /** Aborted when nobody waits for the page any more. */
   readonly gone: AbortSignal;
+  /** Counts so many bytes as the account's in memory. @throws when there is no room */
+  readonly hold: (accountId: string, bytes: number) => void;
   /** Only wants to know what it would get: nothing is counted, nothing shown. */
   readonly isAsking: boolean;
 };
@@ -182,7 +184,7 @@ export type Visitor = {
  */
 export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InTurn): Promise<Visit> {
   const { pool, rendering, findLink, tryPassword, countVisit } = options;
-  const { token, password, gone, isAsking } = visitor;
+  const { token, password, gone, hold, isAsking } = visitor;
   if (!TOKEN.test(token)) return { kind: "unknown" };
   const turn = { waitMs: ANSWER_WITHIN_MS, gone };
   const link = await findLink(token);
@@ -198,6 +200,7 @@ export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InT
     readVersion(pool, link, RENDERER),
   );
   const html = stored.html ?? (await rendering.renew(link, markdown!, gone));
+  hold(link.accountId, Buffer.byteLength(html));
   if (await inTurn(link.accountId, turn, () => countVisit(link)))
     return { kind: "open", shown: { title, html } };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
