@@ -1,4 +1,3 @@
-import { createScanner, type JSONScanner } from "jsonc-parser";
 import type { Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
@@ -12,6 +11,7 @@ import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
+import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
 import { PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis, type PublishResult, publishWrites } from "./analyses-sql.ts";
 
@@ -25,8 +25,6 @@ export type AnalysisBody = {
   readonly webhookUrl: unknown;
 };
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 /**
  * Cuts the analysis out of the body by position, because re-serializing would change it: numbers beyond 2^53,
  * duplicate members, whitespace, escapes.
@@ -34,20 +32,20 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * @throws Problem
  */
 export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
-  const text = decode(bytes);
-  // The scanner below is lenient; this is not. What passes has unambiguous tokens.
-  const value = parse(text);
+  const text = orRefuse(() => utf8.decode(bytes), "The body is not valid UTF-8.");
+  // What passes has unambiguous tokens.
+  const value: unknown = orRefuse(() => JSON.parse(text), "The body is not valid JSON.");
   if (!text.trimStart().startsWith("{")) {
     throw invalidRequest("body", 'Must be an object with a field "analysis".');
   }
-  const places = new Map<string, MemberPlace>();
-  for (const place of memberPlaces(text)) {
-    const path = `body.${place.name}`;
-    if (!KNOWN.has(place.name)) throw invalidRequest(path.slice(0, 100), "Unknown field.");
-    if (places.has(place.name)) throw invalidRequest(path, "Duplicate field.");
-    places.set(place.name, place);
+  const found = new Map<string, Member>();
+  for (const member of outerMembers(text)) {
+    const path = `body.${member.name}`;
+    if (!KNOWN.has(member.name)) throw invalidRequest(path.slice(0, 100), "Unknown field.");
+    if (found.has(member.name)) throw invalidRequest(path, "Duplicate field.");
+    found.set(member.name, member);
   }
-  const analysis = places.get("analysis");
+  const analysis = found.get("analysis");
   if (analysis === undefined) throw invalidRequest("body.analysis", "Missing.");
   if (analysis.levels > JSON_LEVELS_MAX) {
     const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
@@ -55,7 +53,7 @@ export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
   }
   const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };
   return {
-    analysis: text.slice(analysis.start, analysis.end),
+    analysis: analysis.text,
     parsed: members.analysis,
     webhookUrl: members.webhook_url,
   };
@@ -63,61 +61,30 @@ export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
 
 const KNOWN: ReadonlySet<string> = new Set(["analysis", "webhook_url"]);
 
-function decode(bytes: Uint8Array): string {
-  try {
-    return utf8.decode(bytes);
-  } catch {
-    throw invalidRequest("body", "The body is not valid UTF-8.");
-  }
-}
+/** `levels`: nesting depth of the value; 0: neither object nor array. */
+type Member = { readonly name: string; readonly text: string; readonly levels: number };
 
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The engine's message quotes its input.
-    throw invalidRequest("body", "The body is not valid JSON.");
-  }
-}
-
-type MemberPlace = {
-  readonly name: string;
-  /** The value's first character and the one after its last. */
-  readonly start: number;
-  readonly end: number;
-  /** Nesting depth of the value; 0: neither object nor array. */
-  readonly levels: number;
-};
-
-/** Positions of the values of the outermost object's members. `text` is known to be a JSON object. */
-function* memberPlaces(text: string): Generator<MemberPlace> {
-  const scanner = createScanner(text, true);
-  // Tokens are told apart by their first character: the library's token kinds are a const enum, gone at run time.
-  const next = (): string => {
-    scanner.scan();
-    return text.charAt(scanner.getTokenOffset());
-  };
-  next();
-  // Anything else is the closing brace of an empty object.
-  while (next() === '"') {
-    const name = scanner.getTokenValue();
-    next();
-    yield { name, ...passValue(scanner, next) };
-    if (next() !== ",") return;
-  }
-}
-
-function passValue(scanner: JSONScanner, next: () => string): Omit<MemberPlace, "name"> {
-  let depth = 0;
-  let levels = 0;
+/** The outermost object's members. `text` is known to be valid JSON, and an object. */
+function* outerMembers(text: string): Generator<Member> {
+  let [level, levels, string, name] = [0, 0, 0, ""];
   let start: number | null = null;
-  do {
-    const first = next();
-    start ??= scanner.getTokenOffset();
-    if (first === "{" || first === "[") levels = Math.max(levels, ++depth);
-    else if (first === "}" || first === "]") depth--;
-  } while (depth > 0);
-  return { start, end: scanner.getTokenOffset() + scanner.getTokenLength(), levels };
+  for (let index = 0; index < text.length; index++) {
+    const char = text[index];
+    const isClosing = char === "}" || char === "]";
+    if (start !== null && level === 1 && (isClosing || char === ",")) {
+      yield { name, text: text.slice(start, index).trim(), levels };
+      [start, levels] = [null, 0];
+    }
+    if (isClosing) level--;
+    else if (char === "{" || char === "[") levels = Math.max(levels, level++);
+    else if (char === '"') {
+      string = index;
+      index = endOfString(text, index);
+    } else if (char === ":" && level === 1) {
+      name = JSON.parse(text.slice(string, index));
+      start = index + 1;
+    }
+  }
 }
 
 const tag = "Analyses";

@@ -71,7 +71,7 @@ export const RELEASE_WITHIN_MS = 500;
  */
 export const WRITES_PER_BATCH_MAX = 64;
 export const WRITTEN_BYTES_PER_BATCH_MAX = 262_144;
-export const WRITE_BYTES_IN_BATCH_MAX = 65_536;
+export const WRITE_BYTES_IN_BATCH_MAX = 16_384;
 /** How long a batch waits for a lock that somebody else holds before it is taken apart. */
 export const LOCK_WAIT_IN_BATCH_MS = 50;
 /** Names, and accounts, remembered for having met a lock. */
@@ -90,10 +90,11 @@ export const LOOKS_AGAIN_MAX = 4;
 /** Kept places are for accounts whose requests, all together, have not been at work for longer than this lately. */
 export const LIGHT_WORK_MS = 1_000;
 
-/**
- * A large body takes one more place for every so many bytes, up to `BODY_PLACES_MAX`, an account's share. Parsing a
- * megabyte of small members holds up the process for 60 ms: one account has one such request at work at a time.
- */
+/** From so many bytes on a body is read, or an answer made, in its turn. A megabyte of small members takes 40 ms. */
+export const BODY_BYTES_IN_TURN_MIN = 8_192;
+export const ANSWER_BYTES_IN_TURN_MIN = 65_536;
+
+/** A large body takes one more place for every so many bytes, up to `BODY_PLACES_MAX`, an account's share. */
 export const BODY_BYTES_PER_PLACE = 102_400;
 export const BODY_PLACES_MAX = 4;
 

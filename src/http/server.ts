@@ -32,7 +32,7 @@ import {
 } from "./request-context.ts";
 import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
 import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
-import { createTurns, TransferPlaces } from "./turns.ts";
+import { createThreadTurns, createTurns, TransferPlaces } from "./turns.ts";
 import { createWriteBatches } from "./write-batches.ts";
 
 /**
@@ -166,6 +166,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     idempotentWrites,
     createBatches: createWriteBatches<unknown>,
     inTurn,
+    onThread: createThreadTurns(),
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,

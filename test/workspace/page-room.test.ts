@@ -4,6 +4,7 @@ import { TemporarilyUnavailable } from "../../src/http/problems.ts";
 import { TRANSFER_LIMITS } from "../../src/http/server.ts";
 import { createRendering } from "../../src/workspace/visiting/rendering.ts";
 import {
+  createFindLink,
   createPasswordTries,
   createPasswordTurns,
   createVisitCount,
@@ -42,6 +43,7 @@ test("a visit that has no room for its page is not counted", async () => {
   const options = {
     pool: database.pool,
     rendering: createRendering(database.pool),
+    findLink: createFindLink(database.pool),
     tryPassword: createPasswordTries(database.pool, createPasswordTurns()),
     countVisit: createVisitCount(database.pool),
   };

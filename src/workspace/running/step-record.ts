@@ -81,7 +81,8 @@ async function summarizeRun(
     const countMax = ITEMS_MAX - items.length;
     // With the item that has no room any more, if there is one.
     const found = await readItems(tx, nodeRun, -1, countMax, RUN_SUMMARY_BYTES_MAX);
-    for (const { item } of found.items) {
+    for (const { item: text } of found.items) {
+      const item: Item = JSON.parse(text);
       bytes += Buffer.byteLength(JSON.stringify(item)) + 1;
       if (bytes > RUN_SUMMARY_BYTES_MAX || isDeeperThan(item, ITEM_LEVELS_MAX)) {
         return { nodes, items, items_total };

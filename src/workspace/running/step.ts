@@ -36,7 +36,9 @@ function createInputReader(
       const after = source === place?.source ? place.index : -1;
       const nodeRun = { accountId, runId, sequence };
       const read = await readItems(pool, nodeRun, after, countMax - found.length, bytesLeft);
-      found.push(...read.items.map(({ index, item }) => ({ item, place: { source, index } })));
+      found.push(
+        ...read.items.map(({ index, item }) => ({ item: JSON.parse(item), place: { source, index } })),
+      );
       if (read.isFull) return { items: found, isEnd: false };
       bytesLeft -= read.bytes;
     }
