@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import type { ClientBase } from "pg";
 import { z } from "zod";
 import { isApiKeyGood } from "../../accounts/api-keys-sql.ts";
 import { id } from "../../api/fields.ts";
@@ -115,13 +116,13 @@ export function contentOperations({
         }
         return key;
       },
+      recheck: async (request, tx) => {
+        await findUploadable(request, tx, findDocument);
+      },
       handle: async (request, tx, key) => {
-        const { accountId, params, caller } = request;
-        // It may have come for hours.
-        if (!(await isApiKeyGood(tx, caller.keyId))) throw new Problem("unauthorized");
+        const { accountId } = request;
         const user = userOf(request);
-        const document = await lockDocument(tx, user, params.document_id);
-        requireUploadable(document, request);
+        const document = await findUploadable(request, tx, lockDocument);
         if (!(await takeReserved(tx, accountId, [key])).has(key)) {
           throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
         }
@@ -168,11 +169,25 @@ export function contentOperations({
   ];
 }
 
+type UploadRequest = Parameters<typeof requirePermission>[2] & {
+  problem(code: "document_already_uploaded"): Error;
+};
+
+/** As long as its bytes come, whoever sends them has to be allowed to: that is hours. */
+async function findUploadable(
+  request: UploadRequest & Parameters<typeof userOf>[0] & { readonly params: z.output<typeof params> },
+  tx: ClientBase,
+  find: typeof lockDocument,
+): Promise<FoundDocument> {
+  if (!(await isApiKeyGood(tx, request.caller.keyId))) throw new Problem("unauthorized");
+  const document = await find(tx, userOf(request), request.params.document_id);
+  requireUploadable(document, request);
+  return document;
+}
+
 function requireUploadable(
   document: FoundDocument | null,
-  request: Parameters<typeof requirePermission>[2] & {
-    problem(code: "document_already_uploaded"): Error;
-  },
+  request: UploadRequest,
 ): asserts document is FoundDocument {
   requirePermission(document, "upload", request);
   if (document.has_content) throw request.problem("document_already_uploaded");
