@@ -38,7 +38,11 @@ export async function replayDelivery(
 }
 
 /** As the API answers, with the filter as it was asked for. */
-export type StoredReplay = Omit<Replay, "filter"> & { readonly filter: DeliveryFilter };
+export type StoredReplay = Omit<Replay, "filter"> & {
+  readonly filter: DeliveryFilter;
+  /** The user whose key made it; null: no user's. */
+  readonly ofUser: string | null;
+};
 
 export type ReplayLimits = {
   /** Replays of one account that still have deliveries to start. */
@@ -181,6 +185,7 @@ const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.repla
       'key_id', r.created_by_key_id, 'name', k.name, 'viewer', r.created_by_viewer)
     from (select) as one left join sealpost.api_keys k on k.id = r.created_by_key_id
   ) end as created_by,
+  (select user_id from sealpost.api_keys where id = r.created_by_key_id) as "ofUser",
   ${timeText("r.created_at")} as created_at, ${timeText("r.ended_at")} as ended_at`;
 const AS_LAST_COUNTED = "cross join lateral (select r.succeeded, r.failed) as c";
 
