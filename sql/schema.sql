@@ -1047,7 +1047,7 @@ function sealpost.refuse_storage(of_kind text, bytes_max bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.replay_bytes(of_account uuid) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0011_log.sql
-function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, OUT outcome text, OUT next_run integer) returns record
+function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer DEFAULT 60, OUT outcome text, OUT next_run integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.replay_shares(at timestamptz, items_max integer) returns TABLE(id uuid, account_id uuid, rate_per_second integer, paced_from timestamptz, allowed integer)
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
@@ -1055,7 +1055,7 @@ function sealpost.resume_endpoint(of_account uuid) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.sequence_events(of_holder uuid, lease interval, rows_max integer, OUT leads boolean, OUT sequenced integer, OUT is_full boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, 0012_feed.sql
-function sealpost.start_next_run(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, OUT outcome text, OUT next_run integer, OUT wakes_lane bigint) returns record
+function sealpost.start_next_run(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer, OUT outcome text, OUT next_run integer, OUT wakes_lane bigint) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.store_count_of_replay(of_replay uuid, at timestamptz) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql

@@ -5,7 +5,7 @@ import { ANSWER_MARGIN_MS } from "../base/database/timed-client.ts";
 import type { Actor } from "../base/model/audit.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
 import { type Held, hasRoomFor, type Reader } from "../base/model/reader.ts";
-import type { ReplayOutcome } from "../base/model/statuses.ts";
+import { type ReplayOutcome, RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from "../base/model/statuses.ts";
 import { sightOf, sightOfDelivery, sightOfReplay } from "../delivery/visibility-sql.ts";
 import type { AccountName } from "./accounts-schema.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
@@ -26,13 +26,15 @@ export async function replayDelivery(
   analysisRetentionMs: number,
 ): Promise<ReplayOutcome> {
   await refuseReplayBeyondStorage(database, reader.accountId, null);
-  const seen = sightOfDelivery(reader, "$1", "$2", 4);
+  const seen = sightOfDelivery(reader, "$1", "$2", 5);
+  const runsMax = reader.spaceIds === null ? RUNS_PER_HOUR_MAX : RUNS_PER_HOUR_OF_USER_MAX;
   const { rows } = await database.query<{ outcome: ReplayOutcome }>({
     name: `replay_delivery${seen.name}`,
     // What is not seen is not there: the function is called for the one row, or for none.
     text: `select replayed.outcome from (select where true${seen.and}) as one
-      cross join lateral sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now()) as replayed`,
-    values: [reader.accountId, deliveryId, analysisRetentionMs, ...seen.values],
+      cross join lateral sealpost.replay_delivery(
+        $1, $2, $3::float8 * interval '1 millisecond', now(), $4) as replayed`,
+    values: [reader.accountId, deliveryId, analysisRetentionMs, runsMax, ...seen.values],
   });
   return rows[0]?.outcome ?? "not_found";
 }
