@@ -185,11 +185,11 @@ describe("while an upload waits for its space", () => {
 test("what is stored after its reservation has ended is found when that is looked at again", async () => {
   const { pool } = database;
   const key = `spaces/late-000000000000/${randomUUID()}/late.txt`;
-  await reserveKeys(pool, api.account.accountId, [key], BYTES.length);
+  await reserveKeys(pool, api.account, [key], BYTES.length);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);
-  await releaseKeys(pool, api.account.accountId, { keys: [key] });
+  await releaseKeys(pool, api.account, { keys: [key] });
   expect(await keysInStore(objects)).toContain(key);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
@@ -199,7 +199,7 @@ test("what is stored after its reservation has ended is found when that is looke
 test("one that dies after its reservation has ended leaves what is found then, too", async () => {
   const { pool } = database;
   const key = `spaces/late-000000000000/${randomUUID()}/dead.txt`;
-  await reserveKeys(pool, api.account.accountId, [key], BYTES.length);
+  await reserveKeys(pool, api.account, [key], BYTES.length);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);

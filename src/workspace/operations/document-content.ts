@@ -90,7 +90,8 @@ export function contentOperations({
       errors: ["not_found", "access_denied", "document_already_uploaded", "document_being_uploaded"],
       receive: async (request) => {
         const { body } = request;
-        const document = await findDocument(pool, userOf(request), request.params.document_id);
+        const user = userOf(request);
+        const document = await findDocument(pool, user, request.params.document_id);
         requireUploadable(document, request);
         const faults = faultsOf(body, document);
         if (faults.length > 0) throw request.problem("invalid_request", faults);
@@ -100,8 +101,8 @@ export function contentOperations({
         const accountId = document.tenant_id;
         const key = newObjectKey(keyPartsOf(document));
         try {
-          await requireRoomForLeftovers(pool, accountId);
-          await reserveKeys(pool, accountId, [key], body.bytes);
+          await requireRoomForLeftovers(pool, user);
+          await reserveKeys(pool, user, [key], body.bytes);
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
           const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
           const within = AbortSignal.timeout(PUT_WITHIN_MS);
@@ -109,7 +110,7 @@ export function contentOperations({
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is released when its time is over.
-          await releaseKeys(pool, accountId, { keys: [key] }).catch(() => undefined);
+          await releaseKeys(pool, user, { keys: [key] }).catch(() => undefined);
           throw error;
         } finally {
           uploading.delete(document.id);
@@ -129,11 +130,11 @@ export function contentOperations({
         await setUploaded(tx, document, user.userId, key);
         // Renamed meanwhile, it or its space.
         if (!isInPlace(key, keyPartsOf(document))) {
-          await askForMove(tx, accountId, document.space_id, document.id);
+          await askForMove(tx, user, document.space_id, document.id);
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
-      refused: async ({ accountId }, key) => await releaseKeys(pool, accountId, { keys: [key] }),
+      refused: async (request, key) => await releaseKeys(pool, userOf(request), { keys: [key] }),
     }),
     read({
       key: "documents.download",
