@@ -1,5 +1,5 @@
 import { USER_SHARE } from "../base/model/reader.ts";
-import { RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
+import { RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from "../base/model/statuses.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import { standardProblems } from "../http/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../http/problems.ts";
@@ -27,7 +27,9 @@ const ownProblems = {
   replayed_too_often: {
     status: 409,
     title: "Replayed too often",
-    meaning: `The delivery was replayed so often that ${RUNS_PER_HOUR_MAX} runs of it began within the last hour.`,
+    meaning:
+      `The delivery was replayed so often that ${RUNS_PER_HOUR_MAX} runs of it began within the last hour; ` +
+      `${RUNS_PER_HOUR_OF_USER_MAX} are enough to refuse a key that acts for a user.`,
     remedy:
       "Wait some minutes. Get the delivery to see what its receiver answers: a replay alone changes nothing.",
   },

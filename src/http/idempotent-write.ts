@@ -173,6 +173,9 @@ export type IdempotentWrites = {
     waitMs: number,
     upload: {
       receive(): Promise<Received>;
+      /** Each time that the claim is held for longer: a Problem of it is for `cut`, which ends `receive`. */
+      recheck(tx: Transaction): Promise<void>;
+      cut(reason: Problem): void;
       perform(tx: Transaction, received: Received): Promise<Performed>;
       /** After a Problem of `perform`; never where it is not known whether the transaction was committed. */
       refused(received: Received): Promise<void>;
@@ -233,12 +236,14 @@ export function createIdempotentWrites(options: {
       }
     },
 
-    aroundUpload: async (write, waitMs, { receive, perform, refused }) => {
+    aroundUpload: async (write, waitMs, { receive, recheck, cut, perform, refused }) => {
       const { claim, holdsSecret } = write;
       const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
       const earlier = await claimCall(write, waitMs, lease);
       if (earlier) return await repeated(write, waitMs, earlier);
-      const renewing = setInterval(() => renew(write, lease), renewEveryMs);
+      const renewing = setInterval(() => renew(write, lease, recheck).catch(onRenewFailed), renewEveryMs);
+      const onRenewFailed = (error: unknown) =>
+        error instanceof Problem ? cut(error) : onInternalError(error, write.requestId);
       const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
         const { result, response } = await perform(tx, received);
         const counted = await recordCall(tx, write, result);
@@ -297,10 +302,15 @@ export function createIdempotentWrites(options: {
   }
 
   /** If it fails, the next one may come in time: the lease is longer than several. */
-  function renew({ claim, requestId }: Write, lease: CallLease): void {
-    store
-      .transaction((tx) => store.renewCall(tx, claim, lease))
-      .catch((error: unknown) => onInternalError(error, requestId));
+  async function renew(
+    { claim }: Write,
+    lease: CallLease,
+    recheck: (tx: Transaction) => Promise<void>,
+  ): Promise<void> {
+    await store.transaction(async (tx) => {
+      await store.renewCall(tx, claim, lease);
+      await recheck(tx);
+    });
   }
 
   /** Lets the client retry at once; otherwise the claim ends with its lease. */

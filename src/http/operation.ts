@@ -157,6 +157,7 @@ export type Work =
   | {
       readonly kind: "upload";
       receive(request: ErasedRequest): Promise<unknown>;
+      recheck(request: ErasedRequest, tx: Transaction): Promise<void>;
       handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
       refused(request: ErasedRequest, received: unknown): Promise<void>;
     }
@@ -336,6 +337,8 @@ export type UploadDeclaration<Params, Query, Response, Code extends string, Rece
     readonly body: StreamBody;
     /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
     readonly receive: (request: RequestOf<Params, Query, StreamBody, Code>) => Promise<Received>;
+    /** Now and then while the bytes come: a Problem that it throws ends them, and is the answer. */
+    readonly recheck: (request: RequestOf<Params, Query, StreamBody, Code>, tx: Transaction) => Promise<void>;
     readonly handle: (
       request: RequestOf<Params, Query, StreamBody, Code>,
       tx: Transaction,

@@ -205,6 +205,8 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     stream.movesFor(place);
     const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
       receive: () => receiveAll(work, valid, stream),
+      recheck: (tx) => work.recheck(valid, tx),
+      cut: (reason) => stream.cut(reason),
       perform: async (tx, received) => performed(await work.handle(valid, tx, received)),
       refused: (received) => work.refused(valid, received),
     });

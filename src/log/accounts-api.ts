@@ -93,9 +93,9 @@ export function accountOperations({
       path: "/v1/accounts/replays",
       scope: "staff:read",
       response: jsonResponse(200, pageOf(AccountReplay)),
-      handle: async () => {
+      handle: async ({ caller }) => {
         const replays = await listGoingReplays(pool, REPLAYS_LISTED_MAX);
-        const items = replays.map(({ account, ...replay }) => ({ ...replayBody(replay, true), account }));
+        const items = replays.map(({ account, ...replay }) => ({ ...replayBody(replay, caller), account }));
         return { body: { items, next_cursor: null, total: items.length } };
       },
     }),

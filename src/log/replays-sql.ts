@@ -5,7 +5,7 @@ import { ANSWER_MARGIN_MS } from "../base/database/timed-client.ts";
 import type { Actor } from "../base/model/audit.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
 import { type Held, hasRoomFor, type Reader } from "../base/model/reader.ts";
-import type { ReplayOutcome } from "../base/model/statuses.ts";
+import { type ReplayOutcome, RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from "../base/model/statuses.ts";
 import { sightOf, sightOfDelivery, sightOfReplay } from "../delivery/visibility-sql.ts";
 import type { AccountName } from "./accounts-schema.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
@@ -26,19 +26,25 @@ export async function replayDelivery(
   analysisRetentionMs: number,
 ): Promise<ReplayOutcome> {
   await refuseReplayBeyondStorage(database, reader.accountId, null);
-  const seen = sightOfDelivery(reader, "$1", "$2", 4);
+  const seen = sightOfDelivery(reader, "$1", "$2", 5);
+  const runsMax = reader.spaceIds === null ? RUNS_PER_HOUR_MAX : RUNS_PER_HOUR_OF_USER_MAX;
   const { rows } = await database.query<{ outcome: ReplayOutcome }>({
     name: `replay_delivery${seen.name}`,
     // What is not seen is not there: the function is called for the one row, or for none.
     text: `select replayed.outcome from (select where true${seen.and}) as one
-      cross join lateral sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now()) as replayed`,
-    values: [reader.accountId, deliveryId, analysisRetentionMs, ...seen.values],
+      cross join lateral sealpost.replay_delivery(
+        $1, $2, $3::float8 * interval '1 millisecond', now(), $4) as replayed`,
+    values: [reader.accountId, deliveryId, analysisRetentionMs, runsMax, ...seen.values],
   });
   return rows[0]?.outcome ?? "not_found";
 }
 
 /** As the API answers, with the filter as it was asked for. */
-export type StoredReplay = Omit<Replay, "filter"> & { readonly filter: DeliveryFilter };
+export type StoredReplay = Omit<Replay, "filter"> & {
+  readonly filter: DeliveryFilter;
+  /** The user whose key made it; null: no user's. */
+  readonly ofUser: string | null;
+};
 
 export type ReplayLimits = {
   /** Replays of one account that still have deliveries to start. */
@@ -181,6 +187,7 @@ const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.repla
       'key_id', r.created_by_key_id, 'name', k.name, 'viewer', r.created_by_viewer)
     from (select) as one left join sealpost.api_keys k on k.id = r.created_by_key_id
   ) end as created_by,
+  (select user_id from sealpost.api_keys where id = r.created_by_key_id) as "ofUser",
   ${timeText("r.created_at")} as created_at, ${timeText("r.ended_at")} as ended_at`;
 const AS_LAST_COUNTED = "cross join lateral (select r.succeeded, r.failed) as c";
 

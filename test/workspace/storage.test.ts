@@ -48,6 +48,10 @@ async function limit(limits: Partial<Record<StorageKind, number>>): Promise<void
   await writeStorageLimits(database.pool, { ...NO_LIMIT, ...limits });
 }
 
+/** Of what one user may have where nobody else has anything: as much as is left for others. */
+const limitUser = (limits: Partial<Record<StorageKind, number>>) =>
+  limit(Object.fromEntries(Object.entries(limits).map(([kind, bytes]) => [kind, 2 * bytes])));
+
 type Use = { readonly kind: string; readonly bytes: number; readonly bytes_left: number | null };
 
 async function usageOf(kind: StorageKind): Promise<Use> {
@@ -82,28 +86,33 @@ async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked>
 /** What the rows are, counted anew, is what was added up as they came and went. */
 async function expectExact(): Promise<void> {
   const { rows } = await database.pool.query<{ kind: string; stored: number; counted: number }>(
-    `with counted (kind, bytes) as (
-       select 'documents', 1024 + case when has_content then file_size else 0 end from workspace.documents
-         where account_id = $1
-       union all select 'documents', 1024 from workspace.spaces where account_id = $1
-       union all select 'documents', 1024 from workspace.folders where account_id = $1
-       union all select case when is_reserved then 'documents' else 'leftovers' end,
+    `with counted (kind, user_id, bytes) as (
+       select 'documents', uploaded_by, 1024 + case when has_content then file_size else 0 end
+         from workspace.documents where account_id = $1
+       union all select 'documents', owner_id, 1024 from workspace.spaces where account_id = $1
+       union all select 'documents', created_by, 1024 from workspace.folders where account_id = $1
+       union all select case when is_reserved then 'documents' else 'leftovers' end, user_id,
            bytes + case when is_reserved then 0 else 1024 end
          from workspace.loose_objects where account_id = $1
-       union all select 'pages', 1024 + octet_length(markdown) from workspace.pages where account_id = $1
-       union all select 'pages', 1024 + octet_length(markdown) + octet_length(html) from workspace.page_versions
+       union all select 'pages', created_by, 1024 + octet_length(markdown) from workspace.pages where account_id = $1
+       union all select 'pages', published_by, 1024 + octet_length(markdown) + octet_length(html)
+         from workspace.page_versions where account_id = $1
+       union all select 'pages', created_by, 1024 from workspace.page_links where account_id = $1
+       union all select 'workflows', created_by, 1024 + octet_length(draft::text) from workspace.workflows
          where account_id = $1
-       union all select 'pages', 1024 from workspace.page_links where account_id = $1
-       union all select 'workflows', 1024 + octet_length(draft::text) from workspace.workflows where account_id = $1
-       union all select 'workflows', 1024 + octet_length(definition::text) from workspace.workflow_versions
-         where account_id = $1
-       union all select 'runs', 1024 + octet_length(input::text) from workspace.runs where account_id = $1
-       union all select 'runs', 1024 from workspace.node_runs where account_id = $1
-       union all select 'runs', 256 + octet_length(item::text) from workspace.node_items where account_id = $1
+       union all select 'workflows', created_by, 1024 + octet_length(definition::text)
+         from workspace.workflow_versions where account_id = $1
+       union all select 'runs', requested_by, 1024 + octet_length(input::text) from workspace.runs where account_id = $1
+       union all select 'runs', r.requested_by, 1024 from workspace.node_runs as n
+         join workspace.runs as r on r.id = n.run_id where n.account_id = $1
+       union all select 'runs', r.requested_by, 256 + octet_length(item::text) from workspace.node_items as n
+         join workspace.runs as r on r.id = n.run_id where n.account_id = $1
+     ), summed as (
+       select * from counted union all select kind, $1, bytes from counted
      )
      select kind, s.bytes::float8 as stored, coalesce(sum(c.bytes), 0)::float8 as counted
-     from workspace.storage as s left join counted as c using (kind)
-     where s.account_id = $1 group by kind, s.bytes`,
+     from workspace.storage as s left join summed as c using (kind, user_id)
+     where s.account_id = $1 group by kind, user_id, s.bytes`,
     [account.accountId],
   );
   for (const { kind, stored, counted } of rows) expect([kind, stored]).toEqual([kind, counted]);
@@ -205,14 +214,15 @@ test("of 50 uploads at once exactly as many are taken as there is room for", asy
   }
   const before = (await usageOf("documents")).bytes;
   expect(before).toBe(51 * 1_024);
-  await limit({ documents: before + 20 * content.length + 99_999 });
+  const most = before + 20 * content.length + 99_999;
+  await limitUser({ documents: most });
   const answers = await Promise.all(made.map((id) => putWhenPossible(id, content)));
   const full = answers.filter(({ status }) => status !== 200);
   for (const answer of full) expectFull(answer, "documents");
   expect(answers.length - full.length).toBe(20);
   expect(await usageOf("documents")).toMatchObject({
     bytes: before + 20 * content.length,
-    bytes_left: 99_999,
+    bytes_left: most + 99_999,
   });
   await expectExact();
 });
@@ -222,7 +232,7 @@ test("an upload has its room as soon as it begins, and gives it back when it is 
   const { id } = await documents.created({ space_id, file_size: MIB });
   const { id: other } = await documents.created({ space_id, file_name: "Other.txt", file_size: MIB });
   const { bytes: before } = await usageOf("documents");
-  await limit({ documents: before + MIB });
+  await limitUser({ documents: before + MIB });
   const cut = new AbortController();
   const uploading = fetch(new URL(`/v1/documents/${id}/content`, api.url), {
     method: "PUT",
@@ -262,7 +272,7 @@ test("what renames leave is counted, and another is refused while that is too mu
   const { id: space_id } = await documents.newSpace();
   const content = randomBytes(50_000);
   const { id } = await documents.uploaded({ space_id, file_name: "0" }, content);
-  await limit({ leftovers: 120_000 });
+  await limitUser({ leftovers: 120_000 });
   const renames = await untilFull("leftovers", async (n) => {
     const answer = await (n % 2 === 0
       ? documents.rename(id, `${n + 1}`)
@@ -271,7 +281,7 @@ test("what renames leave is counted, and another is refused while that is too mu
     return answer;
   });
   expect(renames).toBe(3);
-  expect(await usageOf("leftovers")).toMatchObject({ bytes: 153_072, bytes_left: 0 });
+  expect(await usageOf("leftovers")).toMatchObject({ bytes: 153_072, bytes_left: 86_928 });
   await expectExact();
   await endKeeping(database.pool, false);
   await removeAll(database.pool, objects);
@@ -279,11 +289,53 @@ test("what renames leave is counted, and another is refused while that is too mu
   expect((await documents.rename(id, "again")).status).toBe(200);
 });
 
+test("what one user's renames leave is no more than is left for others, who go on renaming", async () => {
+  const content = randomBytes(60_000);
+  await limit({ leftovers: 100_000 });
+  for (const { key } of [account, await api.newUser(account.accountId)]) {
+    const { id: space_id } = await documents.newSpace("large", { key });
+    await documents.uploaded({ space_id }, content, { key });
+    const rename = async (n: number) => {
+      const answer = await documents.renameSpace(space_id, `renamed ${n}`, { key });
+      while (await moveOnce(database.pool, objects, { keptMs: 3_600_000 }));
+      return answer;
+    };
+    expect(await untilFull("leftovers", rename)).toBe(1);
+  }
+  await expectExact();
+});
+
+test.each(["documents", "pages", "workflows", "runs"] as const)(
+  "what one user stores of %s leaves as much for others",
+  async (kind) => {
+    const { id: space_id } = await documents.newSpace();
+    const workflow = await runs.newWorkflow(space_id, chain({ kind: "analyze" }));
+    const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
+    for (const { userId } of users.slice(1)) {
+      await ask("PUT", `/v1/spaces/${space_id}/members/${userId}`, { body: { role: "EDITOR" } });
+    }
+    const add = {
+      documents: (key: string, n: number) =>
+        documents.create({ space_id, file_name: `${key} ${n}` }, { key }),
+      pages: (key: string) =>
+        ask("POST", "/v1/pages", { key, body: { space_id, title: "A page", markdown: "" } }),
+      workflows: (key: string) => ask("POST", "/v1/workflows", { key, body: { space_id } }),
+      runs: (key: string) => ask("POST", `/v1/workflows/${workflow}/runs`, { key, body: {} }),
+    }[kind];
+    await limit({ [kind]: 60_000 + (await usageOf(kind)).bytes });
+    const added: number[] = [];
+    for (const { key } of users) added.push(await untilFull(kind, (n) => add(key, n)));
+    const [first, second, third] = added;
+    expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
+    await expectExact();
+  },
+);
+
 test("empty documents, folders, spaces and links have a limit, too", async () => {
   const { id: space_id } = await documents.newSpace();
   const page = await ask("POST", "/v1/pages", { body: { space_id, title: "A page", markdown: "Text." } });
   await ask("POST", `/v1/pages/${page.body.id}/publish`);
-  await limit({ documents: 12 * 1_024, pages: 6 * 1_024 });
+  await limitUser({ documents: 12 * 1_024, pages: 6 * 1_024 });
   const makeOne = (n: number) => {
     if (n % 3 === 0) return documents.create({ space_id, file_name: `${n}` });
     if (n % 3 === 1) return ask("POST", `/v1/spaces/${space_id}/folders`, { body: { name: `${n}` } });
@@ -302,7 +354,7 @@ test("every version of a page counts with its HTML, and drafts that are saved do
     body: { space_id, title: "A page", markdown: "a".repeat(50_000) },
   });
   const path = `/v1/pages/${made.body.id}`;
-  await limit({ pages: 500_000 });
+  await limitUser({ pages: 500_000 });
   const versions = await untilFull("pages", async (n) => {
     const { revision } = (await ask("GET", path)).body;
     const markdown = String.fromCharCode(98 + n).repeat(50_000);

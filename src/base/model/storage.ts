@@ -28,7 +28,7 @@ export type StorageKind = (typeof STORAGE_KINDS)[number];
 
 /**
  * Of `ACCOUNT_STORAGE_BYTES_MAX`. Together they are all of it but for leftovers, which are gone soon, and may be as
- * much as documents: a space that has them all can be renamed twice a day.
+ * much as documents: all that one user may have can be renamed twice a day.
  */
 const SHARES: Readonly<Record<Exclude<StorageKind, "analyses">, number>> = {
   documents: 9 / 16,
@@ -54,8 +54,14 @@ export function storageFullMessage(kind: StorageKind, bytesMax: number): string 
         `An account's changes may take ${bytesMax} bytes of the audit log, one user's as much as is left for others, ` +
         "and this would be more."
       );
-    default:
+    case "analyses":
+    case "replays":
       return `The account may store ${bytesMax} bytes of the kind "${kind}", and this would be more.`;
+    default:
+      return (
+        `The account may store ${bytesMax} bytes of the kind "${kind}", one user as much as is left for others, and ` +
+        "this would be more."
+      );
   }
 }
 

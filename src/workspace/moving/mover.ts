@@ -71,7 +71,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
   const stored = wanted.filter(({ hasContent }) => hasContent);
   const newKeys = stored.map(({ newKey }) => newKey);
-  if (newKeys.length > 0) await reserveKeys(pool, move.accountId, newKeys, 0);
+  if (newKeys.length > 0) await reserveKeys(pool, move, newKeys, 0);
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
@@ -92,7 +92,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     });
   } catch (error) {
     // If this fails too, they are released when their time is over.
-    if (newKeys.length > 0) await releaseKeys(pool, move.accountId, { keys: newKeys }).catch(() => undefined);
+    if (newKeys.length > 0) await releaseKeys(pool, move, { keys: newKeys }).catch(() => undefined);
     throw error;
   }
 }
@@ -170,10 +170,10 @@ async function switchAll(
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
   const unused = newKeys.filter((key) => !usedKeys.has(key));
   const left = used.filter(({ hasContent }) => hasContent);
-  if (unused.length > 0) await releaseKeys(tx, accountId, { keys: unused });
+  if (unused.length > 0) await releaseKeys(tx, move, { keys: unused });
   if (left.length > 0) {
     const keys = left.map(({ storageKey }) => storageKey);
-    await releaseKeys(tx, accountId, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
+    await releaseKeys(tx, move, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
   }
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }

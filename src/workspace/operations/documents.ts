@@ -167,18 +167,17 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { accountId } = request;
         const { file_name: fileName } = request.body;
         const user = userOf(request);
         const document = await lockDocument(tx, user, request.params.document_id);
         requirePermission(document, "rename", request);
         const { id: documentId, space_id: spaceId, storagePrefix, has_content: hasContent } = document;
-        if (hasContent) await requireRoomForLeftovers(tx, accountId);
+        if (hasContent) await requireRoomForLeftovers(tx, user);
         const key = newObjectKey({ storagePrefix, documentId, fileName });
         if ((await renameDocument(tx, document, fileName, key)) === "name_taken") {
           throw request.problem("document_name_taken");
         }
-        if (hasContent) await askForMove(tx, accountId, spaceId, documentId);
+        if (hasContent) await askForMove(tx, user, spaceId, documentId);
         return { body: documentBody((await findDocument(tx, user, documentId))!) };
       },
     }),

@@ -16,7 +16,7 @@ import {
   type StoredLink,
 } from "../store/page-links.ts";
 import { findPage, findVersion } from "../store/pages.ts";
-import type { SpaceUser } from "../store/spaces.ts";
+import { holdMember, type SpaceUser } from "../store/spaces.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import {
   get,
@@ -148,6 +148,7 @@ export function pageLinkOperations({
       handle: async (request, tx, hashed) => {
         const { label, expires_at = null, max_visits = null } = request.body;
         const user = userOf(request);
+        await holdMember(tx, user, "page_id", request.params.page_id);
         const page = await findPage(tx, user, request.params.page_id);
         requirePermission(page, "edit_pages", request);
         if (pagesUrl === null) throw request.problem("pages_not_configured");

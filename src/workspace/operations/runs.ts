@@ -21,7 +21,7 @@ import type { NodeErrorCode } from "../model/workflows.ts";
 import { listNodeRuns, readItems, type StoredItem, type StoredNodeRun } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
 import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
-import { isMemberOf, type SpaceUser } from "../store/spaces.ts";
+import { holdMember, isMemberOf, type SpaceUser } from "../store/spaces.ts";
 import {
   get,
   read,
@@ -208,6 +208,7 @@ export function runOperations({
         const { workflow_id: workflowId } = request.params;
         const { input = {}, webhook_url, version = null } = request.body;
         const user = userOf(request);
+        await holdMember(tx, user, "workflow_id", workflowId);
         const workflow = await findRunnable(tx, user, workflowId, version);
         requirePermission(workflow, "run_workflows", request);
         const { spaceId, currentVersion, definition } = workflow;
@@ -262,6 +263,7 @@ export function runOperations({
       handle: async (request, tx) => {
         const user = userOf(request);
         const { run_id: runId } = request.params;
+        await holdMember(tx, user, "run_id", runId);
         const run = await findRun(tx, user, runId);
         requirePermission(run, "run_workflows", request);
         if (!(await cancelRun(tx, user.accountId, runId))) throw request.problem("workflow_run_ended");

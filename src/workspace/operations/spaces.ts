@@ -108,9 +108,9 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
         const { space_id: spaceId } = request.params;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
-        await requireRoomForLeftovers(tx, accountId);
+        await requireRoomForLeftovers(tx, user);
         await renameSpace(tx, accountId, spaceId, body.name);
-        await askForMove(tx, accountId, spaceId, null);
+        await askForMove(tx, user, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),

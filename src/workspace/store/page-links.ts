@@ -5,7 +5,7 @@ import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
 import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { joinMember, personJson } from "./spaces.ts";
+import { holdMember, joinMember, personJson } from "./spaces.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {
@@ -153,6 +153,7 @@ export async function findLink(
 
 /** The same, locked until the transaction ends: changes of one link, and its visits, take turns. */
 export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string): Promise<FoundLink | null> {
+  await holdMember(tx, user, "link_id", linkId);
   await tx.query("select from workspace.page_links where account_id = $1 and id = $2 for no key update", [
     user.accountId,
     linkId,
