@@ -117,12 +117,15 @@ insert into sealpost.notice_turn default values;
 -- Claims Idempotency-Keys until the transaction ends, and finds what was answered under them. Never waits: an insert
 -- would, for whoever has claimed the same key, hence the advisory locks. is_ours: the lock was to be had.
 --
+-- is_key_good: the caller's key was not revoked, and has not expired, since its request began, which may be half a minute
+-- ago. Of whoever has none (a person of the staff) it is true.
+--
 -- Every write asks here first whether its account has moved. Then even what was answered is not answered again: at the
 -- target it is. To processes of the version before the key is in progress.
 create function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[])
 returns table (
   n bigint, lock bigint, is_ours boolean, is_held boolean,
-  fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text)
+  fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text, is_key_good boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -145,7 +148,11 @@ begin
   return query
   select input.n, locks[input.n], ours[input.n] and a.moved_to is null,
     coalesce(k.status is null and k.claim_until > now(), false),
-    k.fingerprint, case when a.moved_to is null then k.status end, k.headers, k.body, k.is_sealed, a.moved_to
+    k.fingerprint, case when a.moved_to is null then k.status end, k.headers, k.body, k.is_sealed, a.moved_to,
+    not exists (
+      select from sealpost.api_keys as used
+      where used.id = any (array[input.key_id])
+        and (used.revoked_at is not null or used.expires_at <= clock_timestamp()))
   from unnest(account_ids, key_ids, idempotency_keys) with ordinality
     as input (account_id, key_id, idempotency_key, n)
   left join sealpost.idempotency_keys as k

@@ -864,10 +864,7 @@ begin
   perform set_config('lock_timeout', lock_wait_ms::text, true);
   select
     array_agg(case
-      when not exists (
-        select from sealpost.api_keys as k
-        where k.id = any (array[key_ids[claim.n]]) and k.revoked_at is null
-          and (k.expires_at is null or k.expires_at > clock_timestamp())) then 'key'
+      when not claim.is_key_good then 'key'
       when not claim.is_ours or claim.is_held or claim.status is not null then 'busy'
       when analyses[claim.n] is null then 'not_asked'
       end order by claim.n)

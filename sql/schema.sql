@@ -978,7 +978,7 @@ function sealpost.announce_events() returns void
   sql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.announce_wakeups() returns trigger
   plpgsql, security definer, search_path=pg_catalog, pg_temp, 0010_delivery.sql
-function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[]) returns TABLE(n bigint, lock bigint, is_ours boolean, is_held boolean, fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text)
+function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[]) returns TABLE(n bigint, lock bigint, is_ours boolean, is_held boolean, fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text, is_key_good boolean)
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, 0009_accounts.sql
 function sealpost.count_activity(lag interval, span_max interval, late_max integer, OUT counted_to timestamptz, OUT is_behind boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql

@@ -367,6 +367,8 @@ export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): Ope
   switch (found.state) {
     case "claimed":
       return null;
+    case "no_key":
+      throw new Problem("unauthorized");
     case "in_progress":
       throw new Problem("idempotency_in_progress");
     case "moved":

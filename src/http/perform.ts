@@ -43,6 +43,7 @@ export type HeldRead = {
   readonly lookAgain: InTurn;
   /** Calls back when nobody waits for the answer any more. */
   readonly onGone: ((end: () => void) => void) | undefined;
+  readonly confirmKey: (() => Promise<void>) | undefined;
 };
 
 /**
@@ -51,7 +52,7 @@ export type HeldRead = {
  * the waiting is on top of it, and so is a turn to look again. Who gets none in time has found nothing, and asks again.
  */
 async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedResult> {
-  const { waits, news, valid, look, lookAgain, onGone } = read;
+  const { waits, news, valid, look, lookAgain, onGone, confirmKey } = read;
   const waitMs = waits.waitMs(valid);
   const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
   if (watch === null) return await look(firstWithinMs);
@@ -62,9 +63,10 @@ async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedRe
     let result = await look(firstWithinMs);
     while (waits.isEmpty(result)) {
       if (leftMs() <= 0 || !(await watch.news(leftMs()))) return result;
-      const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, () =>
-        look(ANSWER_WITHIN_MS),
-      ).catch(nullIfUnavailable);
+      const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, async () => {
+        await confirmKey?.();
+        return await look(ANSWER_WITHIN_MS);
+      }).catch(nullIfUnavailable);
       if (again === null) return result;
       result = again;
     }
@@ -97,6 +99,8 @@ export type Asked = ReceivedRequest & {
   readonly waitMs: number;
   /** Calls back when nobody waits for the answer any more; absent: whoever asks stays. */
   readonly onGone?: (end: () => void) => void;
+  /** Rejects once the caller's key is good no more: for what takes long. Absent: nothing of the kind is asked. */
+  readonly confirmKey?: () => Promise<void>;
   /** Of an upload, which only its route asks for. */
   readonly stream?: IncomingBody;
 };
@@ -156,7 +160,18 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         };
         const result = await (work.waits === null
           ? look(leftMs())
-          : holdRead({ waits: work.waits, news, valid, look, lookAgain, onGone: asked.onGone }, leftMs()));
+          : holdRead(
+              {
+                waits: work.waits,
+                news,
+                valid,
+                look,
+                lookAgain,
+                onGone: asked.onGone,
+                confirmKey: asked.confirmKey,
+              },
+              leftMs(),
+            ));
         // A read that was held may have come to it late.
         const turn = { waitMs: work.waits === null ? leftMs() : waitMs };
         const response = isLarge(result)

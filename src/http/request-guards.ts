@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { isUuid } from "../base/model/formats.ts";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
-import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
+import { ANSWER_WITHIN_MS, RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Caller, Operation } from "./operation.ts";
 import { type Principal, refuseCaller } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
@@ -181,6 +181,13 @@ export function createRequestGuards(options: RequestGuardOptions) {
     refuseRequestId(request);
   }
 
+  /** Looks the key of an admitted request up again. @throws Problem when it is good no more */
+  async function confirmKey(request: FastifyRequest): Promise<void> {
+    const finding = authenticate(request.headers.authorization).find();
+    if ((await withDeadline(ANSWER_WITHIN_MS, "authentication", finding)) === null)
+      throw new Problem("unauthorized");
+  }
+
   /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
   async function countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession) {
     const own = { bucket: `session:${session.id}`, policy: policies.key };
@@ -200,7 +207,7 @@ export function createRequestGuards(options: RequestGuardOptions) {
     writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
   }
 
-  return { guardOperation, guardPublic, countSession, guardProbe, addRateLimitHeaders };
+  return { guardOperation, guardPublic, confirmKey, countSession, guardProbe, addRateLimitHeaders };
 }
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {

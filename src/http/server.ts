@@ -255,6 +255,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const streaming = {
     downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
     progressWithinMs: transferLimits.progressWithinMs,
+    confirmEveryMs: transferLimits.renewEveryMs,
     receivedBytesMin: transferLimits.receivedBytesMin,
     onSourceFailure: onInternalError,
   };

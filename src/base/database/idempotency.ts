@@ -23,6 +23,7 @@ type Row = {
   body: Buffer | null;
   is_sealed: boolean;
   moved_to: string | null;
+  is_key_good: boolean;
 };
 
 /**
@@ -39,7 +40,7 @@ export async function claimIdempotencyKeys(
 ): Promise<readonly ClaimState[]> {
   const { rows } = await client.query<Row>({
     name: "claim_idempotency_keys",
-    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed, moved_to
+    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed, moved_to, is_key_good
            from sealpost.claim_idempotency_keys($1::uuid[], $2::uuid[], $3::text[]) order by n`,
     values: keysOf(claims),
   });
@@ -62,6 +63,7 @@ export async function claimIdempotencyKey(
 
 function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): ClaimState {
   const { status, headers, is_sealed: holdsSecret, moved_to: cell } = row;
+  if (!row.is_key_good) return { state: "no_key" };
   if (cell !== null) return { state: "moved", cell };
   if (status === null) return { state: row.is_ours && !row.is_held ? "claimed" : "in_progress" };
   const body = row.body !== null && holdsSecret ? open(row.body, claim, secretsKey) : row.body;
