@@ -40,9 +40,9 @@ export const PROTECTIONS: readonly Protection[] = [
   {
     name: "the answer after the commit",
     path: "src/delivery/analyses-sql.ts",
-    text: "pool.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({",
+    text: "database.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({",
     without: `({ query: async (statement) => {
-      const client = await pool.connect();
+      const client = await (database as Pool).connect();
       await client.query("begin");
       const answer = await client.query(statement);
       setTimeout(() => client.query("commit").finally(() => client.release()), 20);
