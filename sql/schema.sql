@@ -827,6 +827,7 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
+  requested_key_id uuid not null,
   error_code text,
   error_message text,
   error_details json,

@@ -304,6 +304,8 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
+  -- With which key of that user: once it is revoked or has expired, nothing goes to the webhook_url.
+  requested_key_id uuid not null,
   error_code text,
   error_message text,
   error_details json,
