@@ -1014,6 +1014,53 @@ begin
 end
 $$;
 
+-- Whether a delivery with a webhook_url of its own may not go there any more. Here it always may; the workspace, whose
+-- runs have URLs of people, puts its answer in place of this one. Asked by each claim: whatever happens before an
+-- attempt, in a retry or a replay, counts, and nothing has to be found and changed when somebody is removed.
+create function sealpost.is_closed_url(of_account uuid, of_delivery uuid) returns boolean
+language sql stable
+begin atomic
+  select false;
+end;
+
+-- What a claim has leased for a URL that is closed goes to the account's endpoint from now on, in its lane. No attempt
+-- was made. The attempts that were made keep their URL.
+create function sealpost.send_to_endpoint(of_deliveries uuid[], token uuid, at timestamptz) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  ids uuid[];
+  lanes bigint[];
+begin
+  with mine as (
+    select delivery_id from sealpost.open_deliveries
+    where delivery_id = any (of_deliveries) and lease_token = token
+    order by delivery_id
+    for update
+  ), given_back as (
+    update sealpost.open_deliveries as o
+    set lane = sealpost.lane(o.account_id, null), lease_token = null, lease_until = null, lease_number = null,
+      lease_alone = false, wake_at = at + interval '15 seconds',
+      run_started_at = nullif(o.run_started_at, o.lease_started_at)
+    from mine
+    where o.delivery_id = any (array[mine.delivery_id])
+    returning o.delivery_id, o.account_id, o.lane
+  ), unaddressed as (
+    update sealpost.bodies as b set webhook_url = null
+    from given_back where b.delivery_id = any (array[given_back.delivery_id])
+  ), told as (
+    update sealpost.deliveries as d set webhook_url = null
+    from given_back where d.account_id = any (array[given_back.account_id]) and d.id = given_back.delivery_id
+  )
+  select array_agg(delivery_id), array_agg(lane) into ids, lanes from given_back;
+  perform sealpost.add_wakeups(ids, lanes);
+end
+$$;
+
 -- Holds what an endpoint's pause finds waiting from `from_id` on, in open_deliveries' own order: at most looks_max
 -- rows of everybody's are looked at. An index by account would cost every publish. next_id: where more may follow;
 -- null: that was all. What is in flight, or locked by a claim, ends as if nothing had happened; what of it fails is

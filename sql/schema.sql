@@ -831,6 +831,7 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
+  requested_key_id uuid not null,
   error_code text,
   error_message text,
   error_details json,
@@ -850,6 +851,7 @@ create table workspace.runs (
   constraint runs_account_id_workflow_id_version_fkey FOREIGN KEY (account_id, workflow_id, version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version)
 );
 CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_own_url ON workspace.runs USING btree (account_id, delivery_id) WHERE ((webhook_url IS NOT NULL) AND (delivery_id IS NOT NULL));
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);
 CREATE INDEX runs_workflow ON workspace.runs USING btree (account_id, workflow_id, id);
 CREATE TRIGGER runs_stamp_delivery AFTER INSERT OR UPDATE OF delivery_id ON workspace.runs FOR EACH ROW WHEN ((new.delivery_id IS NOT NULL)) EXECUTE FUNCTION workspace.stamp_delivery();
@@ -1004,6 +1006,8 @@ function sealpost.hold(delivery_ids uuid[]) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.hold_leased(delivery_ids uuid[], token uuid, at timestamptz) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+function sealpost.is_closed_url(of_account uuid, of_delivery uuid) returns boolean
+  plpgsql, stable, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, workspace/0001_workspace.sql
 function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
   sql, stable, 0010_delivery.sql
 function sealpost.is_too_deep(analysis text) returns boolean
@@ -1058,6 +1062,8 @@ function sealpost.replay_shares(at timestamptz, items_max integer) returns TABLE
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.resume_endpoint(of_account uuid) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
+function sealpost.send_to_endpoint(of_deliveries uuid[], token uuid, at timestamptz) returns void
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.sequence_events(of_holder uuid, lease interval, rows_max integer, OUT leads boolean, OUT sequenced integer, OUT is_full boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, 0012_feed.sql
 function sealpost.start_next_run(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer, OUT outcome text, OUT next_run integer, OUT wakes_lane bigint) returns record

@@ -46,7 +46,7 @@ import { codeGroups } from "../log/error-codes-api.ts";
 import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
 import { receiversGuide } from "../receivers/guide.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
-import { apiPartsOf } from "./areas.ts";
+import { apiPartsOf, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { targetRulesOf } from "./egress.ts";
@@ -185,6 +185,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     replayLimits: limits.replays,
+    guardPublishing,
     publicUrl,
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),

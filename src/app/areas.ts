@@ -12,12 +12,14 @@ import {
 } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
 import { DAY_MS } from "../base/model/time.ts";
+import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import { Mover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
+import { guardPublishing as guardRuns } from "../workspace/store/awaited-analyses.ts";
 import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
@@ -207,6 +209,9 @@ async function setAge({ oldest }: MovingMetrics | RunMetrics, read: Promise<numb
     oldest.clear();
   }
 }
+
+/** Whatever areas are on: runs may be another process's. */
+export const guardPublishing: GuardPublishing = guardRuns;
 
 /** Why the account cannot be moved to another cell, in a sentence; null: it can. Whatever areas are on. */
 export async function findMoveHindrance(pool: Pool, accountId: string): Promise<string | null> {

@@ -1,4 +1,4 @@
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
@@ -109,6 +109,22 @@ export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
   .meta({ id: "Published", description: "The published analysis and its delivery." });
 
+/**
+ * Publishes with what `database` is, knowing which of these (their indices) are not their users' to publish, by their
+ * ids. That stays so until it has been committed. @throws what is in the way for longer than `lockWaitMs`
+ */
+export type GuardPublishing = <T>(
+  pool: Pool,
+  asked: readonly {
+    readonly accountId: string;
+    /** Null: for none, who may publish whatever it is called. */
+    readonly userId: string | null;
+    readonly analysisId: string;
+  }[],
+  lockWaitMs: number,
+  publish: (database: Pool | ClientBase, refused: ReadonlySet<number>) => Promise<T>,
+) => Promise<T>;
+
 export type AnalysisDependencies = {
   readonly pool: Pool;
   /** How long an analysis stays readable after it was published. */
@@ -116,6 +132,7 @@ export type AnalysisDependencies = {
   readonly analysisBytesMax: number;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
   readonly secretsKey: Uint8Array;
+  readonly guardPublishing: GuardPublishing;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -127,6 +144,7 @@ export function analysisOperations({
   analysisBytesMax,
   unsafeAllowedTargets,
   secretsKey,
+  guardPublishing,
   now,
 }: AnalysisDependencies): readonly Operation[] {
   return [
@@ -185,21 +203,28 @@ export function analysisOperations({
         const answerTo = (analysisId: string, deliveryId: string) => ({
           body: { analysis_id: analysisId, delivery_id: deliveryId },
         });
-        const asked = writes.map(({ claim, userId, item, respond }) => {
-          if (item instanceof Problem) return { claim, userId, analysis: null };
-          const answer = (deliveryId: string) => respond(answerTo(item.analysisId, deliveryId));
-          return { claim, userId, ...item, answer };
+        const named = writes.map(({ claim: { accountId }, userId, item }) => {
+          return { accountId, userId, analysisId: item instanceof Problem ? "" : item.analysisId };
         });
-        const results = await publishWrites(pool, asked, {
-          secretsKey,
-          unsafeAllowedTargets,
-          lockWaitMs,
-        }).catch((error: unknown) => {
+        const publishing = guardPublishing(pool, named, lockWaitMs, async (database, refused) => {
+          const items = writes.map(({ item }, n) =>
+            refused.has(n) ? new Problem("analysis_conflict") : item,
+          );
+          const asked = writes.map(({ claim, userId, respond }, n) => {
+            const item = items[n]!;
+            if (item instanceof Problem) return { claim, userId, analysis: null };
+            const answer = (deliveryId: string) => respond(answerTo(item.analysisId, deliveryId));
+            return { claim, userId, ...item, answer };
+          });
+          const options = { secretsKey, unsafeAllowedTargets, lockWaitMs };
+          return { items, results: await publishWrites(database, asked, options) };
+        });
+        const { items, results } = await publishing.catch((error: unknown) => {
           if (!isInTheWay(error)) throwAsProblem(error);
           throw new LockWaitError("another transaction was in the way", { cause: error });
         });
         return results.map((result, index) => {
-          const { item } = writes[index]!;
+          const item = items[index]!;
           if (result.kind === "earlier") return result;
           if (item instanceof Problem) return item;
           if (result.kind === "published") return answerTo(item.analysisId, result.deliveryId);

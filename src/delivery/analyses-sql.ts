@@ -103,15 +103,15 @@ export type PublishWritesOptions = {
  * @throws PublishRefusedError when a text is not JSON; nothing was stored then
  */
 export async function publishWrites(
-  pool: Pool,
+  database: Pool | ClientBase,
   writes: readonly (PublishWrite | RefusedWrite)[],
   options: PublishWritesOptions,
 ): Promise<readonly PublishResult[]> {
   const judged = writes.map((write) => judge(write, options));
-  const { ids, codes, answersMax } = await callPublishWrites(pool, judged, options.lockWaitMs);
-  const refusals = await readRefusals(pool, judged, codes);
+  const { ids, codes, answersMax } = await callPublishWrites(database, judged, options.lockWaitMs);
+  const refusals = await readRefusals(database, judged, codes);
   const busy = judged.filter((_, index) => codes[index] === "busy").map(({ claim }) => claim);
-  const states = busy.length === 0 ? [] : await claimIdempotencyKeys(pool, busy, options.secretsKey);
+  const states = busy.length === 0 ? [] : await claimIdempotencyKeys(database, busy, options.secretsKey);
   let nextState = 0;
   return judged.map(({ refusal }, index): PublishResult => {
     const code = codes[index]!;
@@ -182,7 +182,7 @@ function aroundId(answer: StoredResponse | null): readonly [string | null, strin
   return [text.slice(0, at), text.slice(at + SOME_ID.length)];
 }
 
-async function callPublishWrites(pool: Pool, writes: readonly Judged[], lockWaitMs: number) {
+async function callPublishWrites(database: Pool | ClientBase, writes: readonly Judged[], lockWaitMs: number) {
   const asked = writes.map(askedOf);
   const answers = writes.map((write) => (write.analysis === null ? null : write.answer(SOME_ID)));
   const parts = answers.map(aroundId);
@@ -206,7 +206,7 @@ async function callPublishWrites(pool: Pool, writes: readonly Judged[], lockWait
   ];
   const publications = asked.map(({ analysis, ...rest }) => ({ ...rest, analysis: analysis ?? "null" }));
   const { rows } = await refusing(publications, () =>
-    onConnection(pool, (client) =>
+    onConnection(database, (client) =>
       client.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({
         name: "publish_writes",
         text: `select delivery_ids as ids, codes, answers_max::float8 as "answersMax"
@@ -220,7 +220,7 @@ async function callPublishWrites(pool: Pool, writes: readonly Judged[], lockWait
 }
 
 async function readRefusals(
-  pool: Pool,
+  database: Pool | ClientBase,
   writes: readonly Judged[],
   codes: readonly PublishCode[],
 ): Promise<ReadonlyMap<number, PublishRefusedError>> {
@@ -229,11 +229,13 @@ async function readRefusals(
   const publications = refused.map(
     (index) => askedOf(writes[index]!) as Asked & { readonly analysis: string },
   );
-  const { rows } = await pool.query<{ n: string; code: PublishRefusalCode; fault: string; hint: string }>({
-    name: "publication_faults",
-    text: "select n, code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])",
-    values: columnsOf(publications),
-  });
+  const { rows } = await database.query<{ n: string; code: PublishRefusalCode; fault: string; hint: string }>(
+    {
+      name: "publication_faults",
+      text: "select n, code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])",
+      values: columnsOf(publications),
+    },
+  );
   const refusals = rows.map(({ n, code, fault, hint }) => {
     const index = refused[Number(n) - 1]!;
     return [index, new PublishRefusedError(code, 0, `analysis at index 0: ${fault}`, hint, null)] as const;

@@ -272,15 +272,28 @@ export async function cancelReplay(
   replayId: string,
 ): Promise<StoredReplay | null> {
   const seen = sightOfReplay(reader, "r", 3);
-  await client.query(
-    `with cancelled as (
-       update sealpost.replays as r set status = 'cancelled', ended_at = now()
-       where account_id = $1 and id = $2 and status = 'running'${seen.and} returning id
-     )
-     delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`,
-    [reader.accountId, replayId, ...seen.values],
-  );
+  await client.query(cancelling(`id = $2${seen.and}`), [reader.accountId, replayId, ...seen.values]);
   return await findReplay(client, reader, replayId);
+}
+
+/** The same for all of a user's that have deliveries of a space which the user may not read any more. */
+export async function cancelReplaysOf(
+  client: ClientBase,
+  { accountId, userId }: { readonly accountId: string; readonly userId: string },
+  spaceId: string,
+): Promise<void> {
+  const isTheirs =
+    "created_by_key_id in (select id from sealpost.api_keys where account_id = $1 and user_id = $2)";
+  const which = `${isTheirs} and $3::uuid = any (space_ids)`;
+  await client.query(cancelling(which), [accountId, userId, spaceId]);
+}
+
+function cancelling(which: string): string {
+  return `with cancelled as (
+      update sealpost.replays as r set status = 'cancelled', ended_at = now()
+      where account_id = $1 and status = 'running' and ${which} returning id
+    )
+    delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`;
 }
 
 /** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */

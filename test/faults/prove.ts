@@ -40,9 +40,9 @@ export const PROTECTIONS: readonly Protection[] = [
   {
     name: "the answer after the commit",
     path: "src/delivery/analyses-sql.ts",
-    text: "onConnection(pool, (client) =>",
+    text: "onConnection(database, (client) =>",
     without: `(async (work) => {
-      const client = await pool.connect();
+      const client = await (database as Pool).connect();
       await client.query("begin");
       const answer = await work(client);
       setTimeout(() => client.query("commit").finally(() => client.release()), 20);

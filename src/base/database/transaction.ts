@@ -121,12 +121,16 @@ async function commit(client: ClientBase): Promise<void> {
 }
 
 /**
- * `work` has the connection to itself, in no transaction yet; one that it opens and does not end is rolled back. When it
- * fails, this rejects once the server has undone it: a statement alone rejects before its locks are let go, and the same
- * again, elsewhere, would meet them.
+ * `work` has the connection to itself, in no transaction yet; one that it opens and does not end is rolled back. When
+ * it fails, this rejects once the server has undone it: a statement alone rejects before its locks are let go, and the
+ * same again, elsewhere, would meet them.
  */
-export async function onConnection<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect();
+export async function onConnection<T>(
+  database: Pool | ClientBase,
+  work: (client: PoolClient) => Promise<T>,
+): Promise<T> {
+  if (!(database instanceof pg.Pool)) return await work(database as PoolClient);
+  const client = await database.connect();
   let isBroken = false;
   try {
     return await work(client);

@@ -143,6 +143,10 @@ export function pageLinkOperations({
       }),
       response: jsonResponse(201, NewPageLink),
       errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
+      judgeRepeat: async (request, tx) => {
+        requirePermission(await findPage(tx, userOf(request), request.params.page_id), "edit_pages", request);
+        return "again";
+      },
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findPage(pool, user, request.params.page_id)),
       handle: async (request, tx, hashed) => {

@@ -222,8 +222,9 @@ export function runOperations({
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
         if (!(await hasRoomForRun(tx, user))) throw request.problem("too_many_workflow_runs");
-        const { traceparent } = request;
-        const run = { spaceId, workflowId, version: asked, definition, input, webhookUrl, traceparent };
+        const { traceparent, caller } = request;
+        const what = { spaceId, workflowId, version: asked, definition, input };
+        const run = { ...what, webhookUrl, traceparent, keyId: caller.keyId };
         const runId = await createRun(tx, user, run);
         return { body: (await findWithNodes(tx, user, runId))! };
       },

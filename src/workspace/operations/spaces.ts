@@ -2,6 +2,7 @@ import { z } from "zod";
 import { displayName, id } from "../../api/fields.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { cancelReplaysOf } from "../../log/replays-sql.ts";
 import { PageLink } from "../model/pages.ts";
 import { allows } from "../model/roles.ts";
 import { Member, role, Space } from "../model/spaces.ts";
@@ -200,8 +201,9 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       summary: "Remove a member of a space",
       description:
         "The user has no access any more, and requests that are repeated under an Idempotency-Key are answered like " +
-        "anybody's. Links to pages stay: those that the user has made are told, so that they can be revoked. For " +
-        "ADMINs, who can remove themselves, too: other members get 403. 409 for the owner.",
+        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links to pages stay: those " +
+        "that the user has made are told, so that they can be revoked. For ADMINs, who can remove themselves, too: " +
+        "other members get 403. 409 for the owner.",
       method: "DELETE",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",
@@ -217,6 +219,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         if (found === null) throw request.problem("not_found");
         if (found.is_owner) throw request.problem("space_owner_fixed");
         await removeMember(tx, member, spaceId);
+        await cancelReplaysOf(tx, member, spaceId);
         const { links, total } = await listOpenLinksOf(tx, member, spaceId, LINKS_TOLD_MAX);
         return {
           body: { user_id: userId, open_links: links.map(linkBody), open_links_total: total },

@@ -138,8 +138,8 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
 }
 
 /**
- * A run's own URL is its requester's: who may no longer run workflows in the space is told of it no more. Null: the
- * account's endpoint.
+ * A run's own URL is its requester's: who may no longer run workflows in the space, or asked with a key that is no
+ * longer valid, is told of it no more. Null: the account's endpoint.
  */
 async function urlOf(tx: ClientBase, { step, facts }: RunEnding): Promise<string | null> {
   if (facts.webhookUrl === null) return null;
