@@ -64,7 +64,7 @@ export async function publishAnalyses(
 }
 
 /** Calls one of the SQL functions that publish, `text`, which returns `ids`. */
-export async function callPublish(
+async function callPublish(
   database: PublishingDatabase,
   text: string,
   publications: readonly Publication[],

@@ -366,7 +366,11 @@ describe("statements", () => {
     await api.ask("GET", path, { key });
     const before = api.statements().length;
     expect((await api.ask("GET", path, { key })).status).toBe(200);
-    return api.statements().slice(before);
+    // Requests are counted now and then, and not with each.
+    return api
+      .statements()
+      .slice(before)
+      .filter((text) => !text.includes("sealpost.rate_limits"));
   };
   test.each([
     "/v1/webhooks/deliveries",

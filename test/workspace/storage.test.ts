@@ -4,7 +4,6 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { writeStorageLimits } from "../../src/base/database/storage.ts";
 import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/base/model/storage.ts";
 import { TRANSFER_LIMITS } from "../../src/http/server.ts";
-import type { Definition } from "../../src/workspace/model/definition.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import type { TestDatabase } from "../support/database.ts";
 import type { Asked, TestAccount, TestApi } from "../support/sealpost-api.ts";
@@ -12,6 +11,7 @@ import { patience } from "../support/time-limits.ts";
 import { digestOf, documentsOf } from "./support/documents.ts";
 import { endKeeping, moveOnce, removeAll, startStillApi } from "./support/moving.ts";
 import { chain, runsOf, stepAll, stepOnce } from "./support/runs.ts";
+import { expectExact, joinedLayers } from "./support/storage-rows.ts";
 import { workflowsOf } from "./support/workflows.ts";
 
 const MIB = 1_048_576;
@@ -83,53 +83,6 @@ async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked>
   }
 }
 
-/** What the rows are, counted anew, is what was added up as they came and went. */
-async function expectExact(): Promise<void> {
-  const { rows } = await database.pool.query<{ kind: string; stored: number; counted: number }>(
-    `with counted (kind, user_id, bytes) as (
-       select 'documents', uploaded_by, 1024 + case when has_content then file_size else 0 end
-         from workspace.documents where account_id = $1
-       union all select 'documents', owner_id, 1024 from workspace.spaces where account_id = $1
-       union all select 'documents', created_by, 1024 from workspace.folders where account_id = $1
-       union all select case when is_reserved then 'documents' else 'leftovers' end, user_id,
-           bytes + case when is_reserved then 0 else 1024 end
-         from workspace.loose_objects where account_id = $1
-       union all select 'pages', created_by, 1024 + octet_length(markdown) from workspace.pages where account_id = $1
-       union all select 'pages', published_by, 1024 + octet_length(markdown) + octet_length(html)
-         from workspace.page_versions where account_id = $1
-       union all select 'pages', created_by, 1024 from workspace.page_links where account_id = $1
-       union all select 'workflows', created_by, 1024 + octet_length(draft::text) from workspace.workflows
-         where account_id = $1
-       union all select 'workflows', created_by, 1024 + octet_length(definition::text)
-         from workspace.workflow_versions where account_id = $1
-       union all select 'runs', requested_by, 1024 + octet_length(input::text) from workspace.runs where account_id = $1
-       union all select 'runs', r.requested_by, 1024 from workspace.node_runs as n
-         join workspace.runs as r on r.id = n.run_id where n.account_id = $1
-       union all select 'runs', r.requested_by, 256 + octet_length(item::text) from workspace.node_items as n
-         join workspace.runs as r on r.id = n.run_id where n.account_id = $1
-     ), summed as (
-       select * from counted union all select kind, $1, bytes from counted
-     )
-     select kind, s.bytes::float8 as stored, coalesce(sum(c.bytes), 0)::float8 as counted
-     from workspace.storage as s left join summed as c using (kind, user_id)
-     where s.account_id = $1 group by kind, user_id, s.bytes`,
-    [account.accountId],
-  );
-  for (const { kind, stored, counted } of rows) expect([kind, stored]).toEqual([kind, counted]);
-}
-
-/** Layers of five nodes, each joined with all of the layer before: every layer holds five times as much. */
-function joinedLayers(layers: number): Definition {
-  const definition = chain(...Array.from({ length: 5 * layers }, () => ({ kind: "analyze" }) as const));
-  definition.edges.splice(0);
-  for (let n = 0; n < 5 * layers; n++) {
-    const first = n - (n % 5) - 5;
-    const before = n < 5 ? ["trigger"] : [0, 1, 2, 3, 4].map((of) => `node-${first + of}`);
-    for (const from of before) definition.edges.push({ from, to: `node-${n}` });
-  }
-  return definition;
-}
-
 describe("runs that multiply what they were given", () => {
   const definition = joinedLayers(19);
   const newRun = () => ({ input: { text: randomBytes(30_000).toString("hex") } });
@@ -162,7 +115,7 @@ describe("runs that multiply what they were given", () => {
     expect(await runs.get(id)).toMatchObject({ status: "FAILED", error_code: "run_too_large" });
     expect((await runs.itemPage(id, "node-0")).body).toEqual({ items: [], next_cursor: null, total: 0 });
     expect((await usageOf("runs")).bytes).toBeLessThan(4 * 60_000);
-    await expectExact();
+    await expectExact(database.pool, account.accountId);
   });
 
   test("hold together no more than the account may store, however many there are", {
@@ -180,7 +133,7 @@ describe("runs that multiply what they were given", () => {
     expect(codes.filter((code) => code !== "storage_full" && code !== "run_too_large")).toEqual([]);
     expect(codes).toContain("storage_full");
     expect(await itemBytes()).toBe(0);
-    await expectExact();
+    await expectExact(database.pool, account.accountId);
   });
 
   test("and those that have ended count until they are gone: no other is started", async () => {
@@ -194,7 +147,7 @@ describe("runs that multiply what they were given", () => {
     // Of those that failed nothing but their rows is left, and each has its input twice while it goes on.
     expect(started).toBeGreaterThan(3);
     expect(started).toBeLessThan(MIB / 60_000);
-    await expectExact();
+    await expectExact(database.pool, account.accountId);
     await database.pool.query(
       "update workspace.runs set completed_at = now() - interval '1 year' where account_id = $1",
       [account.accountId],
@@ -224,7 +177,7 @@ test("of 50 uploads at once exactly as many are taken as there is room for", asy
     bytes: before + 20 * content.length,
     bytes_left: most + 99_999,
   });
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
 });
 
 test("an upload has its room as soon as it begins, and gives it back when it is cut", async () => {
@@ -253,7 +206,7 @@ test("an upload has its room as soon as it begins, and gives it back when it is 
   expect(await uploading).toBeNull();
   await expect.poll(bytes, { timeout: patience(5_000) }).toBe(before);
   expect((await documents.put(id, Buffer.alloc(MIB))).status).toBe(200);
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
 });
 
 test("an upload that was refused at its end counts as a leftover until its object is removed", async () => {
@@ -262,7 +215,7 @@ test("an upload that was refused at its end counts as a leftover until its objec
   const [one, other] = await Promise.all([documents.put(id), documents.put(id)]);
   const statuses = [one.status, other.status].sort();
   expect(statuses).toEqual([200, 409]);
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
   await endKeeping(database.pool, true);
   await removeAll(database.pool, objects);
   expect((await usageOf("leftovers")).bytes).toBe(0);
@@ -282,7 +235,7 @@ test("what renames leave is counted, and another is refused while that is too mu
   });
   expect(renames).toBe(3);
   expect(await usageOf("leftovers")).toMatchObject({ bytes: 153_072, bytes_left: 86_928 });
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
   await endKeeping(database.pool, false);
   await removeAll(database.pool, objects);
   expect((await usageOf("leftovers")).bytes).toBe(0);
@@ -302,7 +255,7 @@ test("what one user's renames leave is no more than is left for others, who go o
     };
     expect(await untilFull("leftovers", rename)).toBe(1);
   }
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
 });
 
 test.each(["documents", "pages", "workflows", "runs"] as const)(
@@ -327,7 +280,7 @@ test.each(["documents", "pages", "workflows", "runs"] as const)(
     for (const { key } of users) added.push(await untilFull(kind, (n) => add(key, n)));
     const [first, second, third] = added;
     expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-    await expectExact();
+    await expectExact(database.pool, account.accountId);
   },
 );
 
@@ -345,7 +298,7 @@ test("empty documents, folders, spaces and links have a limit, too", async () =>
   expect((await documents.create({ space_id, file_name: "one more" })).status).toBe(409);
   const link = () => ask("POST", `/v1/pages/${page.body.id}/links`, { body: { label: "A link" } });
   expect(await untilFull("pages", link)).toBe(3);
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
 });
 
 test("every version of a page counts with its HTML, and drafts that are saved do by their text", async () => {
@@ -368,7 +321,7 @@ test("every version of a page counts with its HTML, and drafts that are saved do
   expectFull(await ask("PUT", `${path}/draft`, { body: longer }), "pages");
   const shorter = await ask("PUT", `${path}/draft`, { body: { ...longer, markdown: "z" } });
   expect(shorter.status).toBe(200);
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
 });
 
 test("every version of a workflow counts", async () => {
@@ -382,7 +335,7 @@ test("every version of a workflow counts", async () => {
   });
   expect(versions).toBeGreaterThan(2);
   expect((await usageOf("workflows")).bytes).toBeLessThanOrEqual(40_000);
-  await expectExact();
+  await expectExact(database.pool, account.accountId);
 });
 
 test("answers of one day have a limit, and what frees something is never refused for it", async () => {
