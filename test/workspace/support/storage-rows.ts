@@ -2,6 +2,7 @@
 import type { Pool } from "pg";
 import { expect } from "vitest";
 import type { Definition } from "../../../src/workspace/model/definition.ts";
+import { chain } from "./runs.ts";
 
 /** What the rows are, counted anew, is what was added up as they came and went. */
 export async function expectExact(pool: Pool, accountId: string): Promise<void> {
