@@ -64,6 +64,8 @@ const CASES: readonly BenchCase<Bench>[] = [
   runs,
   observing,
 ];
+/** Only where they are asked for. */
+const LONG = [heldSnapshot];
 const { values: wishes } = parseArgs({
   options: {
     only: { type: "string" },
@@ -79,7 +81,8 @@ const { values: wishes } = parseArgs({
 
 const names = wishes.only?.split(",");
 const asked = [...(wishes.profile ? [profile] : []), ...(wishes.cells === undefined ? [] : [cells])];
-const chosen = asked.length > 0 ? asked : CASES.filter(({ name }) => names?.includes(name) ?? true);
+const chosen =
+  asked.length > 0 ? asked : CASES.filter((each) => names?.includes(each.name) ?? !LONG.includes(each));
 const unknown = names?.filter((name) => !CASES.some((known) => known.name === name)) ?? [];
 const scale = Number(wishes.scale);
 const cellCounts = wishes.cells?.split(",").map(Number) ?? [];

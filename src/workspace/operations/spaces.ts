@@ -201,7 +201,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       summary: "Remove a member of a space",
       description:
         "The user has no access any more. Requests repeated under an Idempotency-Key are answered like " +
-        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links to pages stay: those " +
+        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
         "that the user has made are told, so that they can be revoked. For ADMINs, who can remove themselves, too: " +
         "other members get 403. 409 for the owner.",
       method: "DELETE",
