@@ -1,79 +1,34 @@
 // What one account can store, of every kind, tried to its limit.
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { writeStorageLimits } from "../../src/base/database/storage.ts";
-import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/base/model/storage.ts";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { Definition } from "../../src/workspace/model/definition.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import type { TestDatabase } from "../support/database.ts";
-import type { Asked, TestAccount, TestApi } from "../support/sealpost-api.ts";
+import type { Asked } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
-import { digestOf, documentsOf } from "./support/documents.ts";
-import { endKeeping, moveOnce, removeAll, startStillApi } from "./support/moving.ts";
-import { chain, runsOf, stepAll, stepOnce } from "./support/runs.ts";
-import { workflowsOf } from "./support/workflows.ts";
+import {
+  account,
+  accountKey,
+  api,
+  ask,
+  database,
+  documents,
+  expectExact,
+  expectFull,
+  limit,
+  limitUser,
+  MIB,
+  objects,
+  runs,
+  stepping,
+  untilFull,
+  usageOf,
+  useStorage,
+  workflows,
+} from "./storage-world.ts";
+import { digestOf } from "./support/documents.ts";
+import { endKeeping, moveOnce, removeAll } from "./support/moving.ts";
+import { chain, stepAll, stepOnce } from "./support/runs.ts";
 
-const MIB = 1_048_576;
-const NO_LIMIT = Object.fromEntries(STORAGE_KINDS.map((kind) => [kind, null])) as StorageLimits;
-
-let database: TestDatabase;
-let api: TestApi;
-let objects: ObjectStore;
-let close: () => Promise<void>;
-/** Each test has an account of its own. */
-let account: TestAccount;
-let accountKey: string;
-
-beforeAll(async () => {
-  ({ database, api, objects, close } = await startStillApi({
-    transferLimits: { ...TRANSFER_LIMITS, uploadsMax: 200 },
-  }));
-});
-afterAll(() => close());
-beforeEach(async () => {
-  account = await api.newAccount();
-  accountKey = await api.newKey(account.accountId);
-  await limit({});
-});
-
-const ask: TestApi["ask"] = (method, path, options) =>
-  api.ask(method, path, { key: account.key, ...options });
-const documents = documentsOf((...asked) => ask(...asked));
-const runs = runsOf((...asked) => ask(...asked));
-const workflows = workflowsOf((...asked) => ask(...asked));
-const stepping = () => ({ pool: database.pool, objects });
-
-async function limit(limits: Partial<Record<StorageKind, number>>): Promise<void> {
-  await writeStorageLimits(database.pool, { ...NO_LIMIT, ...limits });
-}
-
-/** Of what one user may have where nobody else has anything: as much as is left for others. */
-const limitUser = (limits: Partial<Record<StorageKind, number>>) =>
-  limit(Object.fromEntries(Object.entries(limits).map(([kind, bytes]) => [kind, 2 * bytes])));
-
-type Use = { readonly kind: string; readonly bytes: number; readonly bytes_left: number | null };
-
-async function usageOf(kind: StorageKind): Promise<Use> {
-  const { status, body } = await ask("GET", "/v1/usage", { key: accountKey });
-  expect(status).toBe(200);
-  return (body.storage as Use[]).find((use) => use.kind === kind)!;
-}
-
-/** Asks until it is refused. Returns how often it was not. */
-async function untilFull(kind: StorageKind, tryOnce: (n: number) => Promise<Asked>): Promise<number> {
-  for (let n = 0; ; n++) {
-    const answer = await tryOnce(n);
-    if (answer.status < 300) continue;
-    expectFull(answer, kind);
-    return n;
-  }
-}
-
-function expectFull({ status, body }: Asked, kind: StorageKind): void {
-  expect([status, body.code]).toEqual([409, "storage_full"]);
-  expect(JSON.stringify(body.errors)).toContain(kind === "answers" ? "today" : `kind \\"${kind}\\"`);
-}
+useStorage();
 
 /** A busy machine answers some of many at once with 503. */
 async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked> {
@@ -81,41 +36,6 @@ async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked>
     const answer = await documents.put(id, content);
     if (answer.status !== 503) return answer;
   }
-}
-
-/** What the rows are, counted anew, is what was added up as they came and went. */
-async function expectExact(): Promise<void> {
-  const { rows } = await database.pool.query<{ kind: string; stored: number; counted: number }>(
-    `with counted (kind, user_id, bytes) as (
-       select 'documents', uploaded_by, 1024 + case when has_content then file_size else 0 end
-         from workspace.documents where account_id = $1
-       union all select 'documents', owner_id, 1024 from workspace.spaces where account_id = $1
-       union all select 'documents', created_by, 1024 from workspace.folders where account_id = $1
-       union all select case when is_reserved then 'documents' else 'leftovers' end, user_id,
-           bytes + case when is_reserved then 0 else 1024 end
-         from workspace.loose_objects where account_id = $1
-       union all select 'pages', created_by, 1024 + octet_length(markdown) from workspace.pages where account_id = $1
-       union all select 'pages', published_by, 1024 + octet_length(markdown) + octet_length(html)
-         from workspace.page_versions where account_id = $1
-       union all select 'pages', created_by, 1024 from workspace.page_links where account_id = $1
-       union all select 'workflows', created_by, 1024 + octet_length(draft::text) from workspace.workflows
-         where account_id = $1
-       union all select 'workflows', created_by, 1024 + octet_length(definition::text)
-         from workspace.workflow_versions where account_id = $1
-       union all select 'runs', requested_by, 1024 + octet_length(input::text) from workspace.runs where account_id = $1
-       union all select 'runs', r.requested_by, 1024 from workspace.node_runs as n
-         join workspace.runs as r on r.id = n.run_id where n.account_id = $1
-       union all select 'runs', r.requested_by, 256 + octet_length(item::text) from workspace.node_items as n
-         join workspace.runs as r on r.id = n.run_id where n.account_id = $1
-     ), summed as (
-       select * from counted union all select kind, $1, bytes from counted
-     )
-     select kind, s.bytes::float8 as stored, coalesce(sum(c.bytes), 0)::float8 as counted
-     from workspace.storage as s left join summed as c using (kind, user_id)
-     where s.account_id = $1 group by kind, user_id, s.bytes`,
-    [account.accountId],
-  );
-  for (const { kind, stored, counted } of rows) expect([kind, stored]).toEqual([kind, counted]);
 }
 
 /** Layers of five nodes, each joined with all of the layer before: every layer holds five times as much. */
@@ -289,48 +209,6 @@ test("what renames leave is counted, and another is refused while that is too mu
   expect((await documents.rename(id, "again")).status).toBe(200);
 });
 
-test("what one user's renames leave is no more than is left for others, who go on renaming", async () => {
-  const content = randomBytes(60_000);
-  await limit({ leftovers: 100_000 });
-  for (const { key } of [account, await api.newUser(account.accountId)]) {
-    const { id: space_id } = await documents.newSpace("large", { key });
-    await documents.uploaded({ space_id }, content, { key });
-    const rename = async (n: number) => {
-      const answer = await documents.renameSpace(space_id, `renamed ${n}`, { key });
-      while (await moveOnce(database.pool, objects, { keptMs: 3_600_000 }));
-      return answer;
-    };
-    expect(await untilFull("leftovers", rename)).toBe(1);
-  }
-  await expectExact();
-});
-
-test.each(["documents", "pages", "workflows", "runs"] as const)(
-  "what one user stores of %s leaves as much for others",
-  async (kind) => {
-    const { id: space_id } = await documents.newSpace();
-    const workflow = await runs.newWorkflow(space_id, chain({ kind: "analyze" }));
-    const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
-    for (const { userId } of users.slice(1)) {
-      await ask("PUT", `/v1/spaces/${space_id}/members/${userId}`, { body: { role: "EDITOR" } });
-    }
-    const add = {
-      documents: (key: string, n: number) =>
-        documents.create({ space_id, file_name: `${key} ${n}` }, { key }),
-      pages: (key: string) =>
-        ask("POST", "/v1/pages", { key, body: { space_id, title: "A page", markdown: "" } }),
-      workflows: (key: string) => ask("POST", "/v1/workflows", { key, body: { space_id } }),
-      runs: (key: string) => ask("POST", `/v1/workflows/${workflow}/runs`, { key, body: {} }),
-    }[kind];
-    await limit({ [kind]: 60_000 + (await usageOf(kind)).bytes });
-    const added: number[] = [];
-    for (const { key } of users) added.push(await untilFull(kind, (n) => add(key, n)));
-    const [first, second, third] = added;
-    expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-    await expectExact();
-  },
-);
-
 test("empty documents, folders, spaces and links have a limit, too", async () => {
   const { id: space_id } = await documents.newSpace();
   const page = await ask("POST", "/v1/pages", { body: { space_id, title: "A page", markdown: "Text." } });
@@ -405,40 +283,4 @@ test("answers of one day have a limit, and what frees something is never refused
   // Publishing goes on, too.
   const analysis = { analysis: { id: "goes-on", status: "succeeded" } };
   expect((await ask("POST", "/v1/analyses", { body: analysis })).status).toBe(202);
-});
-
-test("what is never refused is, once a user has twice as much, and takes nothing of others", async () => {
-  await limit({ answers: 100_000 });
-  const { key } = await api.newUser(account.accountId);
-  const revoke = () => ask("POST", "/v1/console/sessions/revoke", { key });
-  for (let n = 0; n < 60; n++) expect((await revoke()).status).toBe(204);
-  expect((await usageOf("answers")).bytes).toBeLessThanOrEqual(50_000);
-  await untilFull("answers", revoke);
-  expect((await ask("POST", "/v1/spaces", { body: { name: "there is room" } })).status).toBe(201);
-  const link = { viewer: { id: "v", label: "V" } };
-  expect((await ask("POST", "/v1/console/links", { body: link, key: accountKey })).status).toBe(201);
-});
-
-test("answers of one user leave room for others, and those of all for what helps the account", async () => {
-  await limit({ answers: 100_000 });
-  const rename = async (key: string) => {
-    const { body } = await ask("POST", "/v1/spaces", { key, body: { name: "filled" } });
-    return (n: number) => ask("PATCH", `/v1/spaces/${body.id}`, { key, body: { name: `filled ${n}` } });
-  };
-  const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
-  const renamed: number[] = [];
-  for (const { key } of users) renamed.push(await untilFull("answers", await rename(key)));
-  const [first, second, third] = renamed;
-  expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-  await database.pool.query(
-    "update sealpost.write_bytes set answer_bytes = 100_000 where account_id = user_id",
-  );
-  const set = { body: { url: "https://receiver.example.com/hook" }, key: accountKey };
-  expect((await ask("PUT", "/v1/webhooks/endpoint", set)).status).toBe(200);
-  expect((await ask("POST", "/v1/webhooks/endpoint/pause", { key: accountKey })).status).toBe(200);
-  expect((await ask("POST", "/v1/webhooks/signing-secret/rotate", { key: accountKey })).status).toBe(200);
-  const made = { name: "another", scopes: ["webhooks:read"] };
-  expect((await ask("POST", "/v1/api-keys", { body: made, key: accountKey })).status).toBe(201);
-  const link = { viewer: { id: "v", label: "V" } };
-  expectFull(await ask("POST", "/v1/console/links", { body: link, key: accountKey }), "answers");
 });
