@@ -1,79 +1,34 @@
 // What one account can store, of every kind, tried to its limit.
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { writeStorageLimits } from "../../src/base/database/storage.ts";
-import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/base/model/storage.ts";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import type { TestDatabase } from "../support/database.ts";
-import type { Asked, TestAccount, TestApi } from "../support/sealpost-api.ts";
+import { beforeEach, describe, expect, test } from "vitest";
+import type { Definition } from "../../src/workspace/model/definition.ts";
+import type { Asked } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
-import { digestOf, documentsOf } from "./support/documents.ts";
-import { endKeeping, moveOnce, removeAll, startStillApi } from "./support/moving.ts";
-import { chain, runsOf, stepAll, stepOnce } from "./support/runs.ts";
-import { expectExact, joinedLayers } from "./support/storage-rows.ts";
-import { workflowsOf } from "./support/workflows.ts";
+import {
+  account,
+  accountKey,
+  api,
+  ask,
+  database,
+  documents,
+  expectExact,
+  expectFull,
+  limit,
+  limitUser,
+  MIB,
+  objects,
+  runs,
+  stepping,
+  untilFull,
+  usageOf,
+  useStorage,
+  workflows,
+} from "./storage-world.ts";
+import { digestOf } from "./support/documents.ts";
+import { endKeeping, moveOnce, removeAll } from "./support/moving.ts";
+import { chain, stepAll, stepOnce } from "./support/runs.ts";
 
-const MIB = 1_048_576;
-const NO_LIMIT = Object.fromEntries(STORAGE_KINDS.map((kind) => [kind, null])) as StorageLimits;
-
-let database: TestDatabase;
-let api: TestApi;
-let objects: ObjectStore;
-let close: () => Promise<void>;
-/** Each test has an account of its own. */
-let account: TestAccount;
-let accountKey: string;
-
-beforeAll(async () => {
-  ({ database, api, objects, close } = await startStillApi({
-    transferLimits: { ...TRANSFER_LIMITS, uploadsMax: 200 },
-  }));
-});
-afterAll(() => close());
-beforeEach(async () => {
-  account = await api.newAccount();
-  accountKey = await api.newKey(account.accountId);
-  await limit({});
-});
-
-const ask: TestApi["ask"] = (method, path, options) =>
-  api.ask(method, path, { key: account.key, ...options });
-const documents = documentsOf((...asked) => ask(...asked));
-const runs = runsOf((...asked) => ask(...asked));
-const workflows = workflowsOf((...asked) => ask(...asked));
-const stepping = () => ({ pool: database.pool, objects });
-
-async function limit(limits: Partial<Record<StorageKind, number>>): Promise<void> {
-  await writeStorageLimits(database.pool, { ...NO_LIMIT, ...limits });
-}
-
-/** Of what one user may have where nobody else has anything: as much as is left for others. */
-const limitUser = (limits: Partial<Record<StorageKind, number>>) =>
-  limit(Object.fromEntries(Object.entries(limits).map(([kind, bytes]) => [kind, 2 * bytes])));
-
-type Use = { readonly kind: string; readonly bytes: number; readonly bytes_left: number | null };
-
-async function usageOf(kind: StorageKind): Promise<Use> {
-  const { status, body } = await ask("GET", "/v1/usage", { key: accountKey });
-  expect(status).toBe(200);
-  return (body.storage as Use[]).find((use) => use.kind === kind)!;
-}
-
-/** Asks until it is refused. Returns how often it was not. */
-async function untilFull(kind: StorageKind, tryOnce: (n: number) => Promise<Asked>): Promise<number> {
-  for (let n = 0; ; n++) {
-    const answer = await tryOnce(n);
-    if (answer.status < 300) continue;
-    expectFull(answer, kind);
-    return n;
-  }
-}
-
-function expectFull({ status, body }: Asked, kind: StorageKind): void {
-  expect([status, body.code]).toEqual([409, "storage_full"]);
-  expect(JSON.stringify(body.errors)).toContain(kind === "answers" ? "today" : `kind \\"${kind}\\"`);
-}
+useStorage();
 
 /** A busy machine answers some of many at once with 503. */
 async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked> {
@@ -81,6 +36,18 @@ async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked>
     const answer = await documents.put(id, content);
     if (answer.status !== 503) return answer;
   }
+}
+
+/** Layers of five nodes, each joined with all of the layer before: every layer holds five times as much. */
+function joinedLayers(layers: number): Definition {
+  const definition = chain(...Array.from({ length: 5 * layers }, () => ({ kind: "analyze" }) as const));
+  definition.edges.splice(0);
+  for (let n = 0; n < 5 * layers; n++) {
+    const first = n - (n % 5) - 5;
+    const before = n < 5 ? ["trigger"] : [0, 1, 2, 3, 4].map((of) => `node-${first + of}`);
+    for (const from of before) definition.edges.push({ from, to: `node-${n}` });
+  }
+  return definition;
 }
 
 describe("runs that multiply what they were given", () => {
@@ -115,7 +82,7 @@ describe("runs that multiply what they were given", () => {
     expect(await runs.get(id)).toMatchObject({ status: "FAILED", error_code: "run_too_large" });
     expect((await runs.itemPage(id, "node-0")).body).toEqual({ items: [], next_cursor: null, total: 0 });
     expect((await usageOf("runs")).bytes).toBeLessThan(4 * 60_000);
-    await expectExact(database.pool, account.accountId);
+    await expectExact();
   });
 
   test("hold together no more than the account may store, however many there are", {
@@ -133,7 +100,7 @@ describe("runs that multiply what they were given", () => {
     expect(codes.filter((code) => code !== "storage_full" && code !== "run_too_large")).toEqual([]);
     expect(codes).toContain("storage_full");
     expect(await itemBytes()).toBe(0);
-    await expectExact(database.pool, account.accountId);
+    await expectExact();
   });
 
   test("and those that have ended count until they are gone: no other is started", async () => {
@@ -147,7 +114,7 @@ describe("runs that multiply what they were given", () => {
     // Of those that failed nothing but their rows is left, and each has its input twice while it goes on.
     expect(started).toBeGreaterThan(3);
     expect(started).toBeLessThan(MIB / 60_000);
-    await expectExact(database.pool, account.accountId);
+    await expectExact();
     await database.pool.query(
       "update workspace.runs set completed_at = now() - interval '1 year' where account_id = $1",
       [account.accountId],
@@ -177,7 +144,7 @@ test("of 50 uploads at once exactly as many are taken as there is room for", asy
     bytes: before + 20 * content.length,
     bytes_left: most + 99_999,
   });
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
 });
 
 test("an upload has its room as soon as it begins, and gives it back when it is cut", async () => {
@@ -206,7 +173,7 @@ test("an upload has its room as soon as it begins, and gives it back when it is 
   expect(await uploading).toBeNull();
   await expect.poll(bytes, { timeout: patience(5_000) }).toBe(before);
   expect((await documents.put(id, Buffer.alloc(MIB))).status).toBe(200);
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
 });
 
 test("an upload that was refused at its end counts as a leftover until its object is removed", async () => {
@@ -215,7 +182,7 @@ test("an upload that was refused at its end counts as a leftover until its objec
   const [one, other] = await Promise.all([documents.put(id), documents.put(id)]);
   const statuses = [one.status, other.status].sort();
   expect(statuses).toEqual([200, 409]);
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
   await endKeeping(database.pool, true);
   await removeAll(database.pool, objects);
   expect((await usageOf("leftovers")).bytes).toBe(0);
@@ -235,54 +202,12 @@ test("what renames leave is counted, and another is refused while that is too mu
   });
   expect(renames).toBe(3);
   expect(await usageOf("leftovers")).toMatchObject({ bytes: 153_072, bytes_left: 86_928 });
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
   await endKeeping(database.pool, false);
   await removeAll(database.pool, objects);
   expect((await usageOf("leftovers")).bytes).toBe(0);
   expect((await documents.rename(id, "again")).status).toBe(200);
 });
-
-test("what one user's renames leave is no more than is left for others, who go on renaming", async () => {
-  const content = randomBytes(60_000);
-  await limit({ leftovers: 100_000 });
-  for (const { key } of [account, await api.newUser(account.accountId)]) {
-    const { id: space_id } = await documents.newSpace("large", { key });
-    await documents.uploaded({ space_id }, content, { key });
-    const rename = async (n: number) => {
-      const answer = await documents.renameSpace(space_id, `renamed ${n}`, { key });
-      while (await moveOnce(database.pool, objects, { keptMs: 3_600_000 }));
-      return answer;
-    };
-    expect(await untilFull("leftovers", rename)).toBe(1);
-  }
-  await expectExact(database.pool, account.accountId);
-});
-
-test.each(["documents", "pages", "workflows", "runs"] as const)(
-  "what one user stores of %s leaves as much for others",
-  async (kind) => {
-    const { id: space_id } = await documents.newSpace();
-    const workflow = await runs.newWorkflow(space_id, chain({ kind: "analyze" }));
-    const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
-    for (const { userId } of users.slice(1)) {
-      await ask("PUT", `/v1/spaces/${space_id}/members/${userId}`, { body: { role: "EDITOR" } });
-    }
-    const add = {
-      documents: (key: string, n: number) =>
-        documents.create({ space_id, file_name: `${key} ${n}` }, { key }),
-      pages: (key: string) =>
-        ask("POST", "/v1/pages", { key, body: { space_id, title: "A page", markdown: "" } }),
-      workflows: (key: string) => ask("POST", "/v1/workflows", { key, body: { space_id } }),
-      runs: (key: string) => ask("POST", `/v1/workflows/${workflow}/runs`, { key, body: {} }),
-    }[kind];
-    await limit({ [kind]: 60_000 + (await usageOf(kind)).bytes });
-    const added: number[] = [];
-    for (const { key } of users) added.push(await untilFull(kind, (n) => add(key, n)));
-    const [first, second, third] = added;
-    expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-    await expectExact(database.pool, account.accountId);
-  },
-);
 
 test("empty documents, folders, spaces and links have a limit, too", async () => {
   const { id: space_id } = await documents.newSpace();
@@ -298,7 +223,7 @@ test("empty documents, folders, spaces and links have a limit, too", async () =>
   expect((await documents.create({ space_id, file_name: "one more" })).status).toBe(409);
   const link = () => ask("POST", `/v1/pages/${page.body.id}/links`, { body: { label: "A link" } });
   expect(await untilFull("pages", link)).toBe(3);
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
 });
 
 test("every version of a page counts with its HTML, and drafts that are saved do by their text", async () => {
@@ -321,7 +246,7 @@ test("every version of a page counts with its HTML, and drafts that are saved do
   expectFull(await ask("PUT", `${path}/draft`, { body: longer }), "pages");
   const shorter = await ask("PUT", `${path}/draft`, { body: { ...longer, markdown: "z" } });
   expect(shorter.status).toBe(200);
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
 });
 
 test("every version of a workflow counts", async () => {
@@ -335,7 +260,7 @@ test("every version of a workflow counts", async () => {
   });
   expect(versions).toBeGreaterThan(2);
   expect((await usageOf("workflows")).bytes).toBeLessThanOrEqual(40_000);
-  await expectExact(database.pool, account.accountId);
+  await expectExact();
 });
 
 test("answers of one day have a limit, and what frees something is never refused for it", async () => {
@@ -358,40 +283,4 @@ test("answers of one day have a limit, and what frees something is never refused
   // Publishing goes on, too.
   const analysis = { analysis: { id: "goes-on", status: "succeeded" } };
   expect((await ask("POST", "/v1/analyses", { body: analysis })).status).toBe(202);
-});
-
-test("what is never refused is, once a user has twice as much, and takes nothing of others", async () => {
-  await limit({ answers: 100_000 });
-  const { key } = await api.newUser(account.accountId);
-  const revoke = () => ask("POST", "/v1/console/sessions/revoke", { key });
-  for (let n = 0; n < 60; n++) expect((await revoke()).status).toBe(204);
-  expect((await usageOf("answers")).bytes).toBeLessThanOrEqual(50_000);
-  await untilFull("answers", revoke);
-  expect((await ask("POST", "/v1/spaces", { body: { name: "there is room" } })).status).toBe(201);
-  const link = { viewer: { id: "v", label: "V" } };
-  expect((await ask("POST", "/v1/console/links", { body: link, key: accountKey })).status).toBe(201);
-});
-
-test("answers of one user leave room for others, and those of all for what helps the account", async () => {
-  await limit({ answers: 100_000 });
-  const rename = async (key: string) => {
-    const { body } = await ask("POST", "/v1/spaces", { key, body: { name: "filled" } });
-    return (n: number) => ask("PATCH", `/v1/spaces/${body.id}`, { key, body: { name: `filled ${n}` } });
-  };
-  const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
-  const renamed: number[] = [];
-  for (const { key } of users) renamed.push(await untilFull("answers", await rename(key)));
-  const [first, second, third] = renamed;
-  expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-  await database.pool.query(
-    "update sealpost.write_bytes set answer_bytes = 100_000 where account_id = user_id",
-  );
-  const set = { body: { url: "https://receiver.example.com/hook" }, key: accountKey };
-  expect((await ask("PUT", "/v1/webhooks/endpoint", set)).status).toBe(200);
-  expect((await ask("POST", "/v1/webhooks/endpoint/pause", { key: accountKey })).status).toBe(200);
-  expect((await ask("POST", "/v1/webhooks/signing-secret/rotate", { key: accountKey })).status).toBe(200);
-  const made = { name: "another", scopes: ["webhooks:read"] };
-  expect((await ask("POST", "/v1/api-keys", { body: made, key: accountKey })).status).toBe(201);
-  const link = { viewer: { id: "v", label: "V" } };
-  expectFull(await ask("POST", "/v1/console/links", { body: link, key: accountKey }), "answers");
 });

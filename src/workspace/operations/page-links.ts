@@ -41,9 +41,10 @@ const NewPageLink = PageLink.extend({
 const NOT_ENFORCED =
   "Must be empty: visitors are not asked who they are, so this could not be enforced. Use a password.";
 const nobody = z
-  .array(z.string())
+  // Of anything: each string of thousands would be judged before it is said that there may be none.
+  .array(z.unknown())
   .refine(({ length }) => length === 0, { error: NOT_ENFORCED })
-  .meta({ maxItems: 0 })
+  .meta({ maxItems: 0, items: { type: "string" } })
   .describe(NOT_ENFORCED);
 
 const settings = {
