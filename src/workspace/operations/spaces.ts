@@ -201,9 +201,9 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       summary: "Remove a member of a space",
       description:
         "The user has no access any more, and requests that are repeated under an Idempotency-Key are answered like " +
-        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links to pages stay: those " +
-        "that the user has made are told, so that they can be revoked. For ADMINs, who can remove themselves, too: " +
-        "other members get 403. 409 for the owner.",
+        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links to pages stay: " +
+        "those that the user has made are told, so that they can be revoked. For ADMINs, who can remove themselves, " +
+        "too: other members get 403. 409 for the owner.",
       method: "DELETE",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",
