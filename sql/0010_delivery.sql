@@ -1014,13 +1014,14 @@ begin
 end
 $$;
 
--- Whether a delivery with a webhook_url of its own may not go there any more. Here it always may; the workspace, whose
--- runs have URLs of people, puts its answer in place of this one. Asked by each claim: whatever happens before an
--- attempt, in a retry or a replay, counts, and nothing has to be found and changed when somebody is removed.
-create function sealpost.is_closed_url(of_account uuid, of_delivery uuid) returns boolean
+-- The delivery, if it has a webhook_url of its own and may not go there any more; no row otherwise. Here it always may:
+-- the workspace, whose runs have URLs of people, puts its answer in place of this one. Each claim asks, in whose
+-- statement it is inlined: whatever happens before an attempt, in a retry or a replay, counts, and nothing has to be
+-- found and changed when somebody is removed.
+create function sealpost.closed_url(of_account uuid, of_delivery uuid) returns setof uuid
 language sql stable
 begin atomic
-  select false;
+  select of_delivery where false;
 end;
 
 -- What a claim has leased for a URL that is closed goes to the account's endpoint from now on, in its lane. No attempt

@@ -851,7 +851,7 @@ create table workspace.runs (
   constraint runs_account_id_workflow_id_version_fkey FOREIGN KEY (account_id, workflow_id, version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version)
 );
 CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (completed_at IS NOT NULL);
-CREATE INDEX runs_own_url ON workspace.runs USING btree (account_id, delivery_id) WHERE ((webhook_url IS NOT NULL) AND (delivery_id IS NOT NULL));
+CREATE INDEX runs_own_url ON workspace.runs USING btree (delivery_id) WHERE (webhook_url IS NOT NULL);
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);
 CREATE INDEX runs_workflow ON workspace.runs USING btree (account_id, workflow_id, id);
 CREATE TRIGGER runs_stamp_delivery AFTER INSERT OR UPDATE OF delivery_id ON workspace.runs FOR EACH ROW WHEN ((new.delivery_id IS NOT NULL)) EXECUTE FUNCTION workspace.stamp_delivery();
@@ -982,6 +982,8 @@ function sealpost.announce_wakeups() returns trigger
   plpgsql, security definer, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[]) returns TABLE(n bigint, lock bigint, is_ours boolean, is_held boolean, fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text, is_key_good boolean)
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, 0009_accounts.sql
+function sealpost.closed_url(of_account uuid, of_delivery uuid) returns SETOF uuid
+  sql, stable, workspace/0001_workspace.sql
 function sealpost.count_activity(lag interval, span_max interval, late_max integer, OUT counted_to timestamptz, OUT is_behind boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.count_answers(account_ids uuid[], user_ids uuid[], answers_more bigint[]) returns bigint[]
@@ -1006,8 +1008,6 @@ function sealpost.hold(delivery_ids uuid[]) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.hold_leased(delivery_ids uuid[], token uuid, at timestamptz) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
-function sealpost.is_closed_url(of_account uuid, of_delivery uuid) returns boolean
-  plpgsql, stable, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, workspace/0001_workspace.sql
 function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
   sql, stable, 0010_delivery.sql
 function sealpost.is_too_deep(analysis text) returns boolean

@@ -429,28 +429,25 @@ create trigger runs_stamp_delivery after insert or update of delivery_id on work
 for each row when (new.delivery_id is not null) execute function workspace.stamp_delivery();
 
 -- A run's own URL is its requester's, as long as they may run workflows in its space and the key is valid that they
--- used.
-create index runs_own_url on workspace.runs (account_id, delivery_id)
-  where webhook_url is not null and delivery_id is not null;
+-- used. Found by the delivery alone, so that no plan reads all runs of an account; with the limits, each is a look-up.
+create index runs_own_url on workspace.runs (delivery_id) where webhook_url is not null;
 
-create or replace function sealpost.is_closed_url(of_account uuid, of_delivery uuid) returns boolean
-language plpgsql stable
-set search_path = pg_catalog, pg_temp
-set plan_cache_mode = force_generic_plan
-set enable_seqscan = off
-as $$
-begin
-  return exists (
-    select from workspace.runs as r
-    where r.account_id = of_account and r.delivery_id = of_delivery and r.webhook_url is not null
-      and not exists (
-        select from workspace.space_members as m
-        join sealpost.api_keys as k on k.id = r.requested_key_id and k.revoked_at is null
-          and (k.expires_at is null or k.expires_at > clock_timestamp())
-        where m.account_id = r.account_id and m.user_id = r.requested_by and m.space_id = r.space_id
-          and m.role in ('ADMIN', 'EDITOR')));
-end
-$$;
+create or replace function sealpost.closed_url(of_account uuid, of_delivery uuid) returns setof uuid
+language sql stable
+begin atomic
+  select r.delivery_id from workspace.runs as r
+  where r.delivery_id = of_delivery and r.account_id is not distinct from of_account and r.webhook_url is not null
+    and (
+      select true from workspace.space_members as m
+      where m.account_id = r.account_id and m.user_id = r.requested_by and m.space_id = r.space_id
+        and m.role in ('ADMIN', 'EDITOR')
+        and (
+          select true from sealpost.api_keys as k
+          where k.id = r.requested_key_id and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+          limit 1)
+      limit 1) is null
+  limit 1;
+end;
 
 -- 6. What each account's workspace stores, by kind, and each of its users', counted as it comes and goes, and refused
 -- beyond the limit of its kind (sealpost.storage_limits). Exact however many write at once: whoever adds to a kind has
