@@ -109,9 +109,9 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
         const { space_id: spaceId } = request.params;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
-        await requireRoomForLeftovers(tx, accountId);
+        await requireRoomForLeftovers(tx, user);
         await renameSpace(tx, accountId, spaceId, body.name);
-        await askForMove(tx, accountId, spaceId, null);
+        await askForMove(tx, user, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),
@@ -200,10 +200,10 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       tag,
       summary: "Remove a member of a space",
       description:
-        "The user has no access any more, and requests that are repeated under an Idempotency-Key are answered like " +
-        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links to pages stay: " +
-        "those that the user has made are told, so that they can be revoked. For ADMINs, who can remove themselves, " +
-        "too: other members get 403. 409 for the owner.",
+        "The user has no access any more. Requests repeated under an Idempotency-Key are answered like " +
+        "anybody's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
+        "that the user has made are told, so that they can be revoked. For ADMINs, who can remove themselves, too: " +
+        "other members get 403. 409 for the owner.",
       method: "DELETE",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",
