@@ -88,7 +88,7 @@ describe("runs that multiply what they were given", () => {
   test("hold together no more than the account may store, however many there are", {
     tags: ["slow"],
   }, async () => {
-    await limit({ runs: 4 * MIB });
+    await limitUser({ runs: 4 * MIB });
     const ids: string[] = [];
     while (ids.length < 40) ids.push((await runs.started(workflow, newRun())).id);
     let most = 0;
