@@ -119,7 +119,7 @@ export const variables = {
   ),
   ACCOUNT_STORAGE_BYTES_MAX: withDefault(
     kinds.wholeNumber(16_777_216, 2 ** 50),
-    "17179869184",
+    "19327352832",
     "What an account may store but for analyses, in bytes, shared out by kind " +
       "([Storage](operating.md#storage)). Run `migrate` after changing it.",
   ),

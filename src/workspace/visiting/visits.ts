@@ -93,7 +93,8 @@ export type TryPassword = (
 
 /** @param inTurn of everybody's passwords */
 export function createPasswordTries(pool: Pool, inTurn: InTurn): TryPassword {
-  const count = createRequestCounter(pool);
+  // Exactly: a password is guessed, and a right one is taken back.
+  const count = createRequestCounter(pool, Number.POSITIVE_INFINITY);
 
   /** A try counts before it is known to be wrong: only those of one turn can be beyond the limit by chance. */
   async function tryNow({ id, passwordHash }: OpenedLink, password: string, address: string): Promise<Tried> {

@@ -26,7 +26,7 @@ describe("an empty environment", () => {
       retryWindowSeconds: 86_400,
       attemptDeadlineMs: 15_000,
       analysisBytesMax: 1_048_576,
-      accountStorageBytesMax: 17_179_869_184,
+      accountStorageBytesMax: 19_327_352_832,
       dispatchInFlightMax: 1_000,
       rateLimitRequests: 600,
       publishRatePerSecond: 2_000,
