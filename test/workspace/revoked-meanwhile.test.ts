@@ -8,7 +8,7 @@ import { TRANSFER_LIMITS } from "../../src/http/server.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows, publish, rowsOf } from "../support/installation.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
-import { documentsOf } from "../workspace/support/documents.ts";
+import { documentsOf } from "./support/documents.ts";
 
 let database: TestDatabase;
 let api: TestApi;
