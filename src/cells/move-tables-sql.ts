@@ -110,7 +110,7 @@ export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   activity: "the target counts the attempts that arrive",
   activity_state: "each cell's own",
   announcing: "a lock",
-  console_sessions: "a link that was copied could be entered in both cells; people open the console anew",
+  console_sessions: "a link that was copied could be entered in both cells; people open the console again",
   feed_steps: "each cell's own; the target's is taken beyond the source's position",
   held_deliveries: "parked before it is copied",
   late_attempts: "to be counted at the source; at the target those that arrive are",

@@ -54,8 +54,8 @@ export function accountOperations({
       summary: "List accounts",
       description:
         "All accounts, newest first; or with `failing` those with abandoned deliveries that can still be replayed, " +
-        "those with most first, which may have changed places between two pages. For staff keys alone, which name " +
-        "no account here.",
+        "those with most first, which may have changed places between two pages. For staff keys only, without " +
+        "X-Account-Id.",
       method: "GET",
       path: "/v1/accounts",
       scope: "staff:read",
@@ -88,7 +88,7 @@ export function accountOperations({
       summary: "List running replays of all accounts",
       description:
         "Bulk replays that start deliveries, or whose deliveries have attempts to come, newest first, at most " +
-        `${REPLAYS_LISTED_MAX}. For staff keys alone, which name no account here.`,
+        `${REPLAYS_LISTED_MAX}. For staff keys only, without X-Account-Id.`,
       method: "GET",
       path: "/v1/accounts/replays",
       scope: "staff:read",
@@ -105,8 +105,8 @@ export function accountOperations({
       summary: "Search all accounts",
       description:
         "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
-        `analysis's id, and who has a host. At most ${FOUND_MAX} of each. For staff keys alone, which name no ` +
-        "account here.",
+        `analysis's id, and who has a host. At most ${FOUND_MAX} of each. For staff keys only, without ` +
+        "X-Account-Id.",
       method: "GET",
       path: "/v1/search",
       scope: "staff:read",

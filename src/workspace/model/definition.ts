@@ -141,7 +141,7 @@ export const EDGES_MAX = 500;
 export const DEFINITION_BYTES_MAX = 65_536;
 
 /** A name for machines. Some are members of every object (`constructor`): look nodes up in a Map. */
-const nodeId = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Must be 1 to 64 characters out of A-Z a-z 0-9 _ -");
+const nodeId = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Must be 1 to 64 characters from A-Z a-z 0-9 _ -");
 
 const nodeName = z
   .string()
