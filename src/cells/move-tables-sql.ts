@@ -117,7 +117,7 @@ export const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   leader: "each cell's own",
   migration_lock: "a lock",
   migrations: "must be the same",
-  moves: "tells of the move itself",
+  moves: "is about the move itself",
   notice_turn: "each cell's own",
   open_deliveries: "parked before it is copied",
   published: "what is published at the target is counted there",

@@ -126,7 +126,7 @@ export const variables = {
   ACCOUNT_ANALYSES_BYTES_MAX: optional(
     kinds.wholeNumber(1_048_576, 2 ** 50),
     "How much an account's analyses may take up with their log, in bytes: beyond it publishing is refused, in SQL, too. " +
-      "Unset: any amount. Run `migrate` after changing it.",
+      "Unset: no limit. Run `migrate` after changing it.",
   ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),

@@ -22,7 +22,7 @@ export function createQueueMetrics(registry: MetricsRegistry) {
     oldestDue: registry.gauge({
       name: "sealpost_oldest_due_seconds",
       help:
-        "How long the oldest due delivery has been due: in idle lanes (ours to serve), and in lanes at work, " +
+        "How long the oldest due delivery has been due: in idle lanes (ours to serve), and in busy lanes, " +
         "where it waits for its own receiver.",
       unit: "seconds",
       labels: { lane: ["idle", "at_work"] },

@@ -89,13 +89,13 @@ function* findTriggerFaults({ nodes, edges }: Checked): Generator<Fault> {
   if (first === undefined)
     yield { path: ["nodes"], message: `Must have a node of the kind ${kinds}: runs begin there.` };
   for (const index of others) {
-    const message = `nodes.${first} is the trigger, and there is one. Remove this node, or give it another kind.`;
+    const message = `nodes.${first} is the trigger, and there can be only one. Remove this node, or give it another kind.`;
     yield { path: ["nodes", index, "kind"], message };
   }
   const trigger = first === undefined ? null : nodes[first]!.id;
   for (const [index, { to }] of edges.entries()) {
     const message =
-      "Runs begin at the trigger: no edge leads to it. Remove this edge, or let it lead elsewhere.";
+      "Runs begin at the trigger: no edge leads to it. Remove this edge, or point it elsewhere.";
     if (to === trigger) yield { path: ["edges", index, "to"], message };
   }
 }
@@ -117,7 +117,7 @@ function* findEdgeFaults({ nodes, edges }: Checked): Generator<Fault> {
 
 function* findCircleFaults(definition: Checked): Generator<Fault> {
   for (const { edgeIndex, nodeIds } of findCircles(definition)) {
-    const message = `Closes a circle, which no run would leave. Remove an edge of it: ${nodeIds.join(" > ")}.`;
+    const message = `Closes a cycle, which no run would leave. Remove one of its edges: ${nodeIds.join(" > ")}.`;
     yield { path: ["edges", edgeIndex], message };
   }
 }

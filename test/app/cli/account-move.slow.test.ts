@@ -178,7 +178,7 @@ test(
       ["--to", target.url],
       ["--to-file", fileOf(target.url)],
     ]) {
-      expect((await run([...lost, ...named])).stderr).toContain("it is not asked");
+      expect((await run([...lost, ...named])).stderr).toContain("which does not contact it");
     }
     expect(await run(lost)).toMatchObject({
       code: 0,
