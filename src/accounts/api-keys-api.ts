@@ -79,7 +79,8 @@ export function apiKeyOperations({
         "Creates a key of the account and shows it only once; a repeat with the same Idempotency-Key shows it " +
         "again, for a day. It cannot have a scope that the caller's own key lacks, nor outlive that key: 403. It " +
         "acts for the same user as that key, or for none if that " +
-        `key acts for none. An account can have at most ${ACCOUNT_KEYS_MAX} keys that are valid or were created within a day; so can each user.`,
+        `key acts for none. An account can have at most ${ACCOUNT_KEYS_MAX} keys that are valid or were created ` +
+        "within a day; so can each user.",
       method: "POST",
       path,
       scope: "keys:write",
@@ -121,9 +122,9 @@ export function apiKeyOperations({
       tag,
       summary: "Revoke an API key",
       description:
-        "Revokes a key of the account, at once and for good. It may be the caller's own: then this is its last request. 403 " +
-        "for a key with scopes that the caller's own lacks. A key that acts for a user does not find other users' " +
-        "keys, nor the account's. Revoking it again changes nothing.",
+        "Revokes a key of the account, at once and for good. It may be the caller's own: then this is its last " +
+        "request. 403 for a key with scopes that the caller's own lacks. A key that acts for a user does not find " +
+        "other users' keys, nor the account's. Revoking it again changes nothing.",
       method: "DELETE",
       path: `${path}/{key_id}`,
       scope: "keys:write",

@@ -86,7 +86,8 @@ export function auditOperations(
       tag: "Support",
       summary: "List changes of all accounts",
       description:
-        "The same across accounts, including changes that concern no account. For staff keys only, without X-Account-Id.",
+        "The same across accounts, including changes that concern no account. For staff keys only, without " +
+        "X-Account-Id.",
       method: "GET",
       path: "/v1/accounts/audit",
       scope: "audit:read",

@@ -94,7 +94,8 @@ export function consoleOperations({
       summary: "Open the console for a viewer",
       description:
         "Returns a link that opens the console for one of your users. It works once, for 60 seconds; revoking the " +
-        "key ends the sessions that it opened. A session acts for the same user as the key, or for none if the key acts for none.",
+        "key ends the sessions that it opened. A session acts for the same user as the key, or for none if the key " +
+        "acts for none.",
       method: "POST",
       path: `${path}/links`,
       scope: "console:link",

@@ -51,8 +51,8 @@ export function usageOperations(
       tag: "Usage",
       summary: "Get what the account stores",
       description:
-        "How many bytes of each kind the account stores, how many it may store, and how many are left. 403 for keys that act " +
-        "for a user: it counts over the whole account.",
+        "How many bytes of each kind the account stores, how many it may store, and how many are left. 403 for keys " +
+        "that act for a user: it counts over the whole account.",
       method: "GET",
       path: "/v1/usage",
       scope: "usage:read",

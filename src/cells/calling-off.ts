@@ -29,7 +29,8 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
     await requireItsTarget(move, out);
     if (!(await forbidOpening(target, accountId, out.id))) {
       throw new MoveRefusedError(
-        `Account ${accountId} is already open at the target: run the move again, which completes it, then move it back.`,
+        `Account ${accountId} is already open at the target: run the move again, which completes it, then move it ` +
+          "back.",
       );
     }
     await reopen(tx, accountId, out);

@@ -170,8 +170,9 @@ export function eventOperations({
         "skipped, in whatever order transactions commit: keep reading page after page with `next_cursor`. A page " +
         "holds at most 1 MiB of analyses, and at least one event if there is any. A cursor that is older than the " +
         "oldest analysis kept (7 days) is refused with 410. A key that acts for a user does not get what " +
-        "workflow runs published in other users' spaces: a page looks at 10,000 events at most, and may be empty if the " +
-        "user sees none of them. Then it comes at once, whatever `wait` is, with `More-Behind: true`.",
+        "workflow runs published in spaces that the user is not a member of: a page looks at 10,000 events at " +
+        "most, and may be empty if the user sees none of them. Then it comes at once, whatever `wait` is, with " +
+        "`More-Behind: true`.",
       method: "GET",
       path: "/v1/webhooks/events",
       scope: "analyses:read",

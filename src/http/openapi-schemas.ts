@@ -134,8 +134,8 @@ export const parameterComponents: Readonly<Record<string, JsonSchema>> = {
     in: "header",
     required: true,
     description:
-      "The SHA-256 of the body in base64 (RFC 9530). The body is checked against it, and distinguishes a repeat " +
-      "of the request from a different one under the same Idempotency-Key.",
+      "The SHA-256 of the body in base64 (RFC 9530). The body is checked against it, and it distinguishes a " +
+      "repeat of the request from a different one under the same Idempotency-Key.",
     schema: { type: "string", pattern: DIGEST },
     example: "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
   },

@@ -35,8 +35,8 @@ export const Account = z
     since: time
       .nullable()
       .describe(
-        "Since when the endpoint has accepted nothing; where that is not known, when the oldest of the leading ones was " +
-          "published. Null: all is well.",
+        "Since when the endpoint has accepted nothing; where that is not known, when the oldest of the leading ones " +
+          "was published. Null: all is well.",
       ),
     last_success_at: time.nullable().describe("Null: none among the newest deliveries."),
   })

@@ -67,8 +67,8 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
       description:
         "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
         "five minutes, hours or days of UTC; those that contain `from` and `to` are included whole. At most 288: " +
-        "if a range touches 289, the first is left out. Five-minute buckets are kept for 48 hours, longer ones for 30 days. 403 " +
-        "for keys that act for a user: it counts over the whole account.",
+        "if a range touches 289, the first is left out. Five-minute buckets are kept for 48 hours, longer ones for " +
+        "30 days. 403 for keys that act for a user: it counts over the whole account.",
       method: "GET",
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",

@@ -98,8 +98,8 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       description:
         "Sends the address a mail with a link that confirms it, valid for 7 days; from then on it gets at most one " +
         "mail an hour for each kind of notice. Adding an address again returns it and, unless it is confirmed or " +
-        "was asked within 10 minutes, sends the mail again. An account can have 20 such mails sent in a day, and 5 to one " +
-        "address; then 429.",
+        "was asked within 10 minutes, sends the mail again. An account can have 20 such mails sent in a day, and 5 " +
+        "to one address; then 429.",
       method: "POST",
       path: `${path}/recipients`,
       scope: "webhooks:write",

@@ -125,8 +125,8 @@ export const variables = {
   ),
   ACCOUNT_ANALYSES_BYTES_MAX: optional(
     kinds.wholeNumber(1_048_576, 2 ** 50),
-    "How much an account's analyses may take up with their log, in bytes: beyond it publishing is refused, in SQL, too. " +
-      "Unset: no limit. Run `migrate` after changing it.",
+    "How much an account's analyses may take up with their log, in bytes: beyond it publishing is refused, in SQL, " +
+      "too. Unset: no limit. Run `migrate` after changing it.",
   ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
@@ -162,8 +162,8 @@ export const variables = {
   ),
   SMTP_URL: optional(
     kinds.smtpServer(),
-    "Mail server that notices are sent through: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) or " +
-      "`smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
+    "Mail server that notices are sent through: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) " +
+      "or `smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
   ),
   NOTICES_FROM: optional(
     kinds.mailSender(),

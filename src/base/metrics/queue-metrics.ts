@@ -67,7 +67,7 @@ export function createFeedMetrics(registry: MetricsRegistry) {
   return {
     lag: registry.gauge({
       name: "sealpost_feed_lag_seconds",
-      help: "How long ago the feed last held all that had been published; below 1 while a process runs the feed's steps.",
+      help: "How long ago the feed last held all that had been published; below 1 while a process runs its steps.",
       unit: "seconds",
       labels: {},
     }),

@@ -8,8 +8,8 @@ export function createMovingMetrics(registry: MetricsRegistry) {
     lost: registry.counter({
       name: "sealpost_objects_lost_total",
       help:
-        "Attempts to relocate a document whose object is not where its storage_key says. A missing object is counted on " +
-        "each retry, eventually once an hour.",
+        "Attempts to relocate a document whose object is not where its storage_key says. A missing object is " +
+        "counted on each retry, eventually once an hour.",
       unit: "tries",
       labels: {},
     }),

@@ -89,7 +89,7 @@ function* findTriggerFaults({ nodes, edges }: Checked): Generator<Fault> {
   if (first === undefined)
     yield { path: ["nodes"], message: `Must have a node of the kind ${kinds}: runs begin there.` };
   for (const index of others) {
-    const message = `nodes.${first} is the trigger, and there can be only one. Remove this node, or give it another kind.`;
+    const message = `nodes.${first} is the trigger, and there can only be one. Remove this node, or change its kind.`;
     yield { path: ["nodes", index, "kind"], message };
   }
   const trigger = first === undefined ? null : nodes[first]!.id;

@@ -105,8 +105,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "Add a document",
       description:
-        "Creates a document without content, which is uploaded to it afterwards. For members who may upload: others get 403. " +
-        "409 if the folder already has one with the same name.",
+        "Creates a document without content, which is uploaded to it afterwards. For members who may upload: others " +
+        "get 403. 409 if the folder already has one with the same name.",
       method: "POST",
       path,
       scope: "documents:write",
@@ -157,7 +157,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       summary: "Rename a document",
       description:
         "Gives the document another name at once. Its object is moved to the new name afterwards, and can be " +
-        "downloaded throughout. For members who may rename: others get 403. 409 if the folder already has one with that name.",
+        "downloaded throughout. For members who may rename: others get 403. 409 if the folder already has one with " +
+        "that name.",
       method: "PATCH",
       path: `${path}/{document_id}`,
       scope: "documents:write",
@@ -227,8 +228,8 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       tag,
       summary: "Add a folder",
       description:
-        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. 409 if " +
-        "there already is one with the same name.",
+        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
+        "409 if there already is one with the same name.",
       method: "POST",
       path: folderPath,
       scope: "documents:write",

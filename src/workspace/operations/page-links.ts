@@ -125,8 +125,9 @@ export function pageLinkOperations({
       tag,
       summary: "Add a link to a page",
       description:
-        "Creates a link that shows the page's newest version to anyone who has its `url`, which is shown only once. For ADMINs " +
-        "and EDITORs: other members get 403. 409 if nothing has been published, or this installation does not serve pages.",
+        "Creates a link that shows the page's newest version to anyone who has its `url`, which is shown only once. " +
+        "For ADMINs and EDITORs: other members get 403. 409 if nothing has been published, or this installation " +
+        "does not serve pages.",
       method: "POST",
       path: pagePath,
       scope: "pages:write",

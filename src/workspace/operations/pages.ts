@@ -97,8 +97,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       tag,
       summary: "Add a page",
       description:
-        "Creates a page in a space. Nobody else sees it until it is published and has a link. For ADMINs and EDITORs: " +
-        "other members get 403.",
+        "Creates a page in a space. Nobody else sees it until it is published and has a link. For ADMINs and " +
+        "EDITORs: other members get 403.",
       method: "POST",
       path,
       scope: "pages:write",

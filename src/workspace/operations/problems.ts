@@ -32,7 +32,8 @@ export const workspaceProblems = {
     title: "Document being uploaded",
     meaning: "Another upload of the document, with another Idempotency-Key, is in progress.",
     remedy:
-      "Wait for that one to end. If it was yours and was interrupted, it ends within half a minute; then send it again.",
+      "Wait for that one to end. If it was yours and was interrupted, it ends within half a minute; then send it " +
+      "again.",
   },
   document_not_uploaded: {
     status: 409,
@@ -124,7 +125,7 @@ export const workspaceProblems = {
   too_many_workflow_runs: {
     status: 409,
     title: "Too many workflow runs",
-    meaning: `The account has as many runs that have not ended as it may have, including those that wait, ${USER_SHARE}`,
+    meaning: `The account has as many runs that have not ended as it may have, waiting ones included, ${USER_SHARE}`,
     remedy: "Wait until one of them has ended, or cancel one.",
   },
   workflow_run_ended: {

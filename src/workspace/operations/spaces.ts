@@ -145,8 +145,8 @@ const RemovedMember = z
       .array(PageLink)
       .max(LINKS_TOLD_MAX)
       .describe(
-        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: newest " +
-          `first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
+        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
+          `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
       ),
     open_links_total: z.int().min(0).describe("How many there are."),
   })
@@ -204,8 +204,8 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       description:
         "The user no longer has access. Requests repeated with an Idempotency-Key are answered like " +
         "anyone else's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
-        "that the user has created are listed, so that they can be revoked. For ADMINs, who can remove themselves, too: " +
-        "other members get 403. 409 for the owner.",
+        "that the user has created are listed, so that they can be revoked. For ADMINs, who can remove themselves, " +
+        "too: other members get 403. 409 for the owner.",
       method: "DELETE",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",

@@ -104,8 +104,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "List workflows",
       description:
-        "The workflows of a space, newest first, without their definitions: get one by its id for that. 404 if you are " +
-        "not a member.",
+        "The workflows of a space, newest first, without their definitions: get one by its id for that. 404 if you " +
+        "are not a member.",
       path,
       scope: "workflows:read",
       filters: { space_id: id },

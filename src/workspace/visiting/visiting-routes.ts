@@ -20,7 +20,8 @@ const UNKNOWN_LINK = note(
 /** Nobody is told why. */
 const LINK_OVER = note(
   "This link no longer works",
-  "It has expired, was opened as often as it may be, or was withdrawn. Ask the person who gave it to you for another one.",
+  "It has expired, was opened as often as it may be, or was withdrawn. Ask the person who gave it to you for " +
+    "another one.",
 );
 
 const NOT_AHEAD = note(
