@@ -105,7 +105,7 @@ export function accountOperations({
       summary: "Search all accounts",
       description:
         "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
-        `analysis's id, and accounts by a host. At most ${FOUND_MAX} of each. For staff keys only, without ` +
+        `analysis's id, and hosts with their accounts. At most ${FOUND_MAX} of each. For staff keys only, without ` +
         "X-Account-Id.",
       method: "GET",
       path: "/v1/search",
