@@ -51,7 +51,7 @@ const ownProblems = {
       "out every receiver that has only that one.",
     remedy:
       "Give all receivers the current secret and wait until the overlap ends (`previous.expires_at` of the signing " +
-      "secret). To rotate at once all the same, such as after a leak, send `end_previous: true`.",
+      "secret). To rotate at once anyway, for example after a leak, send `end_previous: true`.",
   },
   too_many_recipients: {
     status: 409,
@@ -70,7 +70,7 @@ const ownProblems = {
     title: "Exceeds own key",
     meaning:
       "The request concerns an API key that can do more, or for longer, than the caller's own; see `errors`.",
-    remedy: "Use a key that has all of these scopes and expires no earlier, or ask whoever has one.",
+    remedy: "Use a key that has all of these scopes and expires no earlier, or ask someone who has one.",
     hasErrors: true,
   },
   too_many_api_keys: {
@@ -82,7 +82,7 @@ const ownProblems = {
   too_many_sessions: {
     status: 409,
     title: "Too many sessions",
-    meaning: `The account has 20,000 sessions of the console that have neither expired nor been ended, ${USER_SHARE}`,
+    meaning: `The account has 20,000 console sessions that have neither expired nor been ended, ${USER_SHARE}`,
     remedy:
       "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
       "that expire, or that you end, make room.",
@@ -105,8 +105,8 @@ const ownProblems = {
     title: "Cursor expired",
     meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",
     remedy:
-      "Go on from the oldest cursor, which `errors` gives, or without a cursor, which is the same. What came between " +
-      "may be missing: compare with your own records.",
+      "Continue from the oldest cursor, which `errors` gives, or without a cursor, which is the same. Events in " +
+      "between may be missing: compare with your own records.",
     hasErrors: true,
   },
   target_refused: {

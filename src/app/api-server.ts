@@ -298,7 +298,9 @@ function createDeliveryConsole(
     findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
     ancestors: config.consoleAncestors ?? [],
     secretsKey,
-    readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
+    readAssertion: createReadAssertion(config, now, (err) =>
+      log.warn({ err }, "the staff key set cannot be fetched"),
+    ),
     now,
   });
 }

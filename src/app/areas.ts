@@ -91,7 +91,7 @@ export function startAreaChecks({
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
-    log.warn({ err }, `documents cannot be stored or read now, and their requests get 503: look at ${mend}`);
+    log.warn({ err }, `documents cannot be stored or read now, and their requests get 503: check ${mend}`);
   });
   return async () => {
     stopping.abort();

@@ -25,7 +25,7 @@ export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequenc
 export function createFeedGauge(pool: Pool, metrics: FeedMetrics): (isDatabaseUp: boolean) => Promise<void> {
   return async (isDatabaseUp) => {
     try {
-      if (!isDatabaseUp) throw new Error("the database is away");
+      if (!isDatabaseUp) throw new Error("the database is unavailable");
       metrics.lag.of({}).set(await readFeedLag(pool));
     } catch {
       metrics.lag.clear();

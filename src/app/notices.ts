@@ -33,7 +33,7 @@ export function startNotices({ config, pool, log, metrics }: NoticesOptions): No
   const counted = createNoticeMetrics(metrics.registry);
   const onError = (work: "watch" | "look" | "send", err: unknown) => {
     metrics.faults.of({ work: "notices" }).add();
-    log.warn({ work, err }, "notices: an error of our own, or the database's; trying again");
+    log.warn({ work, err }, "notices: an internal or database error; trying again");
   };
   // A compressed retry window (demo, tests) compresses this, too.
   const everyMs = Math.min(EVERY_MAX_MS, Math.max(EVERY_MIN_MS, config.retryWindowSeconds * 10));
@@ -59,7 +59,7 @@ export function startNotices({ config, pool, log, metrics }: NoticesOptions): No
       counted.mails.of({ result: "perhaps_sent" }).add();
       log.warn(
         { mail_id: mailId, status: "perhaps_sent" },
-        "mail: whoever was sending it ended; perhaps sent",
+        "mail: the process that was sending it ended; perhaps sent",
       );
     },
     onError,

@@ -67,7 +67,7 @@ export function createReadAssertion(
 function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => void): JWTVerifyGetKey {
   let awayUntilMs = 0;
   const fetchKeys = async (address: string, options: RequestInit) => {
-    if (now() < awayUntilMs) throw new Error("The key set could not be had a moment ago.");
+    if (now() < awayUntilMs) throw new Error("The key set could not be fetched a moment ago.");
     try {
       return await fetchKeySet(address, options);
     } catch (error) {
@@ -87,7 +87,9 @@ function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => voi
       return await remote(protectedHeader, token);
     } catch (cause) {
       if (isOfTheAssertion(cause)) throw cause;
-      throw new TemporarilyUnavailable("the keys of the proxy in front of staff cannot be had", { cause });
+      throw new TemporarilyUnavailable("the key set of the proxy in front of staff cannot be fetched", {
+        cause,
+      });
     }
   };
 }
@@ -112,8 +114,8 @@ async function fetchKeySet(url: string, options: RequestInit): Promise<Response>
     chunks.push(chunk);
   }
   const text = Buffer.concat(chunks).toString();
-  if (!response.ok) throw new Error(`The key set at ${url} was answered with ${response.status}.`);
-  if (!Array.isArray(JSON.parse(text)?.keys)) throw new Error(`What is at ${url} is no key set.`);
+  if (!response.ok) throw new Error(`The request for the key set at ${url} got status ${response.status}.`);
+  if (!Array.isArray(JSON.parse(text)?.keys)) throw new Error(`The response from ${url} is not a key set.`);
   return new Response(text);
 }
 

@@ -51,7 +51,7 @@ export function createAttemptLog(
       if (recorded !== "ours") {
         log.warn(
           attemptLine(delivery, delivered, recorded, hostOf),
-          "attempt whose lease was gone when it ended",
+          "attempt that had lost its lease when it ended",
         );
       } else if (log.isLevelEnabled("info")) {
         log.info(attemptLine(delivery, delivered, recorded, hostOf), "attempt");
@@ -61,8 +61,8 @@ export function createAttemptLog(
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
       mustBeQuarantined(deliveryId);
     },
-    overflowed: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
-    failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
+    overflowed: (count) => log.debug({ count }, "dropped wake-ups: their lanes have enough in memory"),
+    failed: (work, err) => log.error({ work, err }, "an internal or database error; trying again"),
   };
 }
 

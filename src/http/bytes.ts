@@ -58,7 +58,7 @@ export function entityTag(bytes: Uint8Array, besides = ""): string {
 /** `opaque` must not contain quotes or control characters. */
 export function quoteEntityTag(opaque: string): string {
   if (!/^[\x21\x23-\x7e]+$/.test(opaque))
-    throw new RangeError("An entity tag holds printable ASCII without quotes.");
+    throw new RangeError("An entity tag is printable ASCII without quotes.");
   return `"${opaque}"`;
 }
 

@@ -353,7 +353,7 @@ export function refuseCaller(
     ...(scopes.has(scope) ? [] : [`It lacks the scope ${scope}.`]),
     ...(isAcrossAccounts && !isStaff ? ["It is not a staff key."] : []),
     ...(needsUser && userId === null ? ["It acts for no user."] : []),
-    ...(isOfAccount && userId !== null ? ["It acts for a user, and this tells of the whole account."] : []),
+    ...(isOfAccount && userId !== null ? ["It acts for a user, and this covers the whole account."] : []),
   ];
   if (lacks.length === 0) return;
   const path = "header.authorization";

@@ -154,7 +154,7 @@ function standingHeaders({ status }: ProblemKind): Readonly<Record<string, strin
 }
 
 const BAD_URL = [
-  { path: "url", message: "The address is not decodable: a % needs two hexadecimal digits after it." },
+  { path: "url", message: "The URL cannot be decoded: a % needs two hexadecimal digits after it." },
 ];
 
 /** Maps any error to a problem; `fault`: the error if it is an internal one, else null. */

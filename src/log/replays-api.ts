@@ -69,7 +69,7 @@ const NewReplay = z.strictObject({
     .max(NOTE_CHARS_MAX)
     .nullable()
     .optional()
-    .describe("Why, for whoever looks at the replay later."),
+    .describe("Why, for anyone who looks at the replay later."),
 });
 
 export const DryRun = z
@@ -114,9 +114,9 @@ export function replayOperations({
       description:
         "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
         "at most 100,000, and starts their next runs at the given rate. The set is fixed now: deliveries that " +
-        "fail later are not in it. A key that acts for a user selects of those that the user may read, and sees a " +
-        "replay as long as that is so of all that it has: then a repeat is 404, too. It is refused where more than " +
-        "100,000 would be looked at to find those: a shorter time helps.",
+        "fail later are not in it. A key that acts for a user selects from those that the user may read, and sees " +
+        "a replay only as long as the user may read all of its deliveries: after that a repeat is 404, too. It is " +
+        "refused if more than 100,000 would have to be looked at to find those: a shorter time range helps.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -168,8 +168,8 @@ export function replayOperations({
       tag,
       summary: "List replays",
       description:
-        "The account's replays with their progress, newest first, for a key that acts for a user those of what the " +
-        "user may read. `succeeded` and `failed` are as of the last " +
+        "The account's replays with their progress, newest first; for a key that acts for a user, those whose " +
+        "deliveries the user may read. `succeeded` and `failed` are as of the last " +
         "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
         "Getting a replay that is not large counts again.",
       method: "GET",
@@ -206,7 +206,7 @@ export function replayOperations({
       summary: "Cancel a replay",
       description:
         "Starts no more deliveries of the replay; those already started continue. A replay that has ended does " +
-        "not change. For a key that acts for a user: 403, unless a key of that user made it.",
+        "not change. For a key that acts for a user: 403, unless a key of that user created it.",
       method: "POST",
       path: `${path}/{replay_id}/cancel`,
       scope: "webhooks:replay",
@@ -223,7 +223,7 @@ export function replayOperations({
         const who = await reader(tx);
         const found = caller.userId === null ? null : await findReplay(tx, who, params.replay_id);
         if (found !== null && found.ofUser !== caller.userId) {
-          const message = "It acts for a user, and another's key made this replay.";
+          const message = "It acts for a user, and someone else's key created this replay.";
           throw problem("access_denied", [{ path: "header.authorization", message }]);
         }
         const replay = await cancelReplay(tx, who, params.replay_id);
@@ -238,7 +238,7 @@ function tooMany(userId: string | null): Problem {
   const most = REPLAY_DELIVERIES_MAX.toLocaleString("en");
   return invalidRequest(
     "body.filter",
-    `More than ${most} deliveries ${userId === null ? "match" : "match, or would be looked at for those"}: ` +
+    `More than ${most} deliveries ${userId === null ? "match" : "match, or would have to be looked at for those"}: ` +
       "narrow the filter, for instance to a shorter time.",
   );
 }

@@ -75,7 +75,7 @@ export const Replay = z
           .string()
           .nullable()
           .describe(
-            "Whose session of the console it was. Null: it was no session. Staff's is for staff only.",
+            "The viewer of the console session. Null: it was not a console session. Staff's is for staff only.",
           ),
       })
       .nullable()

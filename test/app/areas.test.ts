@@ -23,7 +23,7 @@ describe("AREAS", () => {
       const refused = () => readConfig({ AREAS: text });
       expect(refused).toThrow(ConfigError);
       expect(refused).toThrow(
-        `AREAS is ${JSON.stringify(text)} but must be a comma-separated list out of webhooks, workspace.`,
+        `AREAS is ${JSON.stringify(text)} but must be a comma-separated list of any of webhooks, workspace.`,
       );
     },
   );

@@ -300,7 +300,7 @@ describe("an assertion of the proxy in front", () => {
     expect([page.status, page.text.includes("Temporarily unavailable")]).toEqual([503, true]);
     expect(await signIn(fresh, {}, headers)).toMatchObject({ status: 503, cookie: "" });
     // Whoever comes, however often, causes no more questions and lines for a while.
-    const told = () => fresh.log.filter(({ msg }) => msg === "staff's keys cannot be had").length;
+    const told = () => fresh.log.filter(({ msg }) => msg === "the staff key set cannot be fetched").length;
     expect([proxy.asked() - before, told()]).toEqual([1, 1]);
     proxy.answerWith(null);
     await fresh.close();

@@ -140,8 +140,8 @@ function findPagesConflicts({ pagesUrl, publicUrl, host, environment }: Partial<
   const consoleHost = publicUrl ? new URL(publicUrl).hostname : host;
   if (hostname === consoleHost) {
     problems.push(
-      `PAGES_URL is of the host ${hostname} but must be of another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
-        "pages must not share a host with the API and the console. On your own machine, take localhost for " +
+      `PAGES_URL has the host ${hostname} but must have another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
+        "pages must not share a host with the API and the console. On your own machine, use localhost for " +
         "one and 127.0.0.1 for the other.",
     );
   }

@@ -114,7 +114,7 @@ export function someOf<const T extends string>(...choices: readonly T[]): Variab
   const schema = list("", (item) => choices.some((choice) => choice === item)).schema.transform((items) =>
     Object.freeze(choices.filter((choice) => items.includes(choice))),
   );
-  return kind(`a comma-separated list out of ${choices.join(", ")}`, schema);
+  return kind(`a comma-separated list of any of ${choices.join(", ")}`, schema);
 }
 
 /** How a proxy in front says who support staff are, by a signed assertion (JWT). */
@@ -198,7 +198,7 @@ export function s3Address(): VariableKind<S3Address> {
       });
     });
   const expected =
-    "s3://bucket, behind it if needed ?endpoint=https://s3.example.com&region=eu-central-1&path_style=true, and " +
+    "s3://bucket, optionally followed by ?endpoint=https://s3.example.com&region=eu-central-1&path_style=true, and " +
     "nothing else";
   return secret(kind(expected, schema));
 }

@@ -29,7 +29,7 @@ export const variables = {
   DATABASE_CONNECTIONS_MAX: withDefault(
     kinds.wholeNumber(5, 200),
     "12",
-    "Connections to PostgreSQL that `serve` and `dispatch` hold at most, each; at rest half as many.",
+    "Connections to PostgreSQL that `serve` and `dispatch` hold at most, each; half as many when idle.",
   ),
   CELL: optional(
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
@@ -49,7 +49,7 @@ export const variables = {
   ),
   OBJECT_STORE_URL: optional(
     kinds.s3Address(),
-    "S3, or a server that speaks like it, where documents are stored ([Objects](objects.md)): " +
+    "S3, or a compatible server, where documents are stored ([Objects](objects.md)): " +
       "`s3://bucket?region=eu-central-1`, elsewhere also with `endpoint=https://…` and `path_style=true`. Unset: in " +
       "files in `STATE_DIR`.",
   ),
@@ -84,7 +84,7 @@ export const variables = {
       (item) => /^[a-z][a-z0-9]{0,15}$/.test(item),
     ),
     "svc",
-    "Prefix of API keys. Behind it, separated by commas, those of other cells: their keys are accepted, too, so that " +
+    "Prefix of API keys. After it, separated by commas, those of other cells: their keys are accepted, too, so that " +
       "an account keeps its keys when it moves.",
   ),
   PUBLIC_URL: optional(
@@ -120,13 +120,13 @@ export const variables = {
   ACCOUNT_STORAGE_BYTES_MAX: withDefault(
     kinds.wholeNumber(16_777_216, 2 ** 50),
     "19327352832",
-    "What an account may store but for analyses, in bytes, shared out by kind " +
+    "What an account may store apart from analyses, in bytes, shared out by kind " +
       "([Storage](operating.md#storage)). Run `migrate` after changing it.",
   ),
   ACCOUNT_ANALYSES_BYTES_MAX: optional(
     kinds.wholeNumber(1_048_576, 2 ** 50),
-    "What an account's analyses may take with their log, in bytes: beyond it publishing is refused, in SQL, too. " +
-      "Unset: any amount. Run `migrate` after changing it.",
+    "How much an account's analyses may take up with their log, in bytes: beyond it publishing is refused, in SQL, " +
+      "too. Unset: no limit. Run `migrate` after changing it.",
   ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
@@ -162,8 +162,8 @@ export const variables = {
   ),
   SMTP_URL: optional(
     kinds.smtpServer(),
-    "Mail server that notices are sent by: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) or " +
-      "`smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
+    "Mail server that notices are sent through: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) " +
+      "or `smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
   ),
   NOTICES_FROM: optional(
     kinds.mailSender(),
@@ -172,8 +172,8 @@ export const variables = {
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
-    "Requests per minute of an API key, and of each session of the console, publishing apart. All of an account " +
-      "that act for no user have ten times as many together, and so have those of each user.",
+    "Requests per minute of an API key, and of each console session, not counting publishing. All keys and " +
+      "sessions of an account that act for no user have ten times as many together, and so do those of each user.",
   ),
   PUBLISH_RATE_PER_SECOND: withDefault(
     kinds.wholeNumber(1, 1_000_000),
@@ -192,7 +192,7 @@ export const variables = {
   STAFF_JWT: optional(
     kinds.staffJwt(),
     "Signed assertions by which a proxy in front says who support staff are " +
-      "([how](operating.md#staff-behind-a-proxy)), as JSON. Unset: none is believed.",
+      "([how](operating.md#staff-behind-a-proxy)), as JSON. Unset: none is accepted.",
   ),
   LOG_LEVEL: withDefault(
     kinds.oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent"),

@@ -57,7 +57,7 @@ export async function probeWriting(pool: Pool): Promise<void> {
 /** Why it takes no writes, if this error of it says so; null: it says something else. */
 export function writeProblemOf(error: unknown): string | null {
   if (!(error instanceof pg.DatabaseError) || !CANNOT_WRITE.test(error.code ?? "")) return null;
-  return `The database takes no writes (${error.code}): look whether its disk is full.`;
+  return `The database accepts no writes (${error.code}): check whether its disk is full.`;
 }
 
 /** No schema of this name, or no such table: nobody has ever migrated. */
@@ -106,7 +106,7 @@ export async function findReadinessProblems(
     ];
   } catch (error) {
     if (!(error instanceof pg.DatabaseError) || !NEVER_MIGRATED.test(error.code ?? "")) throw error;
-    return [missing("The database holds no tables of ours: run migrate.")];
+    return [missing("The database has no Sealpost tables yet: run migrate.")];
   }
 }
 

@@ -50,14 +50,14 @@ export function createApiMetrics(registry: MetricsRegistry) {
     standbyFaults: registry.counter({
       name: "sealpost_log_standby_faults_total",
       help:
-        "Times that the standby did not serve and was set aside, or still did not when it was tried again: away, " +
+        "How often the standby did not serve and was set aside, or still did not when it was tried again: away, " +
         "behind, refused (promoted, or another server); or that it ended a statement (cancelled).",
       unit: "faults",
       labels: { why: STANDBY_FAULTS },
     }),
     readsWaiting: registry.gauge({
       name: "sealpost_api_reads_waiting",
-      help: "Readers of the feed that wait for something to read; at most 4,000.",
+      help: "Feed readers waiting for something to read; at most 4,000.",
       unit: "requests",
       labels: {},
     }),
@@ -70,7 +70,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
     connectionsClosed: registry.counter({
       name: "sealpost_api_connections_closed_total",
       help:
-        "Connections that we closed: at once because there were too many in all, or of one client address; or " +
+        "Connections that we closed: at once because there were too many in all, or from one client address; or " +
         "because the client hardly read its response, or pipelined too many requests.",
       unit: "connections",
       labels: { why: ["all", "address", "slow_reader", "pipelining"] },

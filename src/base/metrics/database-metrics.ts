@@ -60,7 +60,7 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
   return {
     logBytes: registry.gauge({
       name: "sealpost_log_bytes",
-      help: "Size of the tables that grow by the day, with indexes and TOAST, by PostgreSQL's estimate.",
+      help: "Size of the tables that grow daily, with indexes and TOAST, by PostgreSQL's estimate.",
       unit: "bytes",
       labels: { table: TABLES },
     }),

@@ -81,7 +81,7 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     leads: registry.gauge({
       name: "sealpost_leader",
-      help: "1 if this dispatcher is the leader, which promotes what is due, paces replays and keeps house.",
+      help: "1 if this dispatcher is the leader, which promotes what is due, paces replays and does the housekeeping.",
       unit: "boolean",
       labels: {},
     }),
@@ -100,7 +100,7 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     silentInFlight: registry.gauge({
       name: "sealpost_silent_attempts_in_flight",
       help:
-        "Of the attempts in flight, those to silent receivers (no answer last time, or never one): at most a quarter " +
+        "Of the attempts in flight, those to silent receivers (no answer last time, or never any): at most a quarter " +
         "of DISPATCH_IN_FLIGHT_MAX.",
       unit: "attempts",
       labels: {},

@@ -22,7 +22,7 @@ export function createQueueMetrics(registry: MetricsRegistry) {
     oldestDue: registry.gauge({
       name: "sealpost_oldest_due_seconds",
       help:
-        "How long the oldest due delivery has been due: in idle lanes (ours to serve), and in lanes at work, " +
+        "How long the oldest due delivery has been due: in idle lanes (ours to serve), and in busy lanes, " +
         "where it waits for its own receiver.",
       unit: "seconds",
       labels: { lane: ["idle", "at_work"] },
@@ -67,7 +67,7 @@ export function createFeedMetrics(registry: MetricsRegistry) {
   return {
     lag: registry.gauge({
       name: "sealpost_feed_lag_seconds",
-      help: "How long ago the feed last held all that had been published; below 1 while a process makes its steps.",
+      help: "How long ago the feed last held all that had been published; below 1 while a process runs its steps.",
       unit: "seconds",
       labels: {},
     }),
@@ -82,8 +82,8 @@ export function createNoticeMetrics(registry: MetricsRegistry) {
     mails: registry.counter({
       name: "sealpost_notice_mails_total",
       help:
-        "Tries to send a mail about notices, by how they ended: sent, perhaps_sent (cut on its way), failed (given " +
-        "up), or waiting for another try.",
+        "Attempts to send a notice mail, by result: sent, perhaps_sent (interrupted), failed (given up), or " +
+        "waiting for another attempt.",
       unit: "mails",
       labels: { result: ["sent", "perhaps_sent", "failed", "waiting"] },
     }),

@@ -92,7 +92,7 @@ export function createMetricsRegistry(): MetricsRegistry {
       let before = performance.eventLoopUtilization();
       new prometheus.Gauge({
         name: "nodejs_eventloop_utilization_ratio",
-        help: "Share of the time since the last reading in which the event loop was at work, from 0 to 1.",
+        help: "Share of the time since the last reading in which the event loop was busy, from 0 to 1.",
         registers: [registry],
         collect() {
           const now = performance.eventLoopUtilization();

@@ -8,8 +8,8 @@ export function createMovingMetrics(registry: MetricsRegistry) {
     lost: registry.counter({
       name: "sealpost_objects_lost_total",
       help:
-        "Tries to relocate a document whose object is not where its storage_key says. A missing object is counted on " +
-        "each retry, eventually once an hour.",
+        "Attempts to relocate a document whose object is not where its storage_key says. A missing object is " +
+        "counted on each retry, eventually once an hour.",
       unit: "tries",
       labels: {},
     }),
@@ -35,15 +35,15 @@ export function createRunMetrics(registry: MetricsRegistry) {
     }),
     taken: registry.counter({
       name: "sealpost_workflow_steps_taken_total",
-      help: "Steps of workflow runs that this dispatcher's process has taken to their end.",
+      help: "Workflow run steps that this dispatcher's process has finished.",
       unit: "steps",
       labels: {},
     }),
     share: registry.gauge({
       name: "sealpost_workflow_steps_share",
       help:
-        "The share of the time that this dispatcher's process of steps may take beside its webhooks: 1 with few of " +
-        "them, 0.1 from 450 attempts a second on.",
+        "The share of the time that this dispatcher's step process may use alongside webhooks: 1 with few of them, " +
+        "0.1 at 450 attempts a second or more.",
       unit: "ratio",
       labels: {},
     }),

@@ -40,7 +40,7 @@ async function objectsAs503<T>(work: Promise<T>, onAway: (error: ObjectStoreAway
     }
     if (!(error instanceof ObjectStoreAwayError)) throw error;
     onAway(error);
-    throw new TemporarilyUnavailable("the object store is away", { cause: error });
+    throw new TemporarilyUnavailable("the object store is unavailable", { cause: error });
   }
 }
 
@@ -78,8 +78,8 @@ export function contentOperations({
       summary: "Upload a document's content",
       description:
         "Stores the body as the content of a document that has none yet, with the Content-Type and the length that " +
-        "the document was created with. For members who may upload: others get 403. 409 if it has its content, or " +
-        "another upload of it is under way.",
+        "the document was created with. For members who may upload: others get 403. 409 if it already has " +
+        "content, or another upload of it is in progress.",
       method: "PUT",
       path,
       scope: "documents:write",

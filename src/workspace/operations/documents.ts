@@ -90,7 +90,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       scope: "documents:read",
       filters: {
         space_id: id,
-        folder_id: id.optional().describe("Those of this folder; absent: all, wherever they lie."),
+        folder_id: id.optional().describe("Only those in this folder; absent: all, in any folder."),
       },
       item: Document,
       position: id,
@@ -105,8 +105,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "Add a document",
       description:
-        "Makes a document without content, which is uploaded to it then. For members who may upload: others get 403. " +
-        "409 if the folder has one of the same name.",
+        "Creates a document without content, which is uploaded to it afterwards. For members who may upload: others " +
+        "get 403. 409 if the folder already has one with the same name.",
       method: "POST",
       path,
       scope: "documents:write",
@@ -157,7 +157,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       summary: "Rename a document",
       description:
         "Gives the document another name at once. Its object is moved to the new name afterwards, and can be " +
-        "downloaded all the time. For members who may rename: others get 403. 409 if the folder has one of that name.",
+        "downloaded throughout. For members who may rename: others get 403. 409 if the folder already has one with " +
+        "that name.",
       method: "PATCH",
       path: `${path}/{document_id}`,
       scope: "documents:write",
@@ -197,7 +198,7 @@ const NewFolder = z.strictObject({
     })
     .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
     .describe("No other folder in the same place has it."),
-  parent_id: id.optional().describe("The folder to make it in; absent: the top of the space."),
+  parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
 });
 
 /** What documents of a space lie in. */
@@ -227,8 +228,8 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       tag,
       summary: "Add a folder",
       description:
-        "Makes a folder in another, or at the top of the space. For members who may upload: others get 403. 409 if " +
-        "there is one of the same name.",
+        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
+        "409 if there already is one with the same name.",
       method: "POST",
       path: folderPath,
       scope: "documents:write",

@@ -58,7 +58,7 @@ const settings = {
     .min(1)
     .max(INTEGER_MAX)
     .nullable()
-    .describe("How often it opens, also for programs that preview links; null: no limit."),
+    .describe("How often it opens, including for programs that preview links; null: no limit."),
   // Nobody could type a control character.
   password: lineOfText
     .min(8)
@@ -126,8 +126,9 @@ export function pageLinkOperations({
       tag,
       summary: "Add a link to a page",
       description:
-        "Makes a link that shows the page's newest version to whoever has its `url`, which is told once. For ADMINs " +
-        "and EDITORs: other members get 403. 409 if nothing has been published, or this installation opens no links.",
+        "Creates a link that shows the page's newest version to anyone who has its `url`, which is shown only once. " +
+        "For ADMINs and EDITORs: other members get 403. 409 if nothing has been published, or this installation " +
+        "does not serve pages.",
       method: "POST",
       path: pagePath,
       scope: "pages:write",
@@ -203,7 +204,7 @@ export function pageLinkOperations({
       tag,
       summary: "Change a link to a page",
       description:
-        "Changes what is given. `pinned: false`: it follows new versions again. `status: REVOKED`: it never opens " +
+        "Changes the given fields. `pinned: false`: it follows new versions again. `status: REVOKED`: it never opens " +
         "again. For ADMINs and EDITORs: other members get 403. 409 if it was revoked before.",
       method: "PATCH",
       path: `${path}/{link_id}`,
@@ -243,7 +244,7 @@ export function pageLinkOperations({
       summary: "Point a link at another version",
       description:
         "The link shows this version of its page, and is pinned to it: it does not follow new versions until it is " +
-        "changed to `pinned: false`. For ADMINs and EDITORs: other members get 403. 422 for what is no version of " +
+        "changed to `pinned: false`. For ADMINs and EDITORs: other members get 403. 422 if it is not a version of " +
         "its page, 409 if the link was revoked or has expired.",
       method: "POST",
       path: `${path}/{link_id}/retarget`,

@@ -36,7 +36,11 @@ const object = z.record(z.string(), z.unknown());
 /** A number out of range (`1e400`) would be null in what the trigger hands on. */
 const input = object.superRefine((item, context) => {
   for (const path of findEndless(item)) {
-    context.addIssue({ code: "custom", path: [...path], message: "No number is as large. Send it as text." });
+    context.addIssue({
+      code: "custom",
+      path: [...path],
+      message: "Too large for a number. Send it as text.",
+    });
   }
 });
 
@@ -65,7 +69,7 @@ const NewRun = z.strictObject({
   webhook_url: targetUrl
     .nullable()
     .optional()
-    .describe("Where to tell of the run's end: a public https:// URL. Overrides the account's endpoint."),
+    .describe("Where to report the run's end: a public https:// URL. Overrides the account's endpoint."),
   version: z
     .int()
     .min(1)
@@ -86,9 +90,9 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a node's items",
       description:
-        "What a node of the run has handed on so far, in its order, and fewer than asked for where they are large. A " +
-        "run that goes on adds behind what was read; one that failed as too large, or because the account's storage " +
-        "was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
+        "The items that a node of the run has passed on so far, in order; fewer than asked for if they are large. A " +
+        "run in progress adds more after those; one that failed because it was too large, or because the account's " +
+        "storage was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
       method: "GET",
       path: `${path}/nodes/{node_id}/items`,
       scope: "workflows:read",
@@ -129,7 +133,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a run's events",
       description:
-        "What has happened in the run after a cursor, in its order; none when there is nothing new. 404 if you are " +
+        "What has happened in the run after a cursor, in order; none if there is nothing new. 404 if you are " +
         "not a member of its space.",
       method: "GET",
       path: `${path}/events`,
@@ -142,7 +146,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
           .min(0)
           .max(INTEGER_MAX)
           .default(0)
-          .describe("`events_cursor` of the run or of the answer before; absent: from the first."),
+          .describe("`events_cursor` of the run or of the previous answer; absent: from the first."),
         limit: z
           .int()
           .min(1)
@@ -185,8 +189,8 @@ export function runOperations({
       summary: "Run a workflow",
       description:
         "Starts a published version of the workflow. When the run has ended, its analysis is published: it has the " +
-        "run's id, and a webhook tells of it. For members who may run workflows: others get 403. 409 if nothing is " +
-        "published yet, or if the account has too many runs that go on.",
+        "run's id, and a webhook delivers it. For members who may run workflows: others get 403. 409 if nothing is " +
+        "published yet, or if the account has too many runs in progress.",
       method: "POST",
       path: "/v1/workflows/{workflow_id}/runs",
       scope: "workflows:run",
@@ -217,7 +221,7 @@ export function runOperations({
         if (definition === null) {
           throw invalidRequest(
             "body.version",
-            `The workflow has no version ${version}. Leave it out for the last.`,
+            `The workflow has no version ${version}. Omit it for the current one.`,
           );
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
@@ -234,7 +238,7 @@ export function runOperations({
       tag,
       summary: "Get a workflow run",
       description:
-        "One run with the definition that it carries out and every node that it has come to. 404 if you are not a " +
+        "One run with the definition that it executes and every node that it has reached. 404 if you are not a " +
         "member of its space.",
       path,
       scope: "workflows:read",
@@ -248,7 +252,7 @@ export function runOperations({
       tag,
       summary: "Cancel a workflow run",
       description:
-        "Ends the run where it is. Nothing is published of it. For members who may run workflows: others get 403. " +
+        "Stops the run where it is. Nothing is published. For members who may run workflows: others get 403. " +
         "409 if it has ended.",
       method: "POST",
       path: `${path}/cancel`,

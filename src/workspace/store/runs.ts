@@ -96,7 +96,7 @@ export async function publishInside(
     await tx.query("rollback to savepoint publication");
     return error instanceof PublishRefusedError
       ? { code: error.code, message: refusalText(error) }
-      : { code: "database_error", message: "The database could not do it. Report it if it goes on." };
+      : { code: "database_error", message: "The database could not do it. Report it if it persists." };
   }
 }
 

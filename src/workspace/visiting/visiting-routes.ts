@@ -14,18 +14,19 @@ function shownPage({ title, html }: ShownPage): HtmlPage {
 
 const UNKNOWN_LINK = note(
   "There is no such page",
-  "Check that you have the whole link. If you have, ask whoever gave it to you for another one.",
+  "Check that you have the whole link. If you have, ask the person who gave it to you for another one.",
 );
 
 /** Nobody is told why. */
 const LINK_OVER = note(
-  "This link does not work any more",
-  "It has expired, was opened as often as it may be, or was withdrawn. Ask whoever gave it to you for another one.",
+  "This link no longer works",
+  "It has expired, was opened as often as it may be, or was withdrawn. Ask the person who gave it to you for " +
+    "another one.",
 );
 
 const NOT_AHEAD = note(
-  "This page is not loaded ahead",
-  "Every time that it is opened counts. Open it once you want to read it.",
+  "This page is not preloaded",
+  "Each opening counts. Open it when you want to read it.",
 );
 
 /** @param fault what was wrong with the password that was sent; null: none was sent */

@@ -146,7 +146,7 @@ describe("account move", { timeout }, () => {
     const waited = await run(move(accountId, "--wait", "1s"));
     expect(waited).toMatchObject({ code: 2 });
     expect(waited.stderr).toMatch(
-      /closed, but not still after 1 s .*pid \d+, role .* Run the same command again/,
+      /closed, but not quiet after 1 s .*pid \d+, role .* Run the same command again/,
     );
     await expect(publish(source.pool, accountId, '{"id":"2","status":"failed"}')).rejects.toThrow("moved");
     await other.rollback();
@@ -178,7 +178,7 @@ test(
       ["--to", target.url],
       ["--to-file", fileOf(target.url)],
     ]) {
-      expect((await run([...lost, ...named])).stderr).toContain("it is not asked");
+      expect((await run([...lost, ...named])).stderr).toContain("which does not contact it");
     }
     expect(await run(lost)).toMatchObject({
       code: 0,

@@ -54,7 +54,7 @@ test("tomorrow's partition is missed today", async () => {
 
 test("a database that nobody has migrated says so", async () => {
   await database.pool.query("drop schema sealpost cascade");
-  expect(await textsOf(names)).toEqual(["The database holds no tables of ours: run migrate."]);
+  expect(await textsOf(names)).toEqual(["The database has no Sealpost tables yet: run migrate."]);
 });
 
 test(
@@ -77,7 +77,7 @@ test(
       const within = { timeout: patience(20_000) };
       await expect
         .poll(find, within)
-        .toEqual(["The database takes no writes (53100): look whether its disk is full."]);
+        .toEqual(["The database accepts no writes (53100): check whether its disk is full."]);
       // Nothing else sees it: reads go on, and so do writes into what there is.
       expect(await findReadinessProblems(pool, await readMigrationNames(AREAS), SECRETS_KEY)).toEqual([]);
       await rm(filler);
