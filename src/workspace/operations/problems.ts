@@ -25,7 +25,7 @@ export const workspaceProblems = {
     status: 409,
     title: "Document already uploaded",
     meaning: "The document has its content, which never changes.",
-    remedy: "Make a new document for other content.",
+    remedy: "For other content, create a new document.",
   },
   document_being_uploaded: {
     status: 409,
@@ -80,7 +80,7 @@ export const workspaceProblems = {
     status: 409,
     title: "Page link revoked",
     meaning: "The link was revoked, which cannot be undone.",
-    remedy: "Make a new link to the page.",
+    remedy: "For that, create a new link to the page.",
   },
   page_link_expired: {
     status: 409,
