@@ -163,7 +163,7 @@ describe("a pause", () => {
 
     await hand.post(`${hand.base}/endpoint/resume`, { _key: "resume" });
     const after = await hand.get(`${hand.base}/endpoint?done=resumed`);
-    expect(after.text).toMatch(/Resumed: new deliveries go out at once.*1 delivery is held still/s);
+    expect(after.text).toMatch(/Resumed: new deliveries go out at once.*1 delivery is held/s);
     expect(await auditOf(hand)).toEqual(["webhooks.endpoint.pause", "webhooks.endpoint.resume"]);
   });
 

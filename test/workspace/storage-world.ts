@@ -72,7 +72,9 @@ export async function untilFull(kind: StorageKind, tryOnce: (n: number) => Promi
 
 export function expectFull({ status, body }: Asked, kind: StorageKind): void {
   expect([status, body.code]).toEqual([409, "storage_full"]);
-  expect(JSON.stringify(body.errors)).toContain(kind === "answers" ? "of answers a day" : `kind \\"${kind}\\"`);
+  expect(JSON.stringify(body.errors)).toContain(
+    kind === "answers" ? "of answers a day" : `kind \\"${kind}\\"`,
+  );
 }
 
 /** What the rows are, counted anew, is what was added up as they came and went. */

@@ -37,7 +37,7 @@ function heldLine({ session }: View, { paused_at, held }: Endpoint): Html | null
   if (paused_at === null && !isAnyHeld) return null;
   const count = isAnyHeld && `${counted(held, "delivery is", "deliveries are")} held`;
   if (paused_at === null) {
-    return html`<p>${sign("pending", "▸", "resumed")}: ${count} for now, and
+    return html`<p>${sign("pending", "▸", "resumed")}: ${count} for now. Held deliveries
 go out ${PACE}, alongside new ones.</p>`;
   }
   return html`<p>${sign("failed", "❚❚", "paused")} since
