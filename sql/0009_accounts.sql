@@ -117,12 +117,15 @@ insert into sealpost.notice_turn default values;
 -- Claims Idempotency-Keys until the transaction ends, and finds what was answered under them. Never waits: an insert
 -- would, for whoever has claimed the same key, hence the advisory locks. is_ours: the lock was to be had.
 --
+-- is_key_good: the caller's key was not revoked, and has not expired, since its request began, which may be half a
+-- minute ago. Of whoever has none (a person of the staff) it is true.
+--
 -- Every write asks here first whether its account has moved. Then even what was answered is not answered again: at the
 -- target it is. To processes of the version before the key is in progress.
 create function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[])
 returns table (
   n bigint, lock bigint, is_ours boolean, is_held boolean,
-  fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text)
+  fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text, is_key_good boolean)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -145,7 +148,11 @@ begin
   return query
   select input.n, locks[input.n], ours[input.n] and a.moved_to is null,
     coalesce(k.status is null and k.claim_until > now(), false),
-    k.fingerprint, case when a.moved_to is null then k.status end, k.headers, k.body, k.is_sealed, a.moved_to
+    k.fingerprint, case when a.moved_to is null then k.status end, k.headers, k.body, k.is_sealed, a.moved_to,
+    not exists (
+      select from sealpost.api_keys as used
+      where used.id = any (array[input.key_id])
+        and (used.revoked_at is not null or used.expires_at <= clock_timestamp()))
   from unnest(account_ids, key_ids, idempotency_keys) with ordinality
     as input (account_id, key_id, idempotency_key, n)
   left join sealpost.idempotency_keys as k
@@ -179,10 +186,10 @@ begin
 end
 $$;
 
--- What writes leave, added up by the day (UTC): the answers that are stored for their Idempotency-Keys, which the limit
--- on `answers` has for a day, and their rows of the audit log, which that on `audit` has for as long as these are kept.
--- Answers to publishing something new are not in it: they are small, and go with what was published. user_id: for whom
--- the keys acted; the account's own id: all of them; nil: what users have beyond their own.
+-- What writes leave, added up by the day (UTC): the answers that are stored for their Idempotency-Keys, which the
+-- limit on `answers` has for a day, and their rows of the audit log, which that on `audit` has for as long as these
+-- are kept. Answers to publishing something new are not in it: they are small, and go with what was published.
+-- user_id: for whom the keys acted; the account's own id: all of them; nil: what users have beyond their own.
 create table sealpost.write_bytes (
   account_id uuid not null,
   user_id uuid not null,
@@ -192,10 +199,10 @@ create table sealpost.write_bytes (
   primary key (account_id, user_id, day)
 ) with (fillfactor = 50);
 
--- Called last in a transaction: until it ends, the account's other writes wait here. A user may have as much as is left
--- for all others: however many take what they can, something is. of_user: null where a key acts for none. What has to
--- be possible all the same is not refused before twice as much. What users have beyond their own counts to none but
--- themselves, and of that, too, each may have as much as it leaves.
+-- Called last in a transaction: until it ends, the account's other writes wait here. A user may have as much as is
+-- left for all others: however many take what they can, something is. of_user: null where a key acts for none. What
+-- has to be possible all the same is not refused before twice as much. What users have beyond their own counts to none
+-- but themselves, and of that, too, each may have as much as it leaves.
 create function sealpost.count_write(
   of_account uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean
 ) returns void
@@ -375,8 +382,8 @@ $$;
 create unlogged table sealpost.write_probe (filler bytea);
 alter table sealpost.write_probe alter column filler set storage plain;
 
--- 5. Moving an account to another cell, which is another database (src/cells/). The account is closed here, all that is
--- open of it is parked, its rows are copied, and then it appears there in one transaction.
+-- 5. Moving an account to another cell, which is another database (src/cells/). The account is closed here, all that
+-- is open of it is parked, its rows are copied, and then it appears there in one transaction.
 
 -- One for each account that was moved, in both databases, under one id.
 --
@@ -439,8 +446,8 @@ create index accounts_full on sealpost.accounts (id) where is_full;
 -- src/delivery/visibility.ts.
 alter table sealpost.deliveries add column space_id uuid;
 
--- What the feed counts by (0012_feed.sql): one number, given in whatever transaction and by whatever version publishes.
--- Null in what was published before: the feed begins here.
+-- What the feed counts by (0012_feed.sql): one number, given in whatever transaction and by whatever version
+-- publishes. Null in what was published before: the feed begins here.
 create sequence sealpost.event_serials;
 alter table sealpost.bodies
   add column serial bigint,
@@ -459,10 +466,11 @@ alter table sealpost.api_keys
   add constraint api_keys_user_scopes
     check (user_id is null or not scopes && array['audit:read', 'webhooks:secrets', 'webhooks:write']);
 
--- Who changed something: every write through the API but publishing has a row, and so has every change from the command
--- line; these may concern no account (a staff key).
+-- Who changed something: every write through the API but publishing has a row, and so has every change from the
+-- command line; these may concern no account (a staff key).
 --
--- actor        staff: whom a proxy in front vouches for; they have no key, and who they are is in `viewer`. Null: a row
+-- actor        staff: whom a proxy in front vouches for; they have no key, and who they are is in `viewer`. Null: a
+-- row
 --              of version 1.0, running or gone; its key says what it is.
 -- actor_name   the key's, at that time; null: it has none
 -- session_id   of the console, in which it was made, and `viewer` whose that was; null: none
@@ -485,7 +493,8 @@ begin atomic
   from sealpost.settings as s;
 end;
 
--- What an account's writes, or those of one of its users, have left of a kind: answers today, or rows of the audit log.
+-- What an account's writes, or those of one of its users, have left of a kind: answers today, or rows of the audit
+-- log.
 create function sealpost.written_bytes(of_account uuid, of_user uuid, of_kind text) returns bigint
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -513,8 +522,8 @@ end;
 -- random bits is stored.
 
 -- account_id null: a session of support staff, which has no link. key_id: the key that opened it; when that is revoked
--- or expires, the session ends. Null: the command line. permissions: scopes, each of which that key had. viewer_*: whom
--- the host page's owner says it is for.
+-- or expires, the session ends. Null: the command line. permissions: scopes, each of which that key had. viewer_*:
+-- whom the host page's owner says it is for.
 create table sealpost.console_sessions (
   id uuid primary key default sealpost.uuid_v7(),
   account_id uuid references sealpost.accounts,

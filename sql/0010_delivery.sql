@@ -1,5 +1,5 @@
--- What delivery needs: shares, publishing, promoting, holding. Functions that processes of the version before call keep
--- their signatures, and work for them.
+-- What delivery needs: shares, publishing, promoting, holding. Functions that processes of the version before call
+-- keep their signatures, and work for them.
 
 -- 1. Tables beside open_deliveries.
 
@@ -46,23 +46,33 @@ create table sealpost.announcing (
 insert into sealpost.announcing default values;
 
 -- Tells the dispatchers at the very end of a transaction, unless another one that tells them is just committing: they
--- look again a few milliseconds later (src/delivery/wakeups.ts), and now and then without being told. With the owner's
--- rights, because until PostgreSQL 18 a deferred trigger runs with those of whoever commits.
+-- look again a few milliseconds later (src/delivery/wakeups.ts), and now and then without being told. The first job of
+-- a transaction is told with what it wakes, if that is a single delivery: it can be claimed before its job is fetched.
+-- With the owner's rights, because until PostgreSQL 18 a deferred trigger runs with those of whoever commits.
 create or replace function sealpost.announce_wakeups() returns trigger
 language plpgsql security definer
 set search_path = pg_catalog, pg_temp
 as $$
 begin
   perform from sealpost.announcing for update skip locked;
-  if found then
+  if not found then
+    return null;
+  end if;
+  if current_setting('sealpost.told', true) is not distinct from pg_current_xact_id()::text
+    or json_typeof(new.payload -> 'lanes') is distinct from 'array' or json_array_length(new.payload -> 'lanes') <> 1
+  then
     perform pg_notify('jobs:insert', '{"count":1}');
+  else
+    perform set_config('sealpost.told', pg_current_xact_id()::text, true);
+    perform pg_notify('jobs:insert', format('{"count":1,"job":"%s","wakes":%s}', new.id, new.payload));
   end if;
   return null;
 end
 $$;
 
--- 3. Ids and lanes. Names in functions have to mean what they mean here, whoever calls and whatever stands in `public`.
--- A SET clause would keep functions in plain SQL from being inlined; the text of a `begin atomic` is read once, now.
+-- 3. Ids and lanes. Names in functions have to mean what they mean here, whoever calls and whatever stands in
+-- `public`. A SET clause would keep functions in plain SQL from being inlined; the text of a `begin atomic` is read
+-- once, now.
 
 -- Inlined only where its text is immutable like the function: what is extracted from a time with a zone is not. A call
 -- of its own took 25 to 40 microseconds.
@@ -116,6 +126,9 @@ end;
 -- account. The job is a wake-up only; the row is the truth. Its max_attempts is the largest there is, because
 -- graphile-worker never runs a job again that has used them up.
 --
+-- run_at: now, not when the transaction began, so that a look may begin where the last one ended (`JobsBound` in
+-- src/base/database/graphile-worker.ts).
+--
 -- The rows are written here and not by graphile_worker.add_jobs, which notifies in every transaction: PostgreSQL lets
 -- transactions that notify commit only one after the other, each waiting for the disk of the one before. Where a
 -- flush took 2 ms, 24 pipelines published 380 transactions a second through add_jobs, and 2,100 like this.
@@ -135,9 +148,10 @@ begin
       insert into graphile_worker._private_tasks (identifier) values ('deliver') on conflict do nothing;
       deliver := (select id from graphile_worker._private_tasks where identifier = 'deliver');
     end if;
-    insert into graphile_worker._private_jobs (task_id, payload, max_attempts)
+    insert into graphile_worker._private_jobs (task_id, run_at, payload, max_attempts)
     select
       deliver,
+      clock_timestamp(),
       json_build_object(
         'ids', delivery_ids[first : least(first + 49, cardinality(delivery_ids))],
         'accounts', array(
@@ -152,13 +166,28 @@ begin
 end
 $$;
 
+-- For events without a delivery to wake (no target, a paused endpoint): whoever gives them their places in the feed is
+-- told as with any other, by a job, which nobody has to do anything for.
+create function sealpost.announce_events() returns void
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+  insert into graphile_worker._private_jobs (task_id, run_at, payload)
+  select id, clock_timestamp(), '{"ids":[],"accounts":[],"lanes":[]}'
+  from graphile_worker._private_tasks where identifier = 'deliver'
+$$;
+
 -- The promoter's one step: wakes what is due and has nobody at it. That is every retry whose time has come, every
 -- replay, every delivery whose dispatcher died (its lease ran out) and every wake-up that a crash lost. What is due of
 -- a paused endpoint is held instead: it was in flight when its endpoint was paused, and failed, or was published while
 -- it was being paused.
 --
--- Returns how many rows it looked at and how many it woke; called again at once while it looked at `rows_max`. Nothing
--- is promoted while waiting_jobs_max wake-ups wait; jobs of other tasks in the same queue are none of ours.
+-- Returns how many rows it looked at and how many it woke; called again at once while it looked at rows_max. Nothing
+-- is promoted while waiting_jobs_max wake-ups wait (looked is null); jobs of other tasks in the same queue are none of
+-- ours.
+--
+-- Rows with a wake_at before wake_from and jobs before jobs_from are not looked for: in front of the first that is
+-- alive both indexes have the entries of all that are gone for as long as anybody holds a snapshot.
 --
 -- Shared by account first: an account gets at most `account_max` wake-ups a step, taken from its lanes in turn, and a
 -- lane at most `lane_max`. What is beyond is looked at again a second later for every share before it, so that one
@@ -168,8 +197,9 @@ $$;
 -- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
 -- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed
 -- just before it was locked is in a place that this statement does not see; the next step moves it.
-create or replace function sealpost.promote(
-  at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, out looked integer, out woken integer
+create function sealpost.promote(
+  at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz,
+  jobs_from timestamptz, out looked integer, out woken integer
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -187,12 +217,12 @@ declare
   lanes bigint[];
   to_hold uuid[];
 begin
-  looked := 0;
   woken := 0;
   if (
     select count(*) from (
       select from graphile_worker._private_jobs
-      where is_available and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
+      where is_available and priority = 0 and run_at >= jobs_from
+        and task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
       limit waiting_jobs_max) as waiting
   ) >= waiting_jobs_max then
     return;
@@ -203,7 +233,7 @@ begin
         exists (select from sealpost.endpoints as e where e.account_id = o.account_id and e.paused_at is not null)
       else false end as is_paused
     from sealpost.open_deliveries as o
-    where wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
+    where wake_at >= wake_from and wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
     order by wake_at
     limit rows_max
     for update skip locked
@@ -240,6 +270,49 @@ begin
 end
 $$;
 
+-- For leaders of the version before.
+create or replace function sealpost.promote(
+  at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, out looked integer, out woken integer
+)
+language sql volatile
+begin atomic
+  select coalesce(p.looked, 0), p.woken
+  from sealpost.promote(at, rows_max, lane_max, waiting_jobs_max, '-infinity', '-infinity') as p;
+end;
+
+-- Makes of_holder the leader, or lets it stay the leader, for `lease` from now, unless another one is: then `leads` is
+-- false. What there is for the leader to do is told in the same breath, since most of the time it is nothing: whether
+-- rows are due, and whether anything is to be done in paced steps (bulk replays, what is held). Nothing is lost with
+-- it.
+create function sealpost.lead(
+  of_holder uuid, lease interval, wake_from timestamptz, out leads boolean, out is_due boolean, out is_paced boolean,
+  out at timestamptz
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+begin
+  perform set_config('synchronous_commit', 'off', true);
+  insert into sealpost.leader as l (holder, until) values (of_holder, now() + lease)
+  on conflict (only_row) do update set holder = excluded.holder, until = excluded.until
+  where l.holder = excluded.holder or l.until < now();
+  leads := found;
+  at := now();
+  is_due := leads and exists (
+    select from sealpost.open_deliveries
+    where wake_at >= wake_from and wake_at <= now() and due_at <= now()
+      and (lease_until is null or lease_until <= now()));
+  is_paced := leads and (
+    exists (select from sealpost.replays where status = 'running')
+    or exists (select from sealpost.replays where count_at <= now())
+    or exists (select from sealpost.endpoints where gather_at <= now())
+    or exists (select from sealpost.held_deliveries));
+end
+$$;
+
 -- Keeps the newest `lanes_max` of each account, and of those the ones that answered within `retention`. Leaves in
 -- batches; returns how many went.
 create function sealpost.forget_answered_lanes(retention interval, lanes_max integer, rows_max integer) returns integer
@@ -266,8 +339,8 @@ begin
 end
 $$;
 
--- 5. Reading what is published. It takes little of PostgreSQL's time, whatever the text is made of: regular expressions
--- take half a microsecond for each match, and a caller decides how many of those there are.
+-- 5. Reading what is published. It takes little of PostgreSQL's time, whatever the text is made of: regular
+-- expressions take half a microsecond for each match, and a caller decides how many of those there are.
 
 -- Whether a JSON text is nested more than 512 levels deep. Called only for texts with more than 512 opening brackets.
 create or replace function sealpost.is_too_deep(analysis text) returns boolean
@@ -502,8 +575,8 @@ $$;
 --
 -- Its joins say `= any (array[…])`, so that an index serves for looking up and never for reading a whole table in
 -- order, as a plan made for an empty one would, for as long as the caller's session lives. Without jit: before
--- PostgreSQL 18 a scan that is switched off and needed all the same (of the settings' one row) costs so much that every
--- call would be compiled.
+-- PostgreSQL 18 a scan that is switched off and needed all the same (of the settings' one row) costs so much that
+-- every call would be compiled.
 create function sealpost.publish_each(
   account_ids uuid[], analyses json[], webhook_urls text[], traceparents text[], is_example boolean, at timestamptz,
   out delivery_ids uuid[], out codes text[])
@@ -623,6 +696,9 @@ begin
   end if;
 
   perform sealpost.add_wakeups(open_ids, open_lanes);
+  if open_ids is null and cardinality(fresh) > 0 then
+    perform sealpost.announce_events();
+  end if;
 
   -- 4. What was known already, be it from this very batch, has to be the same, and is the delivery that it was.
   if cardinality(fresh) < cardinality(account_ids) then
@@ -748,12 +824,100 @@ begin
     values (new_id, of_account, its_lane, now(), now() + interval '15 seconds', reading.bytes)
   )
   -- The wake-up, as add_wakeups writes it.
-  insert into graphile_worker._private_jobs (task_id, payload, max_attempts)
+  insert into graphile_worker._private_jobs (task_id, run_at, payload, max_attempts)
   values (
     deliver,
+    clock_timestamp(),
     format('{"ids":["%s"],"accounts":["%s"],"lanes":["%s"]}', new_id, of_account, its_lane)::json,
     32767);
   return new_id;
+end
+$$;
+
+-- What the API's requests to publish come to, in one statement, which is one round trip and one commit: claims their
+-- Idempotency-Keys, publishes each by itself, and stores its answer, which is answers_before, the delivery's id and
+-- answers_after. Any of it that fails undoes all. In input order, codes are null for what is new, else
+--   'key'                       its key is good no more
+--   'busy'                      its Idempotency-Key is claimed or answered: sealpost.claim_idempotency_keys says how
+--   'not_asked'                 there was no analysis to publish, and nothing is stored
+--   'known', 'known_of_space'   it was published before, and is answered, too; 'full' where there is no room for that
+--                               within answers_max
+--   'analysis_conflict', 'refused'   as sealpost.publish_each says; a user's 'known_of_space' is a conflict
+create function sealpost.publish_writes(
+  account_ids uuid[], key_ids uuid[], user_ids uuid[], idempotency_keys text[], fingerprints bytea[],
+  analyses json[], webhook_urls text[], traceparents text[], answers_before text[], answers_after text[],
+  of_operation text, status integer, headers json, answer_bytes bigint, lock_wait_ms integer,
+  out delivery_ids uuid[], out codes text[], out answers_max bigint)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  total constant integer := cardinality(account_ids);
+  todo integer[];
+  published record;
+  known integer[];
+  refused bigint[];
+begin
+  perform set_config('lock_timeout', lock_wait_ms::text, true);
+  select
+    array_agg(case
+      when not claim.is_key_good then 'key'
+      when not claim.is_ours or claim.is_held or claim.status is not null then 'busy'
+      when analyses[claim.n] is null then 'not_asked'
+      end order by claim.n)
+  into codes
+  from sealpost.claim_idempotency_keys(account_ids, key_ids, idempotency_keys) as claim;
+  delivery_ids := array_fill(null::uuid, array[total]);
+
+  todo := array_positions(codes, null);
+  if cardinality(todo) = 0 then
+    return;
+  elsif total = 1 and webhook_urls[1] is null then
+    delivery_ids[1] := sealpost.publish_fresh(account_ids[1], analyses[1], traceparents[1]);
+  end if;
+  if delivery_ids[todo[1]] is null then
+    if cardinality(todo) = total then
+      published := sealpost.publish_each(account_ids, analyses, webhook_urls, traceparents, false, now());
+    else
+      published := sealpost.publish_each(
+        array(select account_ids[n] from unnest(todo) as n), array(select analyses[n] from unnest(todo) as n),
+        array(select webhook_urls[n] from unnest(todo) as n), array(select traceparents[n] from unnest(todo) as n),
+        false, now());
+    end if;
+    for i in 1 .. cardinality(todo) loop
+      delivery_ids[todo[i]] := published.delivery_ids[i];
+      codes[todo[i]] := case
+        when published.codes[i] = 'known_of_space' and user_ids[todo[i]] is not null then 'analysis_conflict'
+        else published.codes[i] end;
+    end loop;
+    -- What is new counts as published; what is known changes nothing, but leaves an answer all the same.
+    known := array(select n from unnest(todo) as n where codes[n] in ('known', 'known_of_space'));
+    if cardinality(known) > 0 then
+      refused := sealpost.count_answers(
+        array(select account_ids[n] from unnest(known) as n), array(select user_ids[n] from unnest(known) as n),
+        array_fill(answer_bytes, array[cardinality(known)]));
+      for i in 1 .. cardinality(known) loop
+        if refused[i] is not null then
+          codes[known[i]] := 'full';
+          answers_max := refused[i];
+        end if;
+      end loop;
+    end if;
+  end if;
+
+  insert into sealpost.idempotency_keys
+    (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
+  select account_ids[n], key_ids[n], idempotency_keys[n], of_operation, fingerprints[n], publish_writes.status,
+    publish_writes.headers, convert_to(answers_before[n] || delivery_ids[n] || answers_after[n], 'UTF8'), false
+  from unnest(todo) as n
+  where codes[n] is null or codes[n] in ('known', 'known_of_space')
+  on conflict (account_id, key_id, idempotency_key) do update
+  set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
+    claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers, body = excluded.body,
+    is_sealed = false;
 end
 $$;
 
@@ -847,6 +1011,54 @@ begin
   )
   select array_agg(delivery_id) into freed from given_back;
   return sealpost.hold(coalesce(freed, '{}'));
+end
+$$;
+
+-- The delivery, if it has a webhook_url of its own and may not go there any more; no row otherwise. Here it always may:
+-- the workspace, whose runs have URLs of people, puts its answer in place of this one. Each claim asks, in whose
+-- statement it is inlined: whatever happens before an attempt, in a retry or a replay, counts, and nothing has to be
+-- found and changed when somebody is removed.
+create function sealpost.closed_url(of_account uuid, of_delivery uuid) returns setof uuid
+language sql stable
+begin atomic
+  select of_delivery where false;
+end;
+
+-- What a claim has leased for a URL that is closed goes to the account's endpoint from now on, in its lane. No attempt
+-- was made. The attempts that were made keep their URL.
+create function sealpost.send_to_endpoint(of_deliveries uuid[], token uuid, at timestamptz) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  ids uuid[];
+  lanes bigint[];
+begin
+  with mine as (
+    select delivery_id from sealpost.open_deliveries
+    where delivery_id = any (of_deliveries) and lease_token = token
+    order by delivery_id
+    for update
+  ), given_back as (
+    update sealpost.open_deliveries as o
+    set lane = sealpost.lane(o.account_id, null), lease_token = null, lease_until = null, lease_number = null,
+      lease_alone = false, wake_at = at + interval '15 seconds',
+      run_started_at = nullif(o.run_started_at, o.lease_started_at)
+    from mine
+    where o.delivery_id = any (array[mine.delivery_id])
+    returning o.delivery_id, o.account_id, o.lane
+  ), unaddressed as (
+    update sealpost.bodies as b set webhook_url = null
+    from given_back where b.delivery_id = any (array[given_back.delivery_id])
+  ), told as (
+    update sealpost.deliveries as d set webhook_url = null
+    from given_back where d.account_id = any (array[given_back.account_id]) and d.id = given_back.delivery_id
+  )
+  select array_agg(delivery_id), array_agg(lane) into ids, lanes from given_back;
+  perform sealpost.add_wakeups(ids, lanes);
 end
 $$;
 
@@ -1133,9 +1345,9 @@ create table sealpost.parked_deliveries (
   check (is_held = (due_at is null))
 );
 
--- Parks at most rows_max of what is open and nobody has, and of what is held. The rest: how many are left, and which of
--- those were cut, because the dispatcher that had them has died. Both tables are read in one statement: a delivery that
--- goes from one to the other meanwhile is in one of them.
+-- Parks at most rows_max of what is open and nobody has, and of what is held. The rest: how many are left, and which
+-- of those were cut, because the dispatcher that had them has died. Both tables are read in one statement: a delivery
+-- that goes from one to the other meanwhile is in one of them.
 create function sealpost.park_deliveries(of_account uuid, rows_max integer, out rest integer, out cut uuid[])
 language plpgsql
 set search_path = pg_catalog, pg_temp

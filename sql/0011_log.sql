@@ -6,11 +6,12 @@
 -- under way keeps its lease: the run that begins here starts when that lease is given back or ends. The next run of
 -- what is held, or would go to a paused endpoint, is held.
 -- outcome: replayed, not_found, not_replayable (pending or succeeded), expired (the analysis is no longer readable),
--- too_often (60 runs of it began within the last hour: RUNS_PER_HOUR_MAX of src/base/model/statuses.ts).
+-- too_often (runs_max runs of it, whoever began them, began within the last hour: RUNS_PER_HOUR_MAX of
+-- src/base/model/statuses.ts, and half of them where a user's key asks, which leaves the other half for the account).
 -- wakes_lane: the delivery's lane, for its wake-up; null: it needs none, because nothing was started, or is held, or
 -- an attempt is under way.
 create function sealpost.start_next_run(
-  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz,
+  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer,
   out outcome text, out next_run integer, out wakes_lane bigint
 )
 language plpgsql
@@ -54,9 +55,10 @@ begin
     return;
   end if;
   -- One look-up, and only for what was replayed that often.
-  if logged.run >= 60 then
+  if logged.run >= runs_max then
     perform from sealpost.attempts
-    where delivery_id = of_delivery and run = logged.run - 59 and number = 1 and started_at > at - interval '1 hour';
+    where delivery_id = of_delivery and run = logged.run - runs_max + 1 and number = 1
+      and started_at > at - interval '1 hour';
     if found then
       outcome := 'too_often';
       return;
@@ -104,9 +106,12 @@ end
 $$;
 
 -- Starts the next run of one delivery, and wakes it. Of several who replay it at once, those who come too late keep no
--- lock on its row: the winner's wake-up would pass over a locked row, and wait 15 s for the leader.
-create or replace function sealpost.replay_delivery(
-  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, out outcome text, out next_run integer
+-- lock on its row: the winner's wake-up would pass over a locked row, and wait 15 s for the leader. The version before
+-- gives no runs_max.
+drop function sealpost.replay_delivery(uuid, uuid, interval, timestamptz);
+create function sealpost.replay_delivery(
+  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer default 60,
+  out outcome text, out next_run integer
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -123,7 +128,7 @@ begin
   -- The end of a block by an exception gives back the locks that were taken in it.
   begin
     select s.outcome, s.next_run, s.wakes_lane into outcome, next_run, wakes_lane
-    from sealpost.start_next_run(of_account, of_delivery, analysis_retention, at) as s;
+    from sealpost.start_next_run(of_account, of_delivery, analysis_retention, at, runs_max) as s;
     if outcome = 'not_replayable' then
       raise exception using errcode = 'SP000';
     end if;
@@ -207,6 +212,7 @@ declare
   replay record;
   item record;
   turn record;
+  runs_max integer;
   taken integer;
   started integer;
   total integer := 0;
@@ -216,6 +222,8 @@ begin
   for replay in select * from sealpost.replay_shares(at, items_max)
   loop
     exit when total >= items_max;
+    select case when k.user_id is null then 60 else 30 end into runs_max
+    from sealpost.replays as r left join sealpost.api_keys as k on k.id = r.created_by_key_id where r.id = replay.id;
     taken := 0;
     started := 0;
     for item in
@@ -225,7 +233,7 @@ begin
       limit least(replay.allowed, items_max - total)
     loop
       select * into turn
-      from sealpost.start_next_run(replay.account_id, item.delivery_id, analysis_retention, at);
+      from sealpost.start_next_run(replay.account_id, item.delivery_id, analysis_retention, at, runs_max);
       update sealpost.replay_items
       set outcome = case turn.outcome when 'replayed' then 'replayed' else 'skipped' end, run = turn.next_run
       where replay_id = replay.id and position = item.position;

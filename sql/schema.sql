@@ -611,9 +611,9 @@ CREATE INDEX documents_space ON workspace.documents USING btree (account_id, spa
 CREATE UNIQUE INDEX documents_names ON workspace.documents USING btree (account_id, space_id, folder_id, file_name) NULLS NOT DISTINCT;
 CREATE TRIGGER count_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_documents();
 CREATE TRIGGER count_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_documents();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024 + case when has_content then file_size else 0 end');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024 + case when has_content then file_size else 0 end');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.documents REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024 + case when has_content then file_size else 0 end');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.documents REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
 
 create table workspace.feed_readers (
   account_id uuid not null,
@@ -638,23 +638,25 @@ create table workspace.folders (
 );
 CREATE INDEX folders_siblings ON workspace.folders USING btree (account_id, space_id, parent_id, id);
 CREATE UNIQUE INDEX folders_names ON workspace.folders USING btree (account_id, space_id, parent_id, name) NULLS NOT DISTINCT;
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.folders REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.folders REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.folders REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', '1024');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.folders REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', '1024');
 
 create table workspace.loose_objects (
   account_id uuid not null,
   storage_key text not null,
   is_reserved boolean not null,
   bytes bigint default 0 not null,
+  user_id uuid,
   remove_at timestamptz not null,
   constraint loose_objects_pkey PRIMARY KEY (account_id, storage_key),
   constraint loose_objects_bytes_check CHECK ((bytes >= 0)),
-  constraint loose_objects_account_id_fkey FOREIGN KEY (account_id) REFERENCES workspace.workspaces(account_id)
+  constraint loose_objects_account_id_fkey FOREIGN KEY (account_id) REFERENCES workspace.workspaces(account_id),
+  constraint loose_objects_account_id_user_id_fkey FOREIGN KEY (account_id, user_id) REFERENCES sealpost.users(account_id, id)
 );
 CREATE INDEX loose_objects_due ON workspace.loose_objects USING btree (account_id, remove_at);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'bytes + case when is_reserved then 0 else 1024 end');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'bytes + case when is_reserved then 0 else 1024 end');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'bytes + case when is_reserved then 0 else 1024 end');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'bytes + case when is_reserved then 0 else 1024 end');
 
 create table workspace.moves (
   account_id uuid not null,
@@ -664,9 +666,11 @@ create table workspace.moves (
   asked integer default 1 not null,
   after_id uuid default '00000000-0000-0000-0000-000000000000'::uuid not null,
   asked_at timestamptz default now() not null,
+  asked_by uuid,
   failures integer default 0 not null,
   next_at timestamptz default now() not null,
   constraint moves_pkey PRIMARY KEY (account_id, id),
+  constraint moves_account_id_asked_by_fkey FOREIGN KEY (account_id, asked_by) REFERENCES sealpost.users(account_id, id),
   constraint moves_account_id_document_id_fkey FOREIGN KEY (account_id, document_id) REFERENCES workspace.documents(account_id, id),
   constraint moves_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id),
   constraint moves_account_id_space_id_document_id_key UNIQUE NULLS NOT DISTINCT (account_id, space_id, document_id)
@@ -753,8 +757,8 @@ create table workspace.page_links (
   constraint page_links_token_digest_key UNIQUE (token_digest)
 );
 CREATE INDEX page_links_page ON workspace.page_links USING btree (account_id, page_id, id);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_links REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_links REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_links REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_links REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024');
 
 create table workspace.page_versions (
   account_id uuid not null,
@@ -777,9 +781,9 @@ create table workspace.page_versions (
   constraint page_versions_account_id_page_id_number_key UNIQUE (account_id, page_id, number)
 );
 CREATE TRIGGER keep_page_version BEFORE UPDATE ON workspace.page_versions FOR EACH ROW WHEN ((((to_jsonb(old.*) - 'html') - 'renderer') <> ((to_jsonb(new.*) - 'html') - 'renderer'))) EXECUTE FUNCTION workspace.keep_page_version();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown) + octet_length(html)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown) + octet_length(html)');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.page_versions REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown) + octet_length(html)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.page_versions REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)');
 
 create table workspace.pages (
   account_id uuid not null,
@@ -798,9 +802,9 @@ create table workspace.pages (
   constraint pages_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id)
 );
 CREATE INDEX pages_space ON workspace.pages USING btree (account_id, space_id, id);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.pages REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.pages REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown)');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.pages REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', '1024 + octet_length(markdown)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.pages REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024 + octet_length(markdown)');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.pages REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024 + octet_length(markdown)');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.pages REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024 + octet_length(markdown)');
 
 create table workspace.run_events (
   account_id uuid not null,
@@ -827,6 +831,7 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
+  requested_key_id uuid not null,
   error_code text,
   error_message text,
   error_details json,
@@ -846,11 +851,12 @@ create table workspace.runs (
   constraint runs_account_id_workflow_id_version_fkey FOREIGN KEY (account_id, workflow_id, version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version)
 );
 CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_own_url ON workspace.runs USING btree (delivery_id) WHERE (webhook_url IS NOT NULL);
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);
 CREATE INDEX runs_workflow ON workspace.runs USING btree (account_id, workflow_id, id);
 CREATE TRIGGER runs_stamp_delivery AFTER INSERT OR UPDATE OF delivery_id ON workspace.runs FOR EACH ROW WHEN ((new.delivery_id IS NOT NULL)) EXECUTE FUNCTION workspace.stamp_delivery();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.runs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.runs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.runs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.runs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
 CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.runs FOR EACH ROW WHEN ((((old.item_bytes IS DISTINCT FROM new.item_bytes) OR (old.item_count IS DISTINCT FROM new.item_count)) OR (old.node_run_count IS DISTINCT FROM new.node_run_count))) EXECUTE FUNCTION workspace.count_run();
 
 create table workspace.space_members (
@@ -882,14 +888,15 @@ create table workspace.spaces (
   constraint spaces_storage_prefix_key UNIQUE (storage_prefix)
 );
 CREATE UNIQUE INDEX spaces_prefix_digits ON workspace.spaces USING btree ("right"((id), 12));
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.spaces REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.spaces REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', '1024');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.spaces REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'owner_id', '1024');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.spaces REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'owner_id', '1024');
 
 create table workspace.storage (
   account_id uuid not null,
   kind text not null,
+  user_id uuid not null,
   bytes bigint not null,
-  constraint storage_pkey PRIMARY KEY (account_id, kind),
+  constraint storage_pkey PRIMARY KEY (account_id, kind, user_id),
   constraint storage_bytes_check CHECK ((bytes >= 0)),
   constraint storage_kind_check CHECK ((kind = ANY (ARRAY['documents', 'leftovers', 'pages', 'workflows', 'runs']))),
   constraint storage_account_id_fkey FOREIGN KEY (account_id) REFERENCES workspace.workspaces(account_id)
@@ -913,8 +920,8 @@ create table workspace.workflow_versions (
   constraint workflow_versions_account_id_id_key UNIQUE (account_id, id)
 );
 CREATE TRIGGER keep_version BEFORE UPDATE ON workspace.workflow_versions FOR EACH ROW EXECUTE FUNCTION workspace.keep_version();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflow_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', '1024 + octet_length(definition)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflow_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', '1024 + octet_length(definition)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflow_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(definition)');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflow_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(definition)');
 
 create table workspace.workflows (
   account_id uuid not null,
@@ -941,9 +948,9 @@ create table workspace.workflows (
   constraint workflows_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id)
 );
 CREATE INDEX workflows_space ON workspace.workflows USING btree (account_id, space_id, id);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflows REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', '1024 + octet_length(draft)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflows REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', '1024 + octet_length(draft)');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.workflows REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', '1024 + octet_length(draft)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflows REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(draft)');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflows REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(draft)');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.workflows REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(draft)');
 
 create table workspace.workspaces (
   account_id uuid not null,
@@ -969,10 +976,14 @@ function sealpost.advance_replays(analysis_retention interval, at timestamptz) r
   sql, 0011_log.sql
 function sealpost.advance_replays(analysis_retention interval, at timestamptz, items_max integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
+function sealpost.announce_events() returns void
+  sql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.announce_wakeups() returns trigger
   plpgsql, security definer, search_path=pg_catalog, pg_temp, 0010_delivery.sql
-function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[]) returns TABLE(n bigint, lock bigint, is_ours boolean, is_held boolean, fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text)
+function sealpost.claim_idempotency_keys(account_ids uuid[], key_ids uuid[], idempotency_keys text[]) returns TABLE(n bigint, lock bigint, is_ours boolean, is_held boolean, fingerprint bytea, status integer, headers json, body bytea, is_sealed boolean, moved_to text, is_key_good boolean)
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, 0009_accounts.sql
+function sealpost.closed_url(of_account uuid, of_delivery uuid) returns SETOF uuid
+  sql, stable, workspace/0001_workspace.sql
 function sealpost.count_activity(lag interval, span_max interval, late_max integer, OUT counted_to timestamptz, OUT is_behind boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.count_answers(account_ids uuid[], user_ids uuid[], answers_more bigint[]) returns bigint[]
@@ -1005,6 +1016,8 @@ function sealpost.keep_task() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, 0005_publish.sql
 function sealpost.lane(account_id uuid, webhook_url text) returns bigint
   sql, immutable, parallel safe, 0010_delivery.sql
+function sealpost.lead(of_holder uuid, lease interval, wake_from timestamptz, OUT leads boolean, OUT is_due boolean, OUT is_paced boolean, OUT at timestamptz) returns record
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.make_partitions(first_day date, days integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, lock_timeout=2s, 0012_feed.sql
 function sealpost.note_late_attempt() returns trigger
@@ -1014,6 +1027,8 @@ function sealpost.park_deliveries(of_account uuid, rows_max integer, OUT rest in
 function sealpost.pause_endpoint(of_account uuid, looks_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, OUT looked integer, OUT woken integer) returns record
+  sql, 0010_delivery.sql
+function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz, jobs_from timestamptz, OUT looked integer, OUT woken integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.publication_faults(account_ids uuid[], analyses json[], webhook_urls text[]) returns TABLE(n bigint, state text, code text, fault text, hint text)
   plpgsql, stable, search_path=pg_catalog, pg_temp, 0010_delivery.sql
@@ -1029,6 +1044,8 @@ function sealpost.publish_fault(state text, element integer, code text, message 
   plpgsql, search_path=pg_catalog, pg_temp, 0005_publish.sql
 function sealpost.publish_fresh(account_id uuid, analysis json, traceparent text) returns uuid
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+function sealpost.publish_writes(account_ids uuid[], key_ids uuid[], user_ids uuid[], idempotency_keys text[], fingerprints bytea[], analyses json[], webhook_urls text[], traceparents text[], answers_before text[], answers_after text[], of_operation text, status integer, headers json, answer_bytes bigint, lock_wait_ms integer, OUT delivery_ids uuid[], OUT codes text[], OUT answers_max bigint) returns record
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.published_bytes(of_account uuid, log_bytes integer) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.read_analysis(analysis json, bytes_max integer) returns sealpost.read_analysis
@@ -1039,15 +1056,17 @@ function sealpost.refuse_storage(of_kind text, bytes_max bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.replay_bytes(of_account uuid) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0011_log.sql
-function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, OUT outcome text, OUT next_run integer) returns record
+function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer DEFAULT 60, OUT outcome text, OUT next_run integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.replay_shares(at timestamptz, items_max integer) returns TABLE(id uuid, account_id uuid, rate_per_second integer, paced_from timestamptz, allowed integer)
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.resume_endpoint(of_account uuid) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
+function sealpost.send_to_endpoint(of_deliveries uuid[], token uuid, at timestamptz) returns void
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.sequence_events(of_holder uuid, lease interval, rows_max integer, OUT leads boolean, OUT sequenced integer, OUT is_full boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, 0012_feed.sql
-function sealpost.start_next_run(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, OUT outcome text, OUT next_run integer, OUT wakes_lane bigint) returns record
+function sealpost.start_next_run(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer, OUT outcome text, OUT next_run integer, OUT wakes_lane bigint) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.store_count_of_replay(of_replay uuid, at timestamptz) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
@@ -1075,7 +1094,9 @@ function sealpost.without_escapes(body text) returns json
   plpgsql, immutable, 0010_delivery.sql
 function sealpost.written_bytes(of_account uuid, of_user uuid, of_kind text) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
-function workspace.add_storage(of_account uuid, of_kind text, bytes_more bigint) returns void
+function workspace.add_bytes(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns bigint
+  plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
+function workspace.add_storage(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
 function workspace.count_documents() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, for everybody, workspace/0001_workspace.sql

@@ -46,9 +46,9 @@ beforeAll(async () => {
   folder = await mkdtemp(join(tmpdir(), "sealpost-readme-"));
   const env = {
     DATABASE_URL: database.url,
-    // No name of the documents' is looked up in the world: every attempt fails at once, and is the only one.
+    // No name of the documents' is looked up in the world: every attempt fails at once, and there are no long waits.
     TARGET_DNS_SERVERS: "127.0.0.1:1",
-    RETRY_ATTEMPTS: "1",
+    RETRY_WINDOW_SECONDS: "1",
     PAGES_URL: "http://localhost:8080",
     STATE_DIR: folder,
   };
@@ -115,7 +115,7 @@ test("every command is answered as the documents say", async () => {
     body: { analysis_id: expect.stringMatching(/^first-\d+$/) },
   });
   ids.DELIVERY_ID = delivery_id!;
-  await attempted(1);
+  await attempted(8);
   const delivery = { id: delivery_id, analysis_id, status: "abandoned", explanation: expect.any(String) };
   expect(await runNext("/deliveries -H")).toMatchObject({
     status: 200,
@@ -127,13 +127,13 @@ test("every command is answered as the documents say", async () => {
   });
 
   expect(await runNext("/replay ")).toMatchObject({ status: 202, body: { id: delivery_id, run: 2 } });
-  await attempted(2);
+  await attempted(16);
   const counts = { matched: 1, own_url: 0, expired: 0 };
   expect(await runNext('"dry_run":true')).toEqual({ status: 200, body: { dry_run: true, ...counts } });
   const replay = await runNext('"rate_per_second":10');
   expect(replay).toMatchObject({ status: 202, body: { status: "running", matched: 1 } });
   ids.REPLAY_ID = (replay.body as Record<string, string>).id!;
-  await attempted(3);
+  await attempted(24);
   const listed = { items: [{ id: ids.REPLAY_ID, replayed: 1 }], total: 1 };
   expect(await runNext("/replays -H")).toMatchObject({ status: 200, body: listed });
   expect(await runNext("/cancel ")).toMatchObject({ status: 200, body: { id: ids.REPLAY_ID } });

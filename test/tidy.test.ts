@@ -83,7 +83,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     right: {
       "src/main.ts": 'import { createProgram } from "./app/cli/program.ts";',
       "src/app/cli/publish.ts": 'import { publish } from "../../publish/publish.ts";',
-      "src/delivery/analyses-api.ts": 'import { insert } from "../publish/publications-sql.ts";',
+      "src/delivery/analyses-api.ts": 'import { insert } from "../publish/publish-call-sql.ts";',
       "src/delivery/secrets.ts": 'import { importSigningKey } from "../signing/index.ts";',
       "src/signing/header.ts": 'import { createHmac } from "node:crypto";',
       "src/app/areas.ts": 'import { spaces } from "../workspace/operations/spaces.ts";',
@@ -229,7 +229,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
   metrics: {
     wrong: {
       "src/base/metrics/queue.ts": 'registry.gauge({\n name: "sealpost_unseen",\n labels: {},\n})',
-      "grafana/dashboards/a.json": '{"expr": "rate(sealpost_undeclared_total[5m])"}',
+      "grafana/dashboards/a.json": '{"expr": "rate(sealpost_undeclared_total[5m]) + sealpost_unseen"}',
       "grafana/prometheus/b.yml": "expr: sealpost_unseens > 1",
     },
     right: {
@@ -237,14 +237,15 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
         'registry.gauge({\n name: "sealpost_due",\n labels: { lane: null },\n})\n' +
         'registry.histogram({\n name: "sealpost_wait_seconds",\n labels: {},\n})',
       "grafana/dashboards/a.json": '{"expr": "sealpost_due{lane=\\"idle\\", job=\\"x\\"}"}',
-      "grafana/prometheus/b.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
+      "grafana/prometheus/alerts.yml": "expr: rate(sealpost_wait_seconds_bucket[5m]) > 1",
+      "docs/operating.md": "| How large is the backlog? | `sealpost_due` |",
     },
   },
   weight: {
     wrong: {
       "README.md": "x\n".repeat(201),
-      "src/base/config/variables.ts": "  A: optional(\n".repeat(56),
-      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(87),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(41),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(52),
       "package-lock.json": JSON.stringify({
         packages: {
           "": { dependencies: Object.fromEntries(Array.from({ length: 24 }, (_, n) => [n, "1"])) },
@@ -253,7 +254,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
     right: {
       "README.md": "x\n".repeat(200),
-      "src/base/config/variables.ts": "  A: optional(\n".repeat(55),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(40),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(51),
     },
   },
   "lock file": {

@@ -124,9 +124,12 @@ create table workspace.loose_objects (
   is_reserved boolean not null,
   -- That are stored, or may be: an upload's, as soon as it begins, and those of what was moved or given up.
   bytes bigint not null default 0 check (bytes >= 0),
+  -- Who has uploaded or renamed; their share of what is stored has it. Null: nobody's.
+  user_id uuid,
   -- When it is looked at next.
   remove_at timestamptz not null,
-  primary key (account_id, storage_key)
+  primary key (account_id, storage_key),
+  foreign key (account_id, user_id) references sealpost.users (account_id, id)
 );
 create index loose_objects_due on workspace.loose_objects (account_id, remove_at);
 
@@ -141,6 +144,8 @@ create table workspace.moves (
   -- Documents up to here are done.
   after_id uuid not null default '00000000-0000-0000-0000-000000000000',
   asked_at timestamptz not null default now(),
+  -- Who did last; their share of what is stored has what it leaves.
+  asked_by uuid,
   -- Since it was asked for; each one after it comes later.
   failures integer not null default 0,
   -- When somebody goes on with it; later while somebody does.
@@ -148,7 +153,8 @@ create table workspace.moves (
   primary key (account_id, id),
   unique nulls not distinct (account_id, space_id, document_id),
   foreign key (account_id, space_id) references workspace.spaces,
-  foreign key (account_id, document_id) references workspace.documents
+  foreign key (account_id, document_id) references workspace.documents,
+  foreign key (account_id, asked_by) references sealpost.users (account_id, id)
 );
 create index moves_due on workspace.moves (account_id, next_at);
 
@@ -304,6 +310,8 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
+  -- With which key of that user: once it is revoked or has expired, nothing goes to the webhook_url.
+  requested_key_id uuid not null,
   error_code text,
   error_message text,
   error_details json,
@@ -420,56 +428,92 @@ $$;
 create trigger runs_stamp_delivery after insert or update of delivery_id on workspace.runs
 for each row when (new.delivery_id is not null) execute function workspace.stamp_delivery();
 
--- 6. What each account's workspace stores, by kind, counted as it comes and goes, and refused beyond the limit of its
--- kind (sealpost.storage_limits). Exact however many write at once: whoever adds to a kind has its row until they
--- commit.
+-- A run's own URL is its requester's, as long as they may run workflows in its space and the key is valid that they
+-- used. Found by the delivery alone, so that no plan reads all runs of an account; with the limits, each is a look-up.
+create index runs_own_url on workspace.runs (delivery_id) where webhook_url is not null;
+
+create or replace function sealpost.closed_url(of_account uuid, of_delivery uuid) returns setof uuid
+language sql stable
+begin atomic
+  select r.delivery_id from workspace.runs as r
+  where r.delivery_id = of_delivery and r.account_id is not distinct from of_account and r.webhook_url is not null
+    and (
+      select true from workspace.space_members as m
+      where m.account_id = r.account_id and m.user_id = r.requested_by and m.space_id = r.space_id
+        and m.role in ('ADMIN', 'EDITOR')
+        and (
+          select true from sealpost.api_keys as k
+          where k.id = r.requested_key_id and k.revoked_at is null and (k.expires_at is null or k.expires_at > now())
+          limit 1)
+      limit 1) is null
+  limit 1;
+end;
+
+-- 6. What each account's workspace stores, by kind, and each of its users', counted as it comes and goes, and refused
+-- beyond the limit of its kind (sealpost.storage_limits). Exact however many write at once: whoever adds to a kind has
+-- its row until they commit. user_id: whose it is; the account's own id: all of it.
 create table workspace.storage (
   account_id uuid not null references workspace.workspaces,
   kind text not null check (kind in ('documents', 'leftovers', 'pages', 'workflows', 'runs')),
+  user_id uuid not null,
   bytes bigint not null check (bytes >= 0),
-  primary key (account_id, kind)
+  primary key (account_id, kind, user_id)
 ) with (fillfactor = 50);
 
--- Leftovers are never refused here: what was begun has to be ended, and a rename asks before it begins.
-create function workspace.add_storage(of_account uuid, of_kind text, bytes_more bigint) returns void
+-- A user may have as much as is left for all others, as of answers. Leftovers are never refused here: what was begun
+-- has to be ended, and a rename asks before it begins. The account's row is the first that is taken, so two who write
+-- for several users never wait for each other.
+create function workspace.add_storage(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  of_all constant bigint := workspace.add_bytes(of_account, of_kind, of_account, bytes_more);
+  of_one constant bigint := case when of_user is null then 0
+    else workspace.add_bytes(of_account, of_kind, of_user, bytes_more) end;
+begin
+  if bytes_more > 0 and of_kind <> 'leftovers' then
+    perform sealpost.refuse_storage(of_kind, l.bytes_max)
+    from sealpost.storage_limits as l where l.kind = of_kind and of_all + of_one > l.bytes_max;
+  end if;
+end
+$$;
+
+create function workspace.add_bytes(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns bigint
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
   stored bigint;
-  most bigint;
 begin
-  insert into workspace.storage as s (account_id, kind, bytes) values (of_account, of_kind, 0)
-  on conflict (account_id, kind) do nothing;
+  insert into workspace.storage as s (account_id, kind, user_id, bytes) values (of_account, of_kind, of_user, 0)
+  on conflict (account_id, kind, user_id) do nothing;
   update workspace.storage as s set bytes = s.bytes + bytes_more
-  where s.account_id = of_account and s.kind = of_kind
+  where s.account_id = of_account and s.kind = of_kind and s.user_id = of_user
   returning s.bytes into stored;
-  if bytes_more > 0 and of_kind <> 'leftovers' then
-    select l.bytes_max into most from sealpost.storage_limits as l where l.kind = of_kind;
-    if stored > most then
-      perform sealpost.refuse_storage(of_kind, most);
-    end if;
-  end if;
+  return stored;
 end
 $$;
 
--- For the tables below: the kind and the bytes of a row, as SQL. In one order of accounts and kinds, whoever it is that
--- changes rows of several.
+-- For the tables below: the kind, the user and the bytes of a row, as SQL. In one order of accounts and kinds, whoever
+-- it is that changes rows of several, and what becomes less first.
 create function workspace.count_storage() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  added constant text := format('select account_id, %s as kind, %s as bytes from fresh', tg_argv[0], tg_argv[1]);
-  taken constant text := format('select account_id, %s as kind, -(%s) as bytes from gone', tg_argv[0], tg_argv[1]);
+  added constant text := format(
+    'select account_id, %s as kind, %s as user_id, %s as bytes from fresh', tg_argv[0], tg_argv[1], tg_argv[2]);
+  taken constant text := format(
+    'select account_id, %s as kind, %s as user_id, -(%s) as bytes from gone', tg_argv[0], tg_argv[1], tg_argv[2]);
   part record;
 begin
   for part in execute format(
-    'select account_id, kind, sum(bytes)::bigint as bytes from (%s) as changed
-     group by account_id, kind having sum(bytes) <> 0 order by account_id, kind',
+    'select account_id, kind, user_id, sum(bytes)::bigint as bytes from (%s) as changed
+     group by account_id, kind, user_id having sum(bytes) <> 0 order by account_id, kind, bytes, user_id',
     case tg_op when 'INSERT' then added when 'DELETE' then taken else added || ' union all ' || taken end)
   loop
-    perform workspace.add_storage(part.account_id, part.kind, part.bytes);
+    perform workspace.add_storage(part.account_id, part.kind, part.user_id, part.bytes);
   end loop;
   return null;
 end
@@ -481,7 +525,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform workspace.add_storage(new.account_id, 'runs',
+  perform workspace.add_storage(new.account_id, 'runs', new.requested_by,
     new.item_bytes - old.item_bytes + 256 * (new.item_count - old.item_count)::bigint
       + 1024 * (new.node_run_count - old.node_run_count)::bigint);
   return null;
@@ -495,31 +539,34 @@ declare
 begin
   for part in
     select * from (values
-      ('spaces', '''documents''', '1024', false),
-      ('folders', '''documents''', '1024', false),
-      ('documents', '''documents''', '1024 + case when has_content then file_size else 0 end', true),
-      ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end',
+      ('spaces', '''documents''', 'owner_id', '1024', false),
+      ('folders', '''documents''', 'created_by', '1024', false),
+      ('documents', '''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end', true),
+      ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id',
         'bytes + case when is_reserved then 0 else 1024 end', true),
-      ('pages', '''pages''', '1024 + octet_length(markdown)', true),
-      ('page_versions', '''pages''', '1024 + octet_length(markdown) + octet_length(html)', true),
-      ('page_links', '''pages''', '1024', false),
-      ('workflows', '''workflows''', '1024 + octet_length(draft::text)', true),
-      ('workflow_versions', '''workflows''', '1024 + octet_length(definition::text)', false),
-      ('runs', '''runs''',
+      ('pages', '''pages''', 'created_by', '1024 + octet_length(markdown)', true),
+      ('page_versions', '''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)', true),
+      ('page_links', '''pages''', 'created_by', '1024', false),
+      ('workflows', '''workflows''', 'created_by', '1024 + octet_length(draft::text)', true),
+      ('workflow_versions', '''workflows''', 'created_by', '1024 + octet_length(definition::text)', false),
+      ('runs', '''runs''', 'requested_by',
         '1024 + octet_length(input::text) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint',
         false)
-    ) as counted (name, kind, bytes, is_resized)
+    ) as counted (name, kind, owner, bytes, is_resized)
   loop
     execute format(
       'create trigger storage_added after insert on workspace.%I referencing new table as fresh
-       for each statement execute function workspace.count_storage(%L, %L)', part.name, part.kind, part.bytes);
+       for each statement execute function workspace.count_storage(%L, %L, %L)', part.name, part.kind, part.owner,
+      part.bytes);
     execute format(
       'create trigger storage_removed after delete on workspace.%I referencing old table as gone
-       for each statement execute function workspace.count_storage(%L, %L)', part.name, part.kind, part.bytes);
+       for each statement execute function workspace.count_storage(%L, %L, %L)', part.name, part.kind, part.owner,
+      part.bytes);
     if part.is_resized then
       execute format(
         'create trigger storage_resized after update on workspace.%I referencing old table as gone new table as fresh
-         for each statement execute function workspace.count_storage(%L, %L)', part.name, part.kind, part.bytes);
+         for each statement execute function workspace.count_storage(%L, %L, %L)', part.name, part.kind, part.owner,
+        part.bytes);
     end if;
   end loop;
 end
@@ -530,6 +577,6 @@ when ((old.item_bytes, old.item_count, old.node_run_count)
 execute function workspace.count_run();
 
 revoke execute on function
-  workspace.stamp_delivery(), workspace.add_storage(uuid, text, bigint), workspace.count_storage(),
-  workspace.count_run()
+  workspace.stamp_delivery(), workspace.add_storage(uuid, text, uuid, bigint),
+  workspace.add_bytes(uuid, text, uuid, bigint), workspace.count_storage(), workspace.count_run()
   from public;

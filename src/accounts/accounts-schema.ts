@@ -9,7 +9,7 @@ const keyMembers = {
   name: z.string().nullable(),
   class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
   scopes: z.array(z.string()),
-  user_id: id.nullable().describe("The user that it acts for; null: none, and spaces are out of its reach."),
+  user_id: id.nullable().describe("The user that it acts for; null: none, so it cannot reach spaces."),
   created_at: time,
   expires_at: time.nullable().describe("Null: it does not expire."),
   revoked_at: time.nullable(),
@@ -18,10 +18,10 @@ const keyMembers = {
 
 export const ApiKey = z
   .object(keyMembers)
-  .meta({ id: "ApiKey", description: "A key of the account, without its text, which nobody keeps." });
+  .meta({ id: "ApiKey", description: "A key of the account, without the key itself, which is not stored." });
 
 export const CreatedApiKey = z
-  .object({ ...keyMembers, api_key: z.string().describe("The key itself, shown this once.") })
+  .object({ ...keyMembers, api_key: z.string().describe("The key itself, shown only this once.") })
   .meta({ id: "CreatedApiKey", description: "A new key of the account." });
 
 export const ConsoleSession = z
@@ -34,7 +34,7 @@ export const ConsoleSession = z
     last_active_at: time.nullable(),
     expires_at: time,
   })
-  .meta({ id: "ConsoleSession", description: "A viewer's session of the console." });
+  .meta({ id: "ConsoleSession", description: "A viewer's console session." });
 
 const entryMembers = {
   id,
@@ -51,16 +51,16 @@ const entryMembers = {
     name: z
       .string()
       .nullable()
-      .describe("The key's name at that time. Null: it has none, or it is staff's and your key is not."),
+      .describe("The key's name at that time. Null: it has none, or it is a staff key and yours is not."),
     user: z
       .object({ id, name: z.string() })
       .nullable()
-      .describe("The user of the account that the key acts for. Null: none, or it was no key."),
+      .describe("The user of the account that the key acts for. Null: none, or it was not a key."),
     viewer: z
       .string()
       .nullable()
       .describe(
-        "Whose session of the console it was, as the key's owner calls them. Null: it was no session.",
+        "The viewer of the console session, as the key's owner names them. Null: it was not a console session.",
       ),
   }),
   request_id: z.string().nullable().describe("Null: the command line."),
@@ -76,7 +76,7 @@ export const AccountAuditEntry = z
     ...entryMembers,
     account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
   })
-  .meta({ id: "AccountAuditEntry", description: "One change, whose account it concerned, and who made it." });
+  .meta({ id: "AccountAuditEntry", description: "One change, which account it concerned, and who made it." });
 
 export type ApiKey = z.output<typeof ApiKey>;
 export type ConsoleSession = z.output<typeof ConsoleSession>;

@@ -24,7 +24,7 @@ const path = "/v1/api-keys";
 const params = z.strictObject({ key_id: id });
 
 const NewApiKey = z.strictObject({
-  name: displayName.describe("Who or what uses it: the audit log shows it beside what the key changes."),
+  name: displayName.describe("Who or what uses it: the audit log shows it next to what the key changes."),
   scopes: z
     .array(z.enum(accountScopes))
     .min(1)
@@ -58,8 +58,8 @@ export function apiKeyOperations({
       tag,
       summary: "List API keys",
       description:
-        "The account's keys, newest first, those that are revoked or have expired included. With a key that acts " +
-        "for a user: that user's.",
+        "The account's keys, newest first, including revoked and expired ones. With a key that acts for a user: " +
+        "that user's keys.",
       method: "GET",
       path,
       scope: "keys:write",
@@ -76,10 +76,11 @@ export function apiKeyOperations({
       tag,
       summary: "Issue an API key",
       description:
-        "Makes a key of the account, and shows it this once; a repeat under the same Idempotency-Key shows it " +
-        "again, for a day. It has no scope that the caller's own key lacks, and does not outlive that key: 403. It " +
-        "acts for the same user as that key, or like it for none. " +
-        `An account has at most ${ACCOUNT_KEYS_MAX} keys that are valid or were made within a day; so has each user.`,
+        "Creates a key of the account and shows it only once; a repeat with the same Idempotency-Key shows it " +
+        "again, for a day. It cannot have a scope that the caller's own key lacks, nor outlive that key: 403. It " +
+        "acts for the same user as that key, or for none if that " +
+        `key acts for none. An account can have at most ${ACCOUNT_KEYS_MAX} keys that are valid or were created ` +
+        "within a day; so can each user.",
       method: "POST",
       path,
       scope: "keys:write",
@@ -121,9 +122,9 @@ export function apiKeyOperations({
       tag,
       summary: "Revoke an API key",
       description:
-        "Ends a key of the account at once and for good: the caller's own too, whose last request this is. 403 " +
-        "for a key with scopes that the caller's own lacks. To a key that acts for a user other users' keys, and the " +
-        "account's, are unknown. Revoking it again changes nothing.",
+        "Revokes a key of the account, at once and for good. It may be the caller's own: then this is its last " +
+        "request. 403 for a key with scopes that the caller's own lacks. A key that acts for a user does not find " +
+        "other users' keys, nor the account's. Revoking it again changes nothing.",
       method: "DELETE",
       path: `${path}/{key_id}`,
       scope: "keys:write",

@@ -66,10 +66,10 @@ export function auditOperations(
       tag: "Audit",
       summary: "List changes",
       description:
-        "Who changed what, newest first: every write but publishing, dry runs and repeats of an " +
+        "Who changed what, newest first: every write except publishing, dry runs and repeats of an " +
         "Idempotency-Key, and what was done from the command line. `total` is exact up to 10,000; with " +
         "`Total-Capped: true` it is a lower bound, and a page may hold fewer items than `limit` and still have a " +
-        "`next_cursor`. 403 for keys that act for a user: it tells of the whole account.",
+        "`next_cursor`. 403 for keys that act for a user: it covers the whole account.",
       method: "GET",
       path: "/v1/audit",
       scope: "audit:read",
@@ -86,7 +86,8 @@ export function auditOperations(
       tag: "Support",
       summary: "List changes of all accounts",
       description:
-        "The same across accounts, with what concerns none. For staff keys alone, which name no account here.",
+        "The same across accounts, including changes that concern no account. For staff keys only, without " +
+        "X-Account-Id.",
       method: "GET",
       path: "/v1/accounts/audit",
       scope: "audit:read",

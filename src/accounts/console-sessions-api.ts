@@ -26,7 +26,7 @@ const path = "/v1/console";
 const SESSIONS_LISTED_MAX = 100;
 
 const viewerText = lineOfText.min(1).max(200);
-const viewerId = viewerText.describe("Yours: who it is in your system.");
+const viewerId = viewerText.describe("The viewer's id in your system.");
 
 const NewLink = z.strictObject({
   permissions: z
@@ -42,8 +42,8 @@ const NewLink = z.strictObject({
     .default(SESSION_SECONDS.default)
     .describe("How long the session lasts."),
   viewer: z
-    .strictObject({ id: viewerId, label: viewerText.describe("A name, for people.") })
-    .describe("Whom the session is for."),
+    .strictObject({ id: viewerId, label: viewerText.describe("A name to show to people.") })
+    .describe("Who the session is for."),
   embed_origin: z
     .string()
     .max(300)
@@ -54,7 +54,7 @@ const NewLink = z.strictObject({
     .regex(/^(?:\/[a-z0-9-]{1,60}){1,4}$/, "Must be a path of the console, such as /deliveries.")
     .optional()
     .describe("Where it opens, below the account: `/deliveries`, `/deliveries/DELIVERY_ID`, `/endpoint`."),
-  theme: z.enum(CONSOLE_THEMES).optional().describe("Without it: as the viewer's system has it."),
+  theme: z.enum(CONSOLE_THEMES).optional().describe("Without it: the setting of the viewer's system."),
   time_zone: z
     .string()
     .refine(isTimeZone, "Must be a time zone such as Europe/Berlin.")
@@ -94,7 +94,8 @@ export function consoleOperations({
       summary: "Open the console for a viewer",
       description:
         "Returns a link that opens the console for one of your users. It works once, for 60 seconds; revoking the " +
-        "key ends the sessions that it opened. A session acts for the same user as the key, or like it for none.",
+        "key ends the sessions that it opened. A session acts for the same user as the key, or for none if the key " +
+        "acts for none.",
       method: "POST",
       path: `${path}/links`,
       scope: "console:link",
@@ -109,7 +110,7 @@ export function consoleOperations({
       handle: async ({ accountId, body, caller, problem }, tx) => {
         for (const permission of body.permissions) {
           if (!caller.scopes.has(permission))
-            throw invalidRequest("body.permissions", `The key itself has no ${permission}.`);
+            throw invalidRequest("body.permissions", `The key itself does not have ${permission}.`);
         }
         if (body.embed_origin !== undefined && !consoleAncestors.includes(body.embed_origin)) {
           throw invalidRequest("body.embed_origin", "It is not among the service's CONSOLE_ANCESTORS.");
@@ -143,7 +144,7 @@ export function consoleOperations({
     read({
       key: "console.sessions.list",
       tag,
-      summary: "List sessions of the console",
+      summary: "List console sessions",
       description:
         `The account's live sessions, newest first, at most ${SESSIONS_LISTED_MAX}. With a key that acts for a user: ` +
         "those that this user's keys have opened.",
@@ -161,10 +162,10 @@ export function consoleOperations({
     write({
       key: "console.sessions.revoke",
       tag,
-      summary: "End sessions of the console",
+      summary: "End console sessions",
       description:
-        "Ends one session, all of a viewer, or, with an empty body, all of the account; with a key that acts for a " +
-        "user, of those that this user's keys have opened.",
+        "Ends one session, all sessions of a viewer, or, with an empty body, all of the account. With a key that " +
+        "acts for a user: only those that this user's keys have opened.",
       method: "POST",
       path: `${path}/sessions/revoke`,
       scope: "console:link",

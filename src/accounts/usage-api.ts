@@ -22,19 +22,19 @@ const Usage = z
             "`analyses` with 2 KiB each for the log, and its attempts; `replays` that are kept, 256 bytes for each " +
               "delivery that they have started or may start; `answers` to today's writes (UTC), kept for their " +
               "Idempotency-Keys; `audit`: rows of the audit log, as long as they are kept; " +
-              "`documents`, uploads under way included; `leftovers` of renames and uploads, " +
+              "`documents`, including uploads in progress; `leftovers` of renames and uploads, " +
               "which are removed soon; `pages` with their versions; `workflows` with theirs; `runs` with their " +
-              "items, ended ones included.",
+              "items, including ended runs.",
           ),
         bytes: bytes.describe("Stored now. Rows count 1 KiB besides what is in them."),
         bytes_max: bytes
           .nullable()
-          .describe("What is more is refused: 409 `storage_full`. Null: any amount."),
+          .describe("More than that is refused: 409 `storage_full`. Null: no limit."),
         bytes_left: bytes.nullable(),
       }),
     ),
   })
-  .meta({ id: "Usage", description: "What the account stores, by kind, and what it may." });
+  .meta({ id: "Usage", description: "What the account stores, by kind, and how much it may store." });
 
 export type UsageDependencies = {
   readonly pool: Pool;
@@ -51,8 +51,8 @@ export function usageOperations(
       tag: "Usage",
       summary: "Get what the account stores",
       description:
-        "How many bytes of each kind the account stores, how many it may, and what is left. 403 for keys that act " +
-        "for a user: it counts over the whole account.",
+        "How many bytes of each kind the account stores, how many it may store, and how many are left. 403 for keys " +
+        "that act for a user: it counts over the whole account.",
       method: "GET",
       path: "/v1/usage",
       scope: "usage:read",

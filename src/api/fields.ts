@@ -13,7 +13,7 @@ export const INTEGER_MAX = 2_147_483_647;
 /** The pipeline gives these. */
 export const analysisId = z
   .string()
-  .regex(/^[A-Za-z0-9._:-]{1,200}$/, "Must be 1 to 200 characters out of A-Z a-z 0-9 . _ : -")
+  .regex(/^[A-Za-z0-9._:-]{1,200}$/, "Must be 1 to 200 characters from A-Z a-z 0-9 . _ : -")
   .describe("The analysis's id, as the pipeline gave it.");
 
 /**

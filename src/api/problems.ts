@@ -1,5 +1,5 @@
 import { USER_SHARE } from "../base/model/reader.ts";
-import { RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
+import { RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from "../base/model/statuses.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import { standardProblems } from "../http/problem-catalogue.ts";
 import type { ProblemCatalogue } from "../http/problems.ts";
@@ -27,7 +27,9 @@ const ownProblems = {
   replayed_too_often: {
     status: 409,
     title: "Replayed too often",
-    meaning: `The delivery was replayed so often that ${RUNS_PER_HOUR_MAX} runs of it began within the last hour.`,
+    meaning:
+      `The delivery was replayed so often that ${RUNS_PER_HOUR_MAX} runs of it began within the last hour; ` +
+      `${RUNS_PER_HOUR_OF_USER_MAX} are enough to refuse a key that acts for a user.`,
     remedy:
       "Wait some minutes. Get the delivery to see what its receiver answers: a replay alone changes nothing.",
   },
@@ -49,7 +51,7 @@ const ownProblems = {
       "out every receiver that has only that one.",
     remedy:
       "Give all receivers the current secret and wait until the overlap ends (`previous.expires_at` of the signing " +
-      "secret). To rotate at once all the same, such as after a leak, send `end_previous: true`.",
+      "secret). To rotate at once anyway, for example after a leak, send `end_previous: true`.",
   },
   too_many_recipients: {
     status: 409,
@@ -68,7 +70,7 @@ const ownProblems = {
     title: "Exceeds own key",
     meaning:
       "The request concerns an API key that can do more, or for longer, than the caller's own; see `errors`.",
-    remedy: "Use a key that has all of these scopes and expires no earlier, or ask whoever has one.",
+    remedy: "Use a key that has all of these scopes and expires no earlier, or ask someone who has one.",
     hasErrors: true,
   },
   too_many_api_keys: {
@@ -80,7 +82,7 @@ const ownProblems = {
   too_many_sessions: {
     status: 409,
     title: "Too many sessions",
-    meaning: `The account has 20,000 sessions of the console that have neither expired nor been ended, ${USER_SHARE}`,
+    meaning: `The account has 20,000 console sessions that have neither expired nor been ended, ${USER_SHARE}`,
     remedy:
       "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
       "that expire, or that you end, make room.",
@@ -103,8 +105,8 @@ const ownProblems = {
     title: "Cursor expired",
     meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",
     remedy:
-      "Go on from the oldest cursor, which `errors` gives, or without a cursor, which is the same. What came between " +
-      "may be missing: compare with your own records.",
+      "Continue from the oldest cursor, which `errors` gives, or without a cursor, which is the same. Events in " +
+      "between may be missing: compare with your own records.",
     hasErrors: true,
   },
   target_refused: {

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Pool } from "pg";
-import type { Config } from "../base/config/config.ts";
+import { isDatabaseUrl } from "../base/config/kinds.ts";
 import { readMigrationNames } from "../base/database/migrate.ts";
 import { createMovePool } from "../base/database/pools.ts";
 import { isSecretsKey } from "../base/database/sealing.ts";
@@ -18,9 +18,10 @@ const APPLICATION_NAME = "sealpost account move";
 
 /** How the command line names the other database. */
 export type TargetWish = {
-  /** Absent: TARGET_DATABASE_URL. */
+  /** The address of its database, which others on the machine can read, or a file that holds it. */
   readonly to?: string | undefined;
-  /** Absent: TARGET_SECRETS_KEY. */
+  readonly toFile?: string | undefined;
+  /** A file that holds its SECRETS_KEY. */
   readonly targetSecretsKeyFile?: string | undefined;
   /** Absent: the name that the target has itself. */
   readonly cell?: string | undefined;
@@ -36,13 +37,10 @@ export async function withBothCells<T>(
   wish: TargetWish,
   work: (cells: BothCells) => Promise<T>,
 ): Promise<T> {
-  return await withSource(context, async (source, config) => {
-    const targetUrl = wish.to ?? config.targetDatabaseUrl;
-    if (targetUrl === null)
-      throw new UsageError("Name the target: --to DATABASE_URL, or TARGET_DATABASE_URL.");
-    const pool = createMovePool({ ...poolOptions(), databaseUrl: targetUrl });
+  return await withSource(context, async (source) => {
+    const pool = createMovePool({ ...poolOptions(), databaseUrl: await targetUrlOf(wish) });
     try {
-      const target = { pool, secretsKey: await targetKeyOf(wish, config) };
+      const target = { pool, secretsKey: await targetKeyOf(wish) };
       await requireTarget(pool);
       const facts = await compareCells({ source, target }, await readMigrationNames([]));
       if (!(await isSecretsKey(pool, target.secretsKey))) {
@@ -60,13 +58,13 @@ export async function withBothCells<T>(
 /** Runs `work` with the database that the environment names. */
 export async function withSource<T>(
   context: Pick<ProcessContext, "env">,
-  work: (source: Cell, config: Config) => Promise<T>,
+  work: (source: Cell) => Promise<T>,
 ): Promise<T> {
   return await withDatabase(context, async (commandPool, config) => {
     const secretsKey = await loadSecretsKey(commandPool, config);
     const pool = createMovePool({ ...poolOptions(), databaseUrl: await databaseUrlOf(config) });
     try {
-      return await work({ pool, secretsKey }, config);
+      return await work({ pool, secretsKey });
     } catch (error) {
       if (error instanceof MoveRefusedError) throw new UsageError(error.message, { cause: error });
       throw error;
@@ -84,20 +82,33 @@ function poolOptions() {
   };
 }
 
-async function targetKeyOf({ targetSecretsKeyFile: path }: TargetWish, config: Config): Promise<Uint8Array> {
+async function targetUrlOf({ to, toFile }: TargetWish): Promise<string> {
+  if (to !== undefined && toFile !== undefined) throw new UsageError("Use --to, or --to-file.");
+  if (to !== undefined) return to;
+  if (toFile === undefined) throw new UsageError("Name the target: --to-file PATH, or --to DATABASE_URL.");
+  const url = await readSecretFile("--to-file", toFile);
+  if (isDatabaseUrl(url)) return url;
+  throw new UsageError(
+    "The file of --to-file has no PostgreSQL URL such as postgres://user:password@host:5432/name.",
+  );
+}
+
+async function targetKeyOf({ targetSecretsKeyFile: path }: TargetWish): Promise<Uint8Array> {
   if (path === undefined) {
-    if (config.targetSecretsKey) return config.targetSecretsKey.export();
     throw new UsageError(
-      "Give the target's SECRETS_KEY, which secrets are encrypted with there: TARGET_SECRETS_KEY, or " +
-        "--target-secrets-key-file PATH.",
+      "Give the target's SECRETS_KEY, which secrets are encrypted with there: --target-secrets-key-file PATH.",
     );
   }
-  const text = await readFile(path, "utf8").catch((cause: NodeJS.ErrnoException) => {
-    throw new UsageError(`Cannot read --target-secrets-key-file: ${cause.code}.`, { cause });
-  });
-  const key = Buffer.from(text.trim(), "base64");
+  const key = Buffer.from(await readSecretFile("--target-secrets-key-file", path), "base64");
   if (key.length !== 32) throw new UsageError("The file of the target's key has no 32 bytes in base64.");
   return key;
+}
+
+async function readSecretFile(option: string, path: string): Promise<string> {
+  const text = await readFile(path, "utf8").catch((cause: NodeJS.ErrnoException) => {
+    throw new UsageError(`Cannot read ${option}: ${cause.code}.`, { cause });
+  });
+  return text.trim();
 }
 
 async function requireTarget(pool: Pool): Promise<void> {

@@ -10,28 +10,30 @@ import type { Config } from "../base/config/config.ts";
 import { AUDIT_ROW_BYTES, writeAuditEntry } from "../base/database/audit-log.ts";
 import { coalesceByTurn } from "../base/database/coalesce.ts";
 import {
-  claimIdempotencyKeys,
+  claimIdempotencyKey,
   claimIdempotentCall,
   releaseIdempotentCall,
   renewIdempotentCall,
   storeCallResponse,
-  storingResponses,
+  storingResponse,
 } from "../base/database/idempotency.ts";
 import { type ReadLog, readingFrom } from "../base/database/log-reader.ts";
+import { shareOf } from "../base/database/pools.ts";
 import { createRequestCounter } from "../base/database/rate-limits.ts";
 import { requireSecretsKey } from "../base/database/sealing.ts";
-import { inPipelinedTransaction, inTransaction, isInTheWay } from "../base/database/transaction.ts";
+import { inPipelinedTransaction, inTransaction } from "../base/database/transaction.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { actorOf } from "../base/model/audit.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { createConsole } from "../console/console.ts";
+import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
-import { type IdempotencyStore, LockWaitError, type RecordWrite } from "../http/idempotent-write.ts";
+import type { IdempotencyStore, RecordWrite } from "../http/idempotent-write.ts";
 import type { AddRoutes } from "../http/kernel.ts";
 import type { ErasedResult, Operation } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
@@ -44,11 +46,11 @@ import { codeGroups } from "../log/error-codes-api.ts";
 import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
 import { receiversGuide } from "../receivers/guide.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
-import { apiPartsOf } from "./areas.ts";
+import { apiPartsOf, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { targetRulesOf } from "./egress.ts";
-import { createFindHindrances, type FindHindrances } from "./monitoring.ts";
+import { createReadinessCheck, type ReadinessCheck } from "./monitoring.ts";
 import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
 import { createOutageAs503, type OutageAs503, throttled } from "./outage-as-503.ts";
 import { createReceiverChecking } from "./receiver-checking.ts";
@@ -62,10 +64,12 @@ const USE_RECORDED_EVERY_MS = 60_000;
  */
 export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () => number): FindApiKey {
   const find = coalesceByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
+  // Where many keys are used again at once, they do not take all connections for it.
+  const noting = shareOf(pool, 1);
   return async (digest) => {
     const { answer: key, place } = await outageAs503(find(digest.toString("latin1")));
     if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_RECORDED_EVERY_MS) {
-      noteApiKeyUse(pool, key.id).catch(() => undefined);
+      noteApiKeyUse(noting, key.id).catch(() => undefined);
     }
     return key;
   };
@@ -82,44 +86,31 @@ function createIdempotencyStore(
   outageAs503: OutageAs503,
 ): IdempotencyStore {
   /** In the transaction of what the secrets are of, which it undoes. */
-  const requireKeyFor = async (tx: ClientBase, responses: readonly StoredResponse[]) => {
-    if (responses.some(({ holdsSecret }) => holdsSecret)) await requireSecretsKey(tx, secretsKey);
+  const requireKeyFor = async (tx: ClientBase, { holdsSecret }: StoredResponse) => {
+    if (holdsSecret) await requireSecretsKey(tx, secretsKey);
   };
   return {
     transaction: (work) => outageAs503(inTransaction(pool, work)),
-    claimedTransaction: (claims, lockWaitMs, work) => {
-      const first = (client: ClientBase) => claimIdempotencyKeys(client, claims, secretsKey);
-      const working = inPipelinedTransaction(pool, {
-        lockWaitMs,
-        first,
-        work: async (tx, states) => {
-          const { result, completed } = await work(tx, states);
-          await requireKeyFor(
-            tx,
-            completed.map(({ response }) => response),
-          );
-          return { result, last: storingResponses(completed, secretsKey) };
-        },
-      });
-      return outageAs503(lockWaitMs === null ? working : lockWaits(working));
-    },
+    claimedTransaction: (claim, work) =>
+      outageAs503(
+        inPipelinedTransaction(pool, {
+          first: (client) => claimIdempotencyKey(client, claim, secretsKey),
+          work: async (tx, state) => {
+            const { result, completed } = await work(tx, state);
+            if (completed === null) return { result, last: null };
+            await requireKeyFor(tx, completed.response);
+            return { result, last: storingResponse(completed, secretsKey) };
+          },
+        }),
+      ),
     claimCall: (tx, claim, lease, counted) => claimIdempotentCall(tx, claim, lease, counted, secretsKey),
     renewCall: renewIdempotentCall,
     completeCall: async (tx, claim, token, response, counted) => {
-      await requireKeyFor(tx, [response]);
+      await requireKeyFor(tx, response);
       return await storeCallResponse(tx, claim, token, response, counted, secretsKey);
     },
     releaseCall: releaseIdempotentCall,
   };
-}
-
-/** What another transaction was in the way of, in the kernel's words. */
-async function lockWaits<T>(work: Promise<T>): Promise<T> {
-  try {
-    return await work;
-  } catch (cause) {
-    throw isInTheWay(cause) ? new LockWaitError("another transaction was in the way", { cause }) : cause;
-  }
 }
 
 /** One row of the audit log for each write that took effect. */
@@ -134,11 +125,28 @@ const ACCOUNT_KEYS_WORTH = 10;
 /** The one operation with a limit of its own. */
 const PUBLISH = "analyses.publish";
 
+/** Of an account, where no variable says so. */
+export type ApiLimits = {
+  /** Of RATE_LIMIT_REQUESTS. */
+  readonly windowSeconds: number;
+  /** Bulk replays with deliveries to start, and those deliveries. */
+  readonly replays: Dependencies["replayLimits"];
+  readonly checks: RateLimitPolicy;
+};
+
+export const API_LIMITS: ApiLimits = {
+  windowSeconds: 60,
+  replays: { runningMax: 5, waitingMax: 200_000 },
+  checks: CHECK_POLICY,
+};
+
 export type ApiServerOptions = {
   readonly config: Config;
   readonly pool: Pool;
-  /** For pages of the delivery log; see createLogPool. */
+  /** For pages of the delivery log; see readingLog. */
   readonly logPool: Pool;
+  /** Requests at work on the database at a time; absent: the kernel's own. */
+  readonly workPlacesMax?: number;
   /** Absent: lists are read from `logPool`. */
   readonly readLog?: ReadLog | undefined;
   readonly secretsKey: Uint8Array;
@@ -151,8 +159,8 @@ export type ApiServerOptions = {
   readonly metrics?: ApiMetrics;
   /** Tells readers of the feed that it has grown; absent: none is ever told, and none waits. */
   readonly news?: AccountNews | undefined;
-  /** Absent: once a minute. */
-  readonly checkPolicy?: RateLimitPolicy | undefined;
+  /** Absent: those of API_LIMITS. */
+  readonly limits?: Partial<ApiLimits> | undefined;
   /** Absent: the kernel's own. */
   readonly transferLimits?: TransferLimits | undefined;
   /** Compares what operations come to with their declarations; for tests. */
@@ -162,6 +170,7 @@ export type ApiServerOptions = {
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
   const { config, pool, logPool, secretsKey, publicUrl, log, now, check } = options;
+  const limits = { ...API_LIMITS, ...options.limits };
   const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
   const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503(log);
@@ -170,19 +179,17 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     logPool,
     readLog: options.readLog ?? readingFrom(logPool),
     secretsKey,
-    apiKeyBrand: config.apiKeyBrand,
+    apiKeyBrand: config.apiKeyBrand[0]!,
     apiKeyClass: keyClassOf(config),
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-    replayLimits: {
-      runningMax: config.replaysRunningMax,
-      waitingMax: config.replayDeliveriesWaitingMax,
-    },
+    replayLimits: limits.replays,
+    guardPublishing,
     publicUrl,
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),
-    checkPolicy: options.checkPolicy ?? CHECK_POLICY,
+    checkPolicy: limits.checks,
     sendsMail: config.smtpUrl !== null,
     now,
   };
@@ -193,7 +200,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   for (const [code, { isRaised = true }] of Object.entries(problems)) {
     if (isRaised) metrics.problems.of({ code });
   }
-  const limit = { requestsMax: config.rateLimitRequests, windowSeconds: config.rateLimitWindowSeconds };
+  const limit = { requestsMax: config.rateLimitRequests, windowSeconds: limits.windowSeconds };
   return await createApi({
     registry: {
       operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
@@ -204,7 +211,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     codeGroups: hasWebhooks ? codeGroups : [],
     publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createFindHindrances(pool, config, secretsKey)),
+    checkReady: createCheckReady(await createReadinessCheck(pool, config, secretsKey)),
     ...(hasWebhooks && {
       confirmations: {
         path: CONFIRMATION_PATH,
@@ -214,9 +221,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       },
     }),
     findApiKey: createFindApiKey(pool, outageAs503, now),
-    keyPrefixes: [config.apiKeyBrand, ...(config.apiKeyBrands ?? [])].map((brand) =>
-      apiKeyPrefix(brand, keyClassOf(config)),
-    ),
+    keyPrefixes: config.apiKeyBrand.map((brand) => apiKeyPrefix(brand, keyClassOf(config))),
     accountExists: createAccountExists(pool, outageAs503),
     countRequest: createRequestCounter(pool),
     policies: {
@@ -231,6 +236,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       (await Promise.all(parts.map((part) => part.findSpaces?.(accountId, userId, tx) ?? []))).flat(),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
+    ...(options.workPlacesMax && { workPlacesMax: options.workPlacesMax }),
     ...(options.transferLimits && { transferLimits: options.transferLimits }),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
@@ -243,15 +249,14 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.info(logFields(request), "answered");
     },
     onInternalError: (err, requestId) => {
-      metrics.faults.of({}).add();
       log.error({ err, request_id: requestId }, "internal error");
     },
     onConnections: (open) => metrics.connections.of({}).set(open),
-    onConnectionRefused: (limit) => metrics.connectionsRefused.of({ limit }).add(),
-    onConnectionCut: (reason) => metrics.connectionsCut.of({ reason }).add(),
+    onConnectionRefused: (limit) => metrics.connectionsClosed.of({ why: limit }).add(),
+    onConnectionCut: (reason) => metrics.connectionsClosed.of({ why: reason }).add(),
     onRateLimitFailure: (err) => {
       metrics.limiterFailures.of({}).add();
-      log.warn({ err }, "a request was let through uncounted");
+      log.warn({ err }, "a request was counted by this process alone");
     },
     addRoutes: inOrder([
       ...(hasWebhooks ? [createDeliveryConsole(options, operations, originsOf(parts), outageAs503)] : []),
@@ -288,21 +293,23 @@ function createDeliveryConsole(
     sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-    attemptsMax: config.retryAttempts,
+    attemptsMax: ATTEMPTS_MAX,
     audited: auditedOperations(operations),
     findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
     ancestors: config.consoleAncestors ?? [],
     secretsKey,
-    readAssertion: createReadAssertion(config, now, (err) => log.warn({ err }, "staff's keys cannot be had")),
+    readAssertion: createReadAssertion(config, now, (err) =>
+      log.warn({ err }, "the staff key set cannot be fetched"),
+    ),
     now,
   });
 }
 
 /** For the API's own readiness probe. @throws TemporarilyUnavailable */
-function createCheckReady(findHindrances: FindHindrances): () => Promise<void> {
+function createCheckReady(checkReadiness: ReadinessCheck): () => Promise<void> {
   return async () => {
-    const hindrances = await findHindrances();
-    if (hindrances.length > 0) throw new TemporarilyUnavailable(hindrances.join(" "));
+    const problems = await checkReadiness();
+    if (problems.length > 0) throw new TemporarilyUnavailable(problems.join(" "));
   };
 }
 
@@ -326,6 +333,11 @@ function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operat
         ...operation,
         work: { ...work, prepare: (request, gone) => outageAs503(prepare(request, gone)) },
       };
+    }
+    case "batched_write": {
+      const handleEach: typeof work.handleEach = (writes, lockWaitMs) =>
+        outageAs503(work.handleEach(writes, lockWaitMs));
+      return { ...operation, work: { ...work, handleEach } };
     }
     case "upload": {
       const receive: typeof work.receive = (request) => outageAs503(work.receive(request));

@@ -3,6 +3,7 @@ import type { Logger } from "pino";
 import type { ApiPart } from "../api/operations.ts";
 import type { Config } from "../base/config/config.ts";
 import { createGeneralPool } from "../base/database/pools.ts";
+import type { Tally } from "../base/metrics/registry.ts";
 import {
   createMovingMetrics,
   createRunMetrics,
@@ -11,23 +12,22 @@ import {
 } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
 import { DAY_MS } from "../base/model/time.ts";
+import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
-import { UNFINISHED_STATUSES } from "../workspace/model/workflows.ts";
 import { Mover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
-import type { TakenStep } from "../workspace/running/step-record.ts";
-import { countMoves } from "../workspace/store/moves.ts";
-import { countUnfinishedRuns, hasRuns } from "../workspace/store/runs.ts";
-import { countReadySteps } from "../workspace/store/steps.ts";
+import { guardPublishing as guardRuns } from "../workspace/store/awaited-analyses.ts";
+import { readOldestMove } from "../workspace/store/moves.ts";
+import { hasRuns } from "../workspace/store/runs.ts";
+import { readOldestReadyStep } from "../workspace/store/steps.ts";
 import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
-import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "./dispatch-process.ts";
+import { STEP_CONNECTIONS } from "./dispatch-process.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { databaseUrlOf } from "./state-folder.ts";
 import { type DispatcherNews, keepStepProcess } from "./step-process.ts";
 
 export type AreaOptions = {
@@ -69,7 +69,7 @@ export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
 export type AreaWorkOptions = {
   readonly config: Config;
   readonly context: ProcessContext;
-  readonly databaseUrl: string;
+  readonly pool: Pool;
   readonly log: Logger;
   readonly metrics: ProcessMetrics;
   /** Attempts that the dispatcher has made so far. */
@@ -82,15 +82,16 @@ export type AreaWorkOptions = {
  */
 export function startAreaChecks({
   config,
+  pool,
   log,
-}: Pick<AreaWorkOptions, "config" | "log">): () => Promise<void> {
+}: Pick<AreaWorkOptions, "config" | "pool" | "log">): () => Promise<void> {
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
-  const checking = checkObjects(config, log, stopping.signal).catch((err: unknown) => {
+  const checking = checkObjects(config, pool, stopping.signal).catch((err: unknown) => {
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
-    log.warn({ err }, `documents cannot be stored or read now, and their requests get 503: look at ${mend}`);
+    log.warn({ err }, `documents cannot be stored or read now, and their requests get 503: check ${mend}`);
   });
   return async () => {
     stopping.abort();
@@ -98,55 +99,38 @@ export function startAreaChecks({
   };
 }
 
-async function checkObjects(config: Config, log: Logger, signal: AbortSignal): Promise<void> {
-  const pool = createGeneralPool({
-    databaseUrl: await databaseUrlOf(config),
-    cell: config.cell,
-    connectionsMax: 1,
-    applicationName: "sealpost objects",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-  });
+async function checkObjects(config: Config, pool: Pool, signal: AbortSignal): Promise<void> {
   const objects = openObjects(config, pool);
   try {
     await objects.check(signal);
   } finally {
-    await Promise.all([objects.close(), pool.end()]);
+    await objects.close();
   }
 }
 
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
-  const { config, context, databaseUrl, log, metrics, countAttempts } = options;
+  const { config, context, pool, log, metrics, countAttempts } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
-  const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
-    connectionsMax: DISPATCHER_CONNECTIONS.objects,
-    applicationName: "sealpost objects",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-    onQuery: metrics.database.observer("objects"),
-  });
-  metrics.database.watch("objects", pool);
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
+  const failed = metrics.faults.of({ work: "runs" });
   // Until there is a process of steps, nothing is kept from it.
   runs.share.of({}).set(1);
-  metrics.registry.onRead(() => setMovingGauges(pool, counted));
-  metrics.registry.onRead(() => setRunGauges(pool, runs));
+  metrics.registry.onRead(() => setAge(counted, readOldestMove(pool)));
+  metrics.registry.onRead(() => setAge(runs, readOldestReadyStep(pool)));
   const objects = openObjects(config, pool);
   const mover = new Mover({
     pool,
     objects,
     keptMs: config.movedObjectRetentionSeconds * 1_000,
     now: context.now,
-    onMoved: (count) => counted.moved.of({}).add(count),
-    onRemoved: (count) => counted.removed.of({}).add(count),
     onLost: ({ accountId, documentId }) => {
       counted.lost.of({}).add();
       log.error({ account_id: accountId, document_id: documentId }, "a document's object is missing");
     },
     onError: (work, err) => {
-      counted.faults.of({ work }).add();
+      metrics.faults.of({ work: "objects" }).add();
       log.warn({ work, err }, "objects: an error of the database or the object store; trying again");
     },
   });
@@ -155,16 +139,16 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     context,
     log,
     isWanted: () => hasRuns(pool),
-    onMessage: (message) => countRunNews(runs, message),
+    onMessage: (message) => countRunNews(runs, failed, message),
     countAttempts,
     onDeath: () => {
-      runs.faults.of({ work: "process" }).add();
+      failed.add();
       runs.share.clear();
     },
   });
   return async () => {
     await Promise.all([mover.stop(), steps.stop()]);
-    await Promise.all([objects.close(), pool.end()]);
+    await objects.close();
   };
 }
 
@@ -191,7 +175,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     objects,
     random: context.random,
     retentionMs: config.logRetentionDays * DAY_MS,
-    onTaken: (taken) => tell({ taken }),
+    onTaken: () => tell({ taken: 1 }),
     onError: (fault, err) => {
       tell({ fault });
       log.warn({ work: fault, err }, "runs: an error of the database or the object store; trying again");
@@ -208,44 +192,26 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
 }
 
 /** What the steps' process tells the dispatcher, which has the metrics. */
-type RunNews = { readonly taken: TakenStep } | { readonly fault: RunnerWork } | { readonly share: number };
+type RunNews = { readonly taken: number } | { readonly fault: RunnerWork } | { readonly share: number };
 
-function countRunNews(runs: RunMetrics, message: unknown): void {
+function countRunNews({ share, taken }: RunMetrics, failed: Tally, message: unknown): void {
   const news = message as RunNews;
-  if ("fault" in news) runs.faults.of({ work: news.fault }).add();
-  else if ("share" in news) runs.share.of({}).set(news.share);
-  else countTaken(runs, news.taken);
+  if ("fault" in news) failed.add();
+  else if ("share" in news) share.of({}).set(news.share);
+  else taken.of({}).add(news.taken);
 }
 
-function countTaken({ taken, ended }: RunMetrics, end: TakenStep): void {
-  taken.of({}).add();
-  if (end === "run_succeeded") ended.of({ status: "SUCCEEDED" }).add();
-  if (end === "run_failed") ended.of({ status: "FAILED" }).add();
-}
-
-/** Never rejects. */
-async function setRunGauges(pool: Pool, { unfinished, ready, oldest }: RunMetrics): Promise<void> {
+/** Never rejects; without an answer there is no value. */
+async function setAge({ oldest }: MovingMetrics | RunMetrics, read: Promise<number>): Promise<void> {
   try {
-    const [counts, steps] = [await countUnfinishedRuns(pool), await countReadySteps(pool)];
-    for (const status of UNFINISHED_STATUSES) unfinished.of({ status }).set(counts.get(status) ?? 0);
-    ready.of({}).set(steps.ready);
-    oldest.of({}).set(steps.oldestSeconds);
+    oldest.of({}).set(await read);
   } catch {
-    for (const gauge of [unfinished, ready, oldest]) gauge.clear();
-  }
-}
-
-/** Never rejects. */
-async function setMovingGauges(pool: Pool, { waiting, oldest }: MovingMetrics): Promise<void> {
-  try {
-    const { count, oldestSeconds } = await countMoves(pool);
-    waiting.of({}).set(count);
-    oldest.of({}).set(oldestSeconds);
-  } catch {
-    waiting.clear();
     oldest.clear();
   }
 }
+
+/** Whatever areas are on: runs may be another process's. */
+export const guardPublishing: GuardPublishing = guardRuns;
 
 /** Why the account cannot be moved to another cell, in a sentence; null: it can. Whatever areas are on. */
 export async function findMoveHindrance(pool: Pool, accountId: string): Promise<string | null> {

@@ -1,13 +1,11 @@
 import type { Pool } from "pg";
 import type { PartitionedTable } from "../base/database/partitions.ts";
 import type { CapacityMetrics } from "../base/metrics/database-metrics.ts";
-import type { Tally } from "../base/metrics/registry.ts";
+import { addingGrowth } from "./database-gauges-sql.ts";
 
 export type Capacity = {
   readonly logBytes: Readonly<Record<PartitionedTable, number>>;
   readonly databaseBytes: number;
-  /** Where the WAL ends: it only ever grows, but for a restore. */
-  readonly walBytesEver: number;
   /** Of all sessions of this database since its statistics began. */
   readonly busyMsEver: number;
 };
@@ -35,26 +33,12 @@ with day as materialized (
   group by "table"
 )
 select
-  (select json_object_agg("table", bytes) from sized) as log_bytes,
-  pg_database_size(current_database())::float8 as database_bytes,
-  pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as wal_bytes_ever,
-  (select active_time from pg_stat_database where datname = current_database()) as busy_ms_ever`;
+  (select json_object_agg("table", bytes) from sized) as "logBytes",
+  pg_database_size(current_database())::float8 as "databaseBytes",
+  (select active_time from pg_stat_database where datname = current_database()) as "busyMsEver"`;
 
-/** @throws what PostgreSQL says when the server is no primary */
 export async function readCapacity(pool: Pool): Promise<Capacity> {
-  const { rows } = await pool.query<{
-    log_bytes: Record<PartitionedTable, number>;
-    database_bytes: number;
-    wal_bytes_ever: number;
-    busy_ms_ever: number;
-  }>({ name: "capacity", text: CAPACITY });
-  const row = rows[0]!;
-  return {
-    logBytes: row.log_bytes,
-    databaseBytes: row.database_bytes,
-    walBytesEver: row.wal_bytes_ever,
-    busyMsEver: row.busy_ms_ever,
-  };
+  return (await pool.query<Capacity>({ name: "capacity", text: CAPACITY })).rows[0]!;
 }
 
 /** Sets what the cell uses of its PostgreSQL. Stale values are not reported. */
@@ -62,7 +46,6 @@ export function createCapacityGauges(
   pool: Pool,
   metrics: CapacityMetrics,
 ): (isDatabaseUp: boolean) => Promise<void> {
-  const addWal = addingGrowth(metrics.walBytes.of({}));
   const addBusy = addingGrowth(metrics.busySeconds.of({}));
 
   function clearAll(): void {
@@ -73,25 +56,14 @@ export function createCapacityGauges(
   return async (isDatabaseUp) => {
     if (!isDatabaseUp) return clearAll();
     try {
-      const { logBytes, databaseBytes, walBytesEver, busyMsEver } = await readCapacity(pool);
+      const { logBytes, databaseBytes, busyMsEver } = await readCapacity(pool);
       for (const [table, bytes] of Object.entries(logBytes)) {
         metrics.logBytes.of({ table: table as PartitionedTable }).set(bytes);
       }
       metrics.databaseBytes.of({}).set(databaseBytes);
-      addWal(walBytesEver);
       addBusy(busyMsEver / 1_000);
     } catch {
-      // A standby has no WAL of its own; what else it may be, other gauges tell.
       clearAll();
     }
-  };
-}
-
-/** Counts what PostgreSQL counts, which begins at 0 again after a crash or a reset. */
-function addingGrowth(tally: Tally): (ever: number) => void {
-  let before: number | null = null;
-  return (ever) => {
-    tally.add(Math.max(0, ever - (before ?? ever)));
-    before = ever;
   };
 }

@@ -56,7 +56,7 @@ export async function createApiKey(
   request: ApiKeyRequest,
 ): Promise<{ keyId: string; apiKey: string }> {
   const keyClass = keyClassOf(config);
-  const apiKey = formatApiKey(config.apiKeyBrand, keyClass, randomBytes(32));
+  const apiKey = formatApiKey(config.apiKeyBrand[0]!, keyClass, randomBytes(32));
   const digest = digestApiKey(apiKey);
   const keyId = await insertApiKey(database, { ...request, class: keyClass, digest });
   if (keyId === null) throw unknownAccount(request.accountId);

@@ -1,8 +1,10 @@
 import type { Pool } from "pg";
+import { readClock } from "../base/database/cells.ts";
 import { WAITING_WAKEUPS } from "../base/database/graphile-worker.ts";
 import type { PartitionedTable } from "../base/database/partitions.ts";
 import type { DatabaseMetrics } from "../base/metrics/database-metrics.ts";
 import type { QueueMetrics } from "../base/metrics/queue-metrics.ts";
+import type { Tally } from "../base/metrics/registry.ts";
 
 /** At most so many due rows are read, which bounds what a scrape costs. */
 const ROWS_LOOKED_AT_MAX = 20_000;
@@ -12,25 +14,14 @@ const DAYS_LOOKED_AHEAD = 31;
 /** The queue as the database sees it. */
 export type QueueLevels = {
   readonly due: number;
-  /** Due for over a minute. */
-  readonly overdue: number;
-  readonly leased: number;
-  /** Of paused endpoints, and not let go yet. */
+  /** Of paused endpoints, and not released yet. */
   readonly held: number;
   /** Seconds that the oldest due one has been due, in lanes without an attempt under way and in those with one. */
   readonly oldestDueIdleSeconds: number;
   readonly oldestDueAtWorkSeconds: number;
   readonly wakeupsWaiting: number;
-  readonly replaysRunning: number;
-  /** Of the account that has most. */
-  readonly replaysRunningOfOne: number;
-  /** Deliveries that running bulk replays have yet to start, and those of the account that has most. */
+  /** Deliveries that running bulk replays have yet to start. */
   readonly replayDeliveriesWaiting: number;
-  readonly replayDeliveriesWaitingOfOne: number;
-  /** As PostgreSQL's statistics have it. */
-  readonly answeredLanes: number;
-  /** Seconds since the moment up to which attempts are counted in the activity. */
-  readonly activityLagSeconds: number;
   /** Rows inserted into the registry of analyses since PostgreSQL's statistics began. */
   readonly publishedEver: number;
 };
@@ -51,71 +42,30 @@ with looked_at as materialized (
 ), lanes as (
   select
     bool_or(is_leased) as is_at_work,
-    count(*) filter (where is_leased) as leased,
     count(*) filter (where not is_leased and due_for >= 0) as due,
-    count(*) filter (where not is_leased and due_for > 60) as overdue,
     max(due_for) filter (where not is_leased) as oldest
   from looked_at
   group by lane
-), replaying as (
-  select count(*)::integer as running, sum(matched - replayed - skipped)::integer as waiting
-  from sealpost.replays as r join sealpost.accounts as a on a.id = r.account_id and a.moved_to is null
-  where r.status = 'running'
-  group by r.account_id
 )
 select
   coalesce(sum(due), 0)::integer as due,
-  coalesce(sum(overdue), 0)::integer as overdue,
-  coalesce(sum(leased), 0)::integer as leased,
   (
     select count(*)::integer from (select from sealpost.held_deliveries limit ${ROWS_LOOKED_AT_MAX}) as held
   ) as held,
-  greatest(max(oldest) filter (where not is_at_work), 0) as oldest_idle,
-  greatest(max(oldest) filter (where is_at_work), 0) as oldest_at_work,
-  (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as wakeups_waiting,
-  (select coalesce(sum(running), 0)::integer from replaying) as replays_running,
-  (select coalesce(max(running), 0) from replaying) as replays_running_of_one,
-  (select coalesce(sum(waiting), 0)::integer from replaying) as replay_deliveries_waiting,
-  (select coalesce(max(waiting), 0) from replaying) as replay_deliveries_waiting_of_one,
-  pg_stat_get_live_tuples('sealpost.answered_lanes'::regclass)::float8 as answered_lanes,
-  (select extract(epoch from now() - counted_to)::float8 from sealpost.activity_state) as activity_lag,
-  pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as published_ever
+  greatest(max(oldest) filter (where not is_at_work), 0) as "oldestDueIdleSeconds",
+  greatest(max(oldest) filter (where is_at_work), 0) as "oldestDueAtWorkSeconds",
+  (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as "wakeupsWaiting",
+  (
+    select coalesce(sum(matched - replayed - skipped), 0)::integer
+    from sealpost.replays as r join sealpost.accounts as a on a.id = r.account_id and a.moved_to is null
+    where r.status = 'running'
+  ) as "replayDeliveriesWaiting",
+  pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as "publishedEver"
 from lanes`;
 
 export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
-  const { rows } = await pool.query<{
-    due: number;
-    overdue: number;
-    leased: number;
-    held: number;
-    oldest_idle: number;
-    oldest_at_work: number;
-    wakeups_waiting: number;
-    replays_running: number;
-    replays_running_of_one: number;
-    replay_deliveries_waiting: number;
-    replay_deliveries_waiting_of_one: number;
-    answered_lanes: number;
-    activity_lag: number;
-    published_ever: number;
-  }>({ name: "queue_levels", text: QUEUE });
-  const row = rows[0]!;
-  return {
-    due: row.due,
-    overdue: row.overdue,
-    leased: row.leased,
-    held: row.held,
-    oldestDueIdleSeconds: row.oldest_idle,
-    oldestDueAtWorkSeconds: row.oldest_at_work,
-    wakeupsWaiting: row.wakeups_waiting,
-    replaysRunning: row.replays_running,
-    replaysRunningOfOne: row.replays_running_of_one,
-    replayDeliveriesWaiting: row.replay_deliveries_waiting,
-    replayDeliveriesWaitingOfOne: row.replay_deliveries_waiting_of_one,
-    answeredLanes: row.answered_lanes,
-    activityLagSeconds: row.activity_lag,
-    publishedEver: row.published_ever,
-  };
+  const { rows } = await pool.query<QueueLevels>({ name: "queue_levels", text: QUEUE });
+  return rows[0]!;
 }
 
 export type PartitionLevels = {
@@ -147,32 +97,12 @@ select
   (
     select extract(epoch from (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
     from child where child.name like parent.name || '\\_%'
-  )::float8 as oldest_ended_ms,
-  (extract(epoch from now()) * 1000)::float8 as now_ms
+  )::float8 as "oldestDayEndedAtMs",
+  (extract(epoch from now()) * 1000)::float8 as "nowMs"
 from (values ('deliveries'), ('bodies'), ('attempts'), ('feed')) as parent (name)`;
 
 export async function readPartitionLevels(pool: Pool): Promise<readonly PartitionLevels[]> {
-  const { rows } = await pool.query<{
-    table: PartitionedTable;
-    ahead: number;
-    oldest_ended_ms: number | null;
-    now_ms: number;
-  }>({ name: "partition_levels", text: PARTITIONS });
-  return rows.map(({ table, ahead, oldest_ended_ms, now_ms }) => ({
-    table,
-    ahead,
-    oldestDayEndedAtMs: oldest_ended_ms,
-    nowMs: now_ms,
-  }));
-}
-
-/** The database's clock, in ms since the epoch. */
-export async function readDatabaseClock(pool: Pool): Promise<number> {
-  const { rows } = await pool.query<{ now_ms: number }>({
-    name: "database_clock",
-    text: "select (extract(epoch from clock_timestamp()) * 1000)::float8 as now_ms",
-  });
-  return rows[0]!.now_ms;
+  return (await pool.query<PartitionLevels>({ name: "partition_levels", text: PARTITIONS })).rows;
 }
 
 /**
@@ -185,7 +115,7 @@ export async function setDatabaseClockGauge(
 ): Promise<boolean> {
   try {
     const sentAtMs = wallClockMs();
-    const databaseMs = await readDatabaseClock(pool);
+    const databaseMs = await readClock(pool);
     const differenceMs = (sentAtMs + wallClockMs()) / 2 - databaseMs;
     database.up.of({}).set(1);
     database.clockDifference.of({}).set(differenceMs / 1_000);
@@ -212,27 +142,17 @@ export type QueueGaugesOptions = {
 export function createQueueGauges(options: QueueGaugesOptions): (isDatabaseUp: boolean) => Promise<void> {
   const { pool, database, queue, retentionMs } = options;
   const sampled = Object.values(queue).filter((metric) => "clear" in metric);
-  const published = queue.published.of({});
-  let publishedBefore: number | null = null;
+  const addPublished = addingGrowth(queue.published.of({}));
 
   async function setAll(): Promise<void> {
     const levels = await readQueueLevels(pool);
     queue.due.of({}).set(levels.due);
-    queue.overdue.of({}).set(levels.overdue);
-    queue.leased.of({}).set(levels.leased);
     queue.held.of({}).set(levels.held);
     queue.oldestDue.of({ lane: "idle" }).set(levels.oldestDueIdleSeconds);
     queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);
     queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);
-    queue.replaysRunning.of({}).set(levels.replaysRunning);
-    queue.replaysRunningOfOne.of({}).set(levels.replaysRunningOfOne);
     queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
-    queue.replayDeliveriesWaitingOfOne.of({}).set(levels.replayDeliveriesWaitingOfOne);
-    queue.answeredLanes.of({}).set(levels.answeredLanes);
-    queue.activityLag.of({}).set(levels.activityLagSeconds);
-    // PostgreSQL resets its statistics after a crash and counts from 0 again.
-    published.add(Math.max(0, levels.publishedEver - (publishedBefore ?? levels.publishedEver)));
-    publishedBefore = levels.publishedEver;
+    addPublished(levels.publishedEver);
     for (const { table, ahead, oldestDayEndedAtMs, nowMs } of await readPartitionLevels(pool)) {
       const overstayMs = oldestDayEndedAtMs === null ? 0 : nowMs - oldestDayEndedAtMs - retentionMs[table];
       queue.partitionsAhead.of({ table }).set(ahead);
@@ -253,5 +173,14 @@ export function createQueueGauges(options: QueueGaugesOptions): (isDatabaseUp: b
       clearAll();
       database.up.of({}).set(0);
     }
+  };
+}
+
+/** Counts what PostgreSQL counts, which begins at 0 again after a crash or a reset. */
+export function addingGrowth(tally: Tally): (ever: number) => void {
+  let before: number | null = null;
+  return (ever) => {
+    tally.add(Math.max(0, ever - (before ?? ever)));
+    before = ever;
   };
 }

@@ -5,12 +5,12 @@ import type { Config } from "../base/config/config.ts";
 import { OtherCellError } from "../base/database/cells.ts";
 import { MigrationError, migrate, readMigrationNames } from "../base/database/migrate.ts";
 import { createGeneralPool } from "../base/database/pools.ts";
-import { findHindrances } from "../base/database/readiness.ts";
+import { findReadinessProblems } from "../base/database/readiness.ts";
 import { keepSecretsKey, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
 import { writeStorageLimits } from "../base/database/storage.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import { storageLimitsOf } from "../base/model/storage.ts";
-import { writeSettings } from "../publish/publications-sql.ts";
+import { writeSettings } from "../publish/publish-call-sql.ts";
 import { UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { commandConfigOf, databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
@@ -61,7 +61,7 @@ export async function lookBeforeWork(
 ): Promise<Found> {
   const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
-    const found = await findHindrances(pool, await readMigrationNames(config.areas), secretsKey);
+    const found = await findReadinessProblems(pool, await readMigrationNames(config.areas), secretsKey);
     const wrongKey = found.find(({ kind }) => kind === "secrets_key");
     if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
     return found.some(({ kind }) => kind === "migration") ? "unmigrated" : "migrated";

@@ -1,9 +1,10 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { readConfig } from "../base/config/config.ts";
-import { createGaugePool, createGeneralPool } from "../base/database/pools.ts";
+import { readingGauges } from "../base/database/pools.ts";
 import { createCapacityMetrics } from "../base/metrics/database-metrics.ts";
 import { createFeedMetrics, createQueueMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
@@ -14,16 +15,21 @@ import {
   type DispatchObserver,
   tellAll,
 } from "../delivery/attempt-observers.ts";
-import { createProcessMetrics, type ProcessMetrics } from "../delivery/process-metrics.ts";
+import { createProcessMetrics } from "../delivery/process-metrics.ts";
 import { Quarantine, type QuarantineRun } from "../delivery/quarantine.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
 import { createCapacityGauges } from "./capacity-gauges-sql.ts";
 import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createQueueGauges } from "./database-gauges-sql.ts";
-import { DISPATCHER_CONNECTIONS, type DispatchProcessOptions, startDispatching } from "./dispatch-process.ts";
+import {
+  type DispatcherPools,
+  type DispatchProcessOptions,
+  openDispatcherPools,
+  startDispatching,
+} from "./dispatch-process.ts";
 import { createEgress } from "./egress.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
-import { createFindHindrances, type Monitoring, startMonitoring } from "./monitoring.ts";
+import { createReadinessCheck, type Monitoring, startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
 import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
@@ -37,7 +43,6 @@ const FAILED = 1;
 const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
 
 type Options = DispatchProcessOptions & {
-  readonly metrics: ProcessMetrics;
   /** Of the database, before the process started; and how it is now. */
   readonly found: Found;
   readonly look: () => Promise<Found>;
@@ -53,19 +58,26 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
+  const pools = openDispatcherPools(options, options.metrics.database);
+  resources.defer(() => pools.end());
   const feedMetrics = createFeedMetrics(options.metrics.registry);
-  const monitoring = await startDispatchMonitoring(options, feedMetrics, resources);
+  const monitoring = await startDispatchMonitoring(options, pools, feedMetrics, resources);
   if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
-  startFeed(options, feedMetrics, resources);
-  const observer = startObserving(options, resources);
+  const sequencer = startSequencing(pools.general, options.metrics.faults.of({ work: "feed" }), log);
+  resources.defer(() => sequencer.stop());
+  const observer = startObserving(options, pools.slow, resources);
   // All of it at once: what an area waits for holds up no webhooks, which are claimed no more from the first moment.
   const stops: (() => Promise<void>)[] = [];
   resources.defer(async () => void (await Promise.all(stops.map((stop) => stop()))));
   let attempts = 0;
   const counter = { attemptRecorded: () => void attempts++ };
-  const dispatching = startDispatching({ ...options, observer: tellAll([counter, observer]) });
+  const dispatching = startDispatching(
+    { ...options, observer: tellAll([counter, observer]), onPublished: () => sequencer.tell() },
+    pools,
+  );
   stops.push(dispatching.stop, () => quarantine.stop());
-  stops.push(startAreaChecks(options), startAreaWork({ ...options, context, countAttempts: () => attempts }));
+  const areas = { ...options, context, pool: pools.slow, countAttempts: () => attempts };
+  stops.push(startAreaChecks(areas), startAreaWork(areas));
   context.sendToParent({ ready: true, metrics: monitoring.url });
   const { dispatchInFlightMax: inFlightMax } = config;
   log.info(
@@ -149,61 +161,35 @@ async function createOptions(
     random: context.random,
     wallClockMs: context.now,
     metrics,
-    observer: tellAll([createAttemptMetrics(metrics.dispatch), createAttemptLog(log, onInterruptedTwice)]),
+    observer: tellAll([
+      createAttemptMetrics(metrics.dispatch, metrics.faults),
+      createAttemptLog(log, onInterruptedTwice),
+    ]),
   };
 }
 
 /** Who is told of every attempt; with the webhooks, those also who watch endpoints and send notices. */
 function startObserving(
-  { config, databaseUrl, log, metrics, observer }: Options,
+  { config, log, metrics, observer }: Options,
+  pool: Pool,
   resources: AsyncDisposableStack,
 ): DispatchObserver {
   if (!config.areas.includes("webhooks")) return observer;
-  const notices = startNotices({ config, databaseUrl, log, metrics });
+  const notices = startNotices({ config, pool, log, metrics });
   resources.defer(() => notices.stop());
   return tellAll([observer, notices.observer]);
 }
 
-/** Starts what gives events their places in the feed. */
-function startFeed(
-  { config, databaseUrl, log, metrics }: Options,
-  feedMetrics: FeedMetrics,
-  resources: AsyncDisposableStack,
-): void {
-  const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
-    connectionsMax: DISPATCHER_CONNECTIONS.feed,
-    applicationName: "sealpost feed",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-    onQuery: metrics.database.observer("feed"),
-  });
-  metrics.database.watch("feed", pool);
-  const sequencer = startSequencing(pool, feedMetrics, log);
-  resources.defer(async () => {
-    await sequencer.stop();
-    await pool.end();
-  });
-}
-
-/** Uses a connection of its own, so metrics and probes answer while all of the dispatcher's are busy. */
+/** On the connections that slow work is kept from, so that metrics and probes answer whatever that waits for. */
 async function startDispatchMonitoring(
   options: Options,
+  { general }: DispatcherPools,
   feedMetrics: FeedMetrics,
   resources: AsyncDisposableStack,
 ): Promise<Monitoring> {
-  const { config, databaseUrl, log, metrics, wallClockMs } = options;
+  const { config, metrics, wallClockMs } = options;
   const { registry, database } = metrics;
-  const pool = createGaugePool({
-    databaseUrl,
-    cell: config.cell,
-    connectionsMax: 1,
-    applicationName: "sealpost metrics",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-    onQuery: database.observer("gauges"),
-  });
-  resources.defer(() => pool.end());
-  database.watch("gauges", pool);
+  const pool = readingGauges(general);
   const logMs = config.logRetentionDays * DAY_MS;
   // A body is kept a day longer than its analysis can be read.
   const bodiesMs = config.analysisRetentionSeconds * 1_000 + DAY_MS;
@@ -220,8 +206,8 @@ async function startDispatchMonitoring(
     await setFeedGauge(isDatabaseUp);
     await setCapacityGauges(isDatabaseUp);
   };
-  const findHindrances = await createFindHindrances(pool, config, options.secretsKey);
-  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs };
+  const checkReadiness = await createReadinessCheck(pool, config, options.secretsKey);
+  const watched = { config, registry, database, pool, checkReadiness, setGauges, wallClockMs };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());
   return monitoring;

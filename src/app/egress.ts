@@ -9,13 +9,25 @@ import type { TargetRefusalCode } from "../egress/rules/target-url.ts";
 import { UsageError } from "./output.ts";
 
 const DNS_TIMEOUT_MS = 3_000;
+/** For DNS, TCP and TLS together. A proxy does the first two, within a time of its own that must be shorter. */
+const CONNECT_TIMEOUT_MS = 5_000;
+const CONNECT_BY_PROXY_TIMEOUT_MS = 10_000;
+
+/** Never longer than an attempt. */
+export function connectTimeoutOf({
+  egressProxyUrl,
+  attemptDeadlineMs,
+}: Pick<Config, "egressProxyUrl" | "attemptDeadlineMs">): number {
+  const usual = egressProxyUrl === null ? CONNECT_TIMEOUT_MS : CONNECT_BY_PROXY_TIMEOUT_MS;
+  return Math.min(usual, attemptDeadlineMs);
+}
 
 /**
  * The only way out to targets, as configured: directly to checked addresses, or through a proxy.
  * @throws ConfigError for an entry of UNSAFE_ALLOWED_TARGETS or a file of certificates that cannot be used
  */
-export function createEgress(config: Config): Egress {
-  const { connectTimeoutMs, egressProxyUrl, targetCaFile } = config;
+export function createEgress(config: Config, connectTimeoutMs = connectTimeoutOf(config)): Egress {
+  const { egressProxyUrl, targetCaFile } = config;
   const rules = targetRulesOf(config);
   const ca = targetCaFile === null ? undefined : readCertificates(targetCaFile);
   try {

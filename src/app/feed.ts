@@ -2,18 +2,16 @@ import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { FeedMetrics } from "../base/metrics/queue-metrics.ts";
+import type { Tally } from "../base/metrics/registry.ts";
 import { endSequencingLease, readFeedLag, sequenceEvents } from "../feed/feed-sql.ts";
 import { Sequencer } from "../feed/sequencer.ts";
 
 /** Starts what gives events their places in the feed, in this process when it is its turn. */
-export function startSequencing(pool: Pool, metrics: FeedMetrics, log: Logger): Sequencer {
-  const sequenced = metrics.events.of({});
-  const failed = metrics.failures.of({});
+export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequencer {
   const sequencer = new Sequencer({
     holder: randomUUID(),
     sequence: (holder, leaseMs) => sequenceEvents(pool, holder, leaseMs),
     endLease: (holder) => endSequencingLease(pool, holder),
-    onSequenced: (events) => sequenced.add(events),
     onError: (err) => {
       failed.add();
       log.warn({ err }, "a step of the feed failed; trying again");
@@ -27,7 +25,7 @@ export function startSequencing(pool: Pool, metrics: FeedMetrics, log: Logger): 
 export function createFeedGauge(pool: Pool, metrics: FeedMetrics): (isDatabaseUp: boolean) => Promise<void> {
   return async (isDatabaseUp) => {
     try {
-      if (!isDatabaseUp) throw new Error("the database is away");
+      if (!isDatabaseUp) throw new Error("the database is unavailable");
       metrics.lag.of({}).set(await readFeedLag(pool));
     } catch {
       metrics.lag.clear();

@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import type { Config } from "../base/config/config.ts";
 import { OtherCellError } from "../base/database/cells.ts";
 import { readMigrationNames } from "../base/database/migrate.ts";
-import { findHindrances, probeWriting, writeHindranceOf } from "../base/database/readiness.ts";
+import { findReadinessProblems, probeWriting, writeProblemOf } from "../base/database/readiness.ts";
 import { createBuildMetrics, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
 import { type MetricsServer, startMetricsServer } from "../base/metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../base/metrics/registry.ts";
@@ -16,7 +16,7 @@ export type MonitoringOptions = {
   readonly database: DatabaseMetrics;
   /** Queried whenever the metrics are read; its queries must time out within a few seconds. */
   readonly pool: Pool;
-  readonly findHindrances: FindHindrances;
+  readonly checkReadiness: ReadinessCheck;
   /** Sets further gauges from the database, or clears them while it does not answer. Must not reject. */
   readonly setGauges?: (isDatabaseUp: boolean) => Promise<void>;
   /** Milliseconds since the epoch. */
@@ -30,7 +30,7 @@ export type Monitoring = { readonly url: string; close(): Promise<void> };
  * @throws UsageError when it cannot listen on METRICS_PORT
  */
 export async function startMonitoring(options: MonitoringOptions): Promise<Monitoring> {
-  const { config, registry, database, pool, findHindrances, setGauges, wallClockMs } = options;
+  const { config, registry, database, pool, checkReadiness, setGauges, wallClockMs } = options;
   registry.addProcess();
   createBuildMetrics(registry)
     .info.of({ version, node: process.versions.node, cell: config.cell ?? "none" })
@@ -44,7 +44,7 @@ export async function startMonitoring(options: MonitoringOptions): Promise<Monit
   const { host, metricsPort: port } = config;
   let server: MetricsServer;
   try {
-    server = await startMetricsServer({ registry, host, port, findHindrances });
+    server = await startMetricsServer({ registry, host, port, checkReadiness });
   } catch (error) {
     throw cannotListen("The metrics server", `HOST ${host}, METRICS_PORT ${port}`, error);
   }
@@ -52,18 +52,18 @@ export async function startMonitoring(options: MonitoringOptions): Promise<Monit
 }
 
 /** What keeps a process from doing its work, as sentences; empty when it is ready. Never rejects. */
-export type FindHindrances = () => Promise<readonly string[]>;
+export type ReadinessCheck = () => Promise<readonly string[]>;
 
 /** However often somebody asks: while it succeeds, or somebody's lock is in the way, and after a failure. */
 const WRITE_PROBED_EVERY_MS = 5_000;
 const WRITE_RETRIED_EVERY_MS = 1_000;
 
 /** Checks the database, its migrations and partitions, the key of its secrets, and that it takes a write. */
-export async function createFindHindrances(
+export async function createReadinessCheck(
   pool: Pool,
   { areas }: Pick<Config, "areas">,
   secretsKey: Uint8Array,
-): Promise<FindHindrances> {
+): Promise<ReadinessCheck> {
   const migrations = await readMigrationNames(areas);
   let written = Promise.resolve();
   let holdsUntilMs = Number.NEGATIVE_INFINITY;
@@ -82,14 +82,14 @@ export async function createFindHindrances(
   };
   return async () => {
     try {
-      const hindrances = await findHindrances(pool, migrations, secretsKey);
+      const problems = await findReadinessProblems(pool, migrations, secretsKey);
       // What cannot be used for another reason is not written to.
-      if (hindrances.length === 0) await write();
-      return hindrances.map(({ text }) => text);
+      if (problems.length === 0) await write();
+      return problems.map(({ text }) => text);
     } catch (error) {
       if (error instanceof OtherCellError) return [error.message];
-      const hindrance = writeHindranceOf(error);
-      if (hindrance !== null) return [hindrance];
+      const problem = writeProblemOf(error);
+      if (problem !== null) return [problem];
       const { code, message } = error as NodeJS.ErrnoException;
       return [`The database does not answer (${code ?? message}).`];
     }

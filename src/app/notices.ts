@@ -1,6 +1,6 @@
+import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
-import { createGeneralPool } from "../base/database/pools.ts";
 import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
@@ -9,7 +9,6 @@ import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
 import { startNoticeWork } from "../notices/notice-work.ts";
 import { createSendMail } from "../notices/smtp.ts";
-import { DISPATCHER_CONNECTIONS } from "./dispatch-process.ts";
 
 /** How often what was seen is written, and looked through. */
 const EVERY_MAX_MS = 5_000;
@@ -17,7 +16,7 @@ const EVERY_MIN_MS = 100;
 
 export type NoticesOptions = {
   readonly config: Config;
-  readonly databaseUrl: string;
+  readonly pool: Pool;
   readonly log: Logger;
   readonly metrics: ProcessMetrics;
 };
@@ -30,20 +29,11 @@ export type Notices = {
 };
 
 /** Watches endpoints, makes notices and sends mails, beside a dispatcher that waits for none of it. */
-export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptions): Notices {
+export function startNotices({ config, pool, log, metrics }: NoticesOptions): Notices {
   const counted = createNoticeMetrics(metrics.registry);
-  const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
-    connectionsMax: DISPATCHER_CONNECTIONS.notices,
-    applicationName: "sealpost notices",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
-    onQuery: metrics.database.observer("notices"),
-  });
-  metrics.database.watch("notices", pool);
   const onError = (work: "watch" | "look" | "send", err: unknown) => {
-    counted.faults.of({ work }).add();
-    log.warn({ work, err }, "notices: an error of our own, or the database's; trying again");
+    metrics.faults.of({ work: "notices" }).add();
+    log.warn({ work, err }, "notices: an internal or database error; trying again");
   };
   // A compressed retry window (demo, tests) compresses this, too.
   const everyMs = Math.min(EVERY_MAX_MS, Math.max(EVERY_MIN_MS, config.retryWindowSeconds * 10));
@@ -62,27 +52,21 @@ export function startNotices({ config, databaseUrl, log, metrics }: NoticesOptio
     news: {
       pool,
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-      onNotice: (kind, accountId) => {
-        counted.notices.of({ kind }).add();
-        log.info({ kind, account_id: accountId }, "notice");
-      },
+      onNotice: (kind, accountId) => log.info({ kind, account_id: accountId }, "notice"),
     },
     sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, counted) },
     onCut: (mailId) => {
       counted.mails.of({ result: "perhaps_sent" }).add();
       log.warn(
         { mail_id: mailId, status: "perhaps_sent" },
-        "mail: whoever was sending it ended; perhaps sent",
+        "mail: the process that was sending it ended; perhaps sent",
       );
     },
     onError,
   });
   return {
     observer: watch.observer,
-    stop: async () => {
-      await Promise.all([watch.stop(), stopWork()]);
-      await pool.end();
-    },
+    stop: async () => void (await Promise.all([watch.stop(), stopWork()])),
   };
 }
 

@@ -91,7 +91,7 @@ export function webhooksPart(dependencies: Dependencies): ApiPart {
       { name: "Signing secret", description: "The secret that signs the account's webhooks." },
       { name: "Deliveries", description: "The log of every webhook and every attempt." },
       { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
-      { name: "Notices", description: "What happens to the endpoint, and who is told by mail." },
+      { name: "Notices", description: "What happens to the endpoint, and who gets mail about it." },
       {
         name: "Console",
         description: "Screens for people: the delivery log and replays, opened by a link.",
@@ -120,7 +120,7 @@ export function createApiInfo(parts: readonly ApiPart[]): OpenApiInfo {
     tags: [
       ...parts.flatMap(({ tags }) => tags),
       { name: "API keys", description: "The account's own keys." },
-      { name: "Usage", description: "What the account stores, and what it may." },
+      { name: "Usage", description: "What the account stores, and how much it may store." },
       { name: "Support", description: "Across accounts, for support staff." },
       { name: "Audit", description: "Who changed what." },
       { name: "Operations", description: "The list of operations, for programs." },

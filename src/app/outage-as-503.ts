@@ -39,7 +39,7 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
       }
       if (!isDatabaseAway(error)) throw error;
       report(error);
-      throw new TemporarilyUnavailable("the database is away", { cause: error });
+      throw new TemporarilyUnavailable("the database is unavailable", { cause: error });
     }
   };
 }

@@ -26,7 +26,7 @@ export type QuarantineOutcome = "done" | "busy";
  * @param asked once aborted, no further delivery is started
  */
 export async function deliverInQuarantine(
-  options: DispatchProcessOptions,
+  options: Omit<DispatchProcessOptions, "metrics">,
   deliveryIds: readonly string[],
   asked: AbortSignal,
 ): Promise<QuarantineOutcome> {

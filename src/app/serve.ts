@@ -4,16 +4,18 @@ import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
+import { createLogReader, type ReadLog, readingFrom } from "../base/database/log-reader.ts";
 import {
   createApiPool,
   createGeneralPool,
-  createLogPool,
   createStandbyPool,
+  readingLog,
+  shareOf,
 } from "../base/database/pools.ts";
-import { createApiMetrics } from "../base/metrics/api-metrics.ts";
-import { createDatabaseMetrics } from "../base/metrics/database-metrics.ts";
-import { createFeedMetrics, type FeedMetrics } from "../base/metrics/queue-metrics.ts";
-import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
+import { createDatabaseMetrics, createFaults } from "../base/metrics/database-metrics.ts";
+import { createFeedMetrics } from "../base/metrics/queue-metrics.ts";
+import { createMetricsRegistry, type Tally } from "../base/metrics/registry.ts";
 import { listenToFeed } from "../feed/feed-sql.ts";
 import { AccountNews } from "../http/account-news.ts";
 import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
@@ -21,18 +23,20 @@ import { startAreaChecks } from "./areas.ts";
 import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
 import { createFeedGauge, startSequencing } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
-import { startLogReading } from "./log-reading.ts";
-import { createFindHindrances, startMonitoring } from "./monitoring.ts";
+import { createReadinessCheck, startMonitoring } from "./monitoring.ts";
 import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 
-/** Two more than there are requests at work: keys are looked up, and requests counted, however long those take. */
-const CONNECTIONS_MAX = WORK_PLACES_MAX + 2;
-/** Half as many made a page cost 10 % more in this process: requests that queue for a connection are not batched. */
-const LOG_CONNECTIONS_MAX = 10;
-/** One listens, one makes the feed's steps. */
-const FEED_CONNECTIONS_MAX = 2;
+/**
+ * How an API process shares out its connections: one listens; of the others, requests at work leave three, where there
+ * are so many. So publishing, which takes no place of theirs, waits behind no read, and neither do looking up keys,
+ * counting requests and the feed's steps. Reads of the log, the slowest, never take more, however many a request asks.
+ */
+export function apiConnections(connectionsMax: number) {
+  const general = connectionsMax - 1;
+  return { general, workPlaces: Math.min(WORK_PLACES_MAX, Math.max(2, general - 3)) };
+}
 
 /** Runs the API with its metrics until shutdown, then finishes the requests in flight. */
 export async function runApi(context: ProcessContext): Promise<void> {
@@ -76,15 +80,13 @@ async function startApi(
     applicationName: "sealpost serve",
     onError: (err: Error) => log.warn({ err }, "a database connection broke"),
   };
-  const onQuery = database.observer("api");
-  const pool = createApiPool({ ...common, connectionsMax: CONNECTIONS_MAX, onQuery });
-  const onLogQuery = database.observer("log");
-  const logPool = createLogPool({ ...common, connectionsMax: LOG_CONNECTIONS_MAX, onQuery: onLogQuery });
-  const onFeedQuery = database.observer("feed");
-  const feedPool = createGeneralPool({
+  const { general: connectionsMax, workPlaces } = apiConnections(config.databaseConnectionsMax);
+  const pool = createApiPool({ ...common, connectionsMax, onQuery: database.observer("api") });
+  const logPool = readingLog(shareOf(pool, workPlaces), database.observer("log"));
+  const listenPool = createGeneralPool({
     ...common,
-    connectionsMax: FEED_CONNECTIONS_MAX,
-    onQuery: onFeedQuery,
+    connectionsMax: 1,
+    onQuery: database.observer("listen"),
   });
   const standbyPool =
     config.readDatabaseUrl === null
@@ -92,23 +94,23 @@ async function startApi(
       : createStandbyPool({
           ...common,
           databaseUrl: config.readDatabaseUrl,
-          connectionsMax: LOG_CONNECTIONS_MAX,
+          connectionsMax: workPlaces,
           onQuery: database.observer("standby"),
         });
   resources.defer(async () => {
-    await Promise.all([pool, logPool, feedPool, standbyPool].map((one) => one?.end()));
+    await Promise.all([pool, listenPool, standbyPool].map((one) => one?.end()));
   });
   database.watch("api", pool);
-  database.watch("log", logPool);
-  database.watch("feed", feedPool);
+  database.watch("listen", listenPool);
   if (standbyPool !== null) database.watch("standby", standbyPool);
   const metrics = createApiMetrics(registry);
   const feedMetrics = createFeedMetrics(registry);
-  const held = metrics.heldReads.of({});
-  const news = new AccountNews(HELD_READS_MAX, (count) => held.set(count));
+  const failed = createFaults(registry, ["feed"]).of({ work: "feed" });
+  const waiting = metrics.readsWaiting.of({});
+  const news = new AccountNews(HELD_READS_MAX, (count) => waiting.set(count));
 
   const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
-  const findHindrances = await createFindHindrances(pool, config, secretsKey);
+  const checkReadiness = await createReadinessCheck(pool, config, secretsKey);
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
   const url = httpUrl(config.host, port);
@@ -118,6 +120,7 @@ async function startApi(
     config,
     pool,
     logPool,
+    workPlacesMax: workPlaces,
     readLog,
     secretsKey,
     publicUrl: config.publicUrl ?? url,
@@ -129,7 +132,7 @@ async function startApi(
   // Ends after the server, which may start before it.
   const work = resources.use(new AsyncDisposableStack());
   const setGauges = createFeedGauge(pool, feedMetrics);
-  const watched = { config, registry, database, pool, findHindrances, setGauges, wallClockMs: context.now };
+  const watched = { config, registry, database, pool, checkReadiness, setGauges, wallClockMs: context.now };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());
   // Closed before the monitoring: metrics can be read until the last request is answered.
@@ -139,30 +142,72 @@ async function startApi(
   const startWork = async (shutdown: AbortSignal) => {
     if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
     if (shutdown.aborted) return;
-    startFeed({ pool: feedPool, news, feedMetrics, context, log, resources: work });
-    work.defer(startAreaChecks({ config, log }));
+    startFeed({ pool, listenPool, news, failed, context, log, resources: work });
+    work.defer(startAreaChecks({ config, pool, log }));
   };
   return { urls: { api: url, metrics: monitoring.url }, startWork };
 }
 
+type LogReadingOptions = {
+  readonly pool: Pool;
+  readonly logPool: Pool;
+  /** Null: there is none, and lists are read from `logPool`. */
+  readonly standbyPool: Pool | null;
+  readonly metrics: ApiMetrics;
+  readonly log: Logger;
+  readonly resources: AsyncDisposableStack;
+};
+
+/** How lists of the log are read: from the standby while it serves, counted and told of in the log. */
+function startLogReading(options: LogReadingOptions): ReadLog {
+  const { pool, logPool, standbyPool, metrics, log, resources } = options;
+  const counted = (server: "primary" | "standby") => metrics.logReads.of({ server }).add();
+  if (standbyPool === null) {
+    return async (read) => {
+      const value = await readingFrom(logPool)(read);
+      counted("primary");
+      return value;
+    };
+  }
+  const reader = createLogReader({
+    primary: logPool,
+    position: pool,
+    standby: standbyPool,
+    onRead: counted,
+    onFault: (why, err) => {
+      metrics.standbyFaults.of({ why }).add();
+      log.debug({ why, err }, "the standby did not serve");
+    },
+    onChange: (isUsed, why) => {
+      if (isUsed) log.info("lists of the log are read from the standby");
+      else log.warn({ why }, "lists of the log are read from the primary: the standby does not serve");
+    },
+  });
+  resources.defer(() => reader.stop());
+  return reader.read;
+}
+
 type Feed = {
   readonly pool: Pool;
+  /** Its one connection is kept by who listens. */
+  readonly listenPool: Pool;
   readonly news: AccountNews;
-  readonly feedMetrics: FeedMetrics;
+  readonly failed: Tally;
   readonly context: ProcessContext;
   readonly log: Logger;
   readonly resources: AsyncDisposableStack;
 };
 
 /** Starts what gives events their places, and what tells this process's readers of them. */
-function startFeed({ pool, news, feedMetrics, context, log, resources }: Feed): void {
-  const sequencer = startSequencing(pool, feedMetrics, log);
+function startFeed({ pool, listenPool, news, failed, context, log, resources }: Feed): void {
+  const sequencer = startSequencing(pool, failed, log);
   const listening = listenToFeed({
-    pool,
+    pool: listenPool,
     onNews: (accountIds) => news.tell(accountIds),
+    onPublished: () => sequencer.tell(),
     onListening: () => news.tellAll(),
     onError: (err) => {
-      feedMetrics.failures.of({}).add();
+      failed.add();
       log.warn({ err }, "listening to the feed failed; connecting again");
     },
     random: context.random,

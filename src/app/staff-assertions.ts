@@ -7,7 +7,7 @@ import {
   jwtVerify,
 } from "jose";
 import type { Config } from "../base/config/config.ts";
-import type { GroupScopes } from "../base/config/kinds.ts";
+import type { StaffJwt } from "../base/config/kinds.ts";
 import type { ReadAssertion, StaffPerson } from "../console/staff/staff-sites.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
 
@@ -35,16 +35,14 @@ const SUBJECT = /^[^\p{Cc}\p{Cs}]{1,200}$/u;
  * @param onKeysAway the proxy's keys could not be had
  */
 export function createReadAssertion(
-  config: Config,
+  { staffJwt }: Pick<Config, "staffJwt">,
   now: () => number,
   onKeysAway: (error: unknown) => void,
 ): ReadAssertion | null {
-  const { staffJwtHeader, staffJwtIssuer: issuer, staffJwtAudience: audience, staffJwtJwksUrl } = config;
-  // Configured together, or not at all.
-  if (staffJwtHeader === null || issuer === null || audience === null || staffJwtJwksUrl === null)
-    return null;
-  const header = staffJwtHeader.toLowerCase();
-  const findKey = keysOf(new URL(staffJwtJwksUrl), now, onKeysAway);
+  if (staffJwt === null) return null;
+  const { issuer, audience, scopes } = staffJwt;
+  const header = staffJwt.header.toLowerCase();
+  const findKey = keysOf(new URL(staffJwt.jwks_url), now, onKeysAway);
   return async (headers) => {
     const sent = headers[header];
     if (typeof sent !== "string" || sent === "") return null;
@@ -57,7 +55,7 @@ export function createReadAssertion(
         clockTolerance: CLOCKS_APART_SECONDS,
         currentDate: new Date(now()),
       });
-      return personOf(payload, config.staffJwtScopes ?? []);
+      return personOf(payload, scopes);
     } catch (error) {
       if (error instanceof errors.JOSEError) return null;
       throw error;
@@ -69,7 +67,7 @@ export function createReadAssertion(
 function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => void): JWTVerifyGetKey {
   let awayUntilMs = 0;
   const fetchKeys = async (address: string, options: RequestInit) => {
-    if (now() < awayUntilMs) throw new Error("The key set could not be had a moment ago.");
+    if (now() < awayUntilMs) throw new Error("The key set could not be fetched a moment ago.");
     try {
       return await fetchKeySet(address, options);
     } catch (error) {
@@ -89,7 +87,9 @@ function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => voi
       return await remote(protectedHeader, token);
     } catch (cause) {
       if (isOfTheAssertion(cause)) throw cause;
-      throw new TemporarilyUnavailable("the keys of the proxy in front of staff cannot be had", { cause });
+      throw new TemporarilyUnavailable("the key set of the proxy in front of staff cannot be fetched", {
+        cause,
+      });
     }
   };
 }
@@ -114,18 +114,18 @@ async function fetchKeySet(url: string, options: RequestInit): Promise<Response>
     chunks.push(chunk);
   }
   const text = Buffer.concat(chunks).toString();
-  if (!response.ok) throw new Error(`The key set at ${url} was answered with ${response.status}.`);
-  if (!Array.isArray(JSON.parse(text)?.keys)) throw new Error(`What is at ${url} is no key set.`);
+  if (!response.ok) throw new Error(`The request for the key set at ${url} got status ${response.status}.`);
+  if (!Array.isArray(JSON.parse(text)?.keys)) throw new Error(`The response from ${url} is not a key set.`);
   return new Response(text);
 }
 
-function personOf(payload: JWTPayload, mapping: readonly GroupScopes[]): StaffPerson | null {
+function personOf(payload: JWTPayload, scopes: StaffJwt["scopes"]): StaffPerson | null {
   const { sub, name, email, groups = [] } = payload;
   if (typeof sub !== "string" || !SUBJECT.test(sub)) return null;
   const member = new Set([groups].flat());
-  const granted = mapping
-    .filter(({ group }) => group === ANYBODY || member.has(group))
-    .flatMap(({ scopes }) => scopes);
+  const granted = Object.entries(scopes)
+    .filter(([group]) => group === ANYBODY || member.has(group))
+    .flatMap(([, each]) => each);
   const named = [name, email].find((one) => typeof one === "string" && one.trim() !== "") ?? sub;
   return { id: sub, name: plainText(String(named)), scopes: new Set(granted) };
 }

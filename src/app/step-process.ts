@@ -9,8 +9,8 @@ import { type ChildEvent, supervise } from "./supervisor.ts";
 const NICENESS = 10;
 /** How often it is told what the dispatcher does. */
 const TELL_EVERY_MS = 500;
-/** How soon the first work is noticed. From then on there is a process that looks by itself. */
-const LOOK_EVERY_MS = 200;
+/** How soon the very first run is noticed. From then on there is a process that looks by itself. */
+const LOOK_EVERY_MS = 3_000;
 /** Steps are given back within milliseconds, unless the machine is busy. */
 const GRACE_MS = 10_000;
 
@@ -59,7 +59,7 @@ export function keepStepProcess(options: StepProcessOptions): { stop(): Promise<
       graceMs: GRACE_MS,
       random: context.random,
     });
-    if (code !== 0) log.error({ code }, "the steps' process cannot be started: runs stand still");
+    if (code !== 0) log.error({ code }, "the step process cannot be started: runs make no progress");
   });
   return {
     stop: async () => {
@@ -111,15 +111,15 @@ function tell({ log, onMessage, onDeath }: StepProcessOptions, event: ChildEvent
       onMessage(event.message);
       break;
     case "started":
-      log.info({ steps_pid: event.pid }, "the steps' process started");
+      log.info({ steps_pid: event.pid }, "the step process started");
       break;
     case "ended":
       if (event.restartInMs === null) {
-        log.info({ how: event.how }, "the steps' process ended");
+        log.info({ how: event.how }, "the step process ended");
       } else {
         onDeath();
         const { how, restartInMs: restart_in_ms } = event;
-        log.warn({ how, restart_in_ms }, "the steps' process died; starting it again");
+        log.warn({ how, restart_in_ms }, "the step process died; starting it again");
       }
       break;
     default:

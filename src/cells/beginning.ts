@@ -27,8 +27,8 @@ const CLOCK_TRIES = 3;
 const VARIABLES: Readonly<Record<keyof Retention, { readonly name: string; readonly unitMs: number }>> = {
   analysisRetentionMs: { name: "ANALYSIS_RETENTION_SECONDS", unitMs: 1_000 },
   logRetentionMs: { name: "LOG_RETENTION_DAYS", unitMs: DAY_MS },
-  auditRetentionMs: { name: "AUDIT_RETENTION_DAYS", unitMs: DAY_MS },
-  idempotencyRetentionMs: { name: "IDEMPOTENCY_RETENTION_SECONDS", unitMs: 1_000 },
+  auditRetentionMs: { name: "The audit log's retention in days", unitMs: DAY_MS },
+  idempotencyRetentionMs: { name: "The retention of idempotency keys in seconds", unitMs: 1_000 },
 };
 
 /**
@@ -53,8 +53,8 @@ export function retentionRefusalOf(here: Retention | null, there: Retention | nu
     return `${variable} is ${there[name] / unitMs} there and ${here[name] / unitMs} here`;
   });
   return (
-    `The target forgets sooner than the source: ${told.join(", ")}. What is older would be lost: give the target's ` +
-    "`dispatch` at least as much; its leader says so within a minute."
+    `The target keeps less than the source: ${told.join(", ")}. Older data would be lost: give the target's ` +
+    "`dispatch` at least as much; its leader stores that within a minute."
   );
 }
 
@@ -174,7 +174,7 @@ async function tellTarget(move: Move, id: string): Promise<StoredMove> {
     const otherDatabase = await identifyDatabase(source.pool);
     const arrives = { id, direction: "in", otherCell: sourceName, otherDatabase } as const;
     if (await insertMove(target.pool, accountId, arrives)) return out;
-    throw new MoveRefusedError(`Somebody else moves an account ${accountId} to the target just now.`);
+    throw new MoveRefusedError(`Somebody else is moving account ${accountId} to the target right now.`);
   });
 }
 
@@ -196,7 +196,7 @@ export async function requireItsTarget(
 async function refuseMoved({ accountId, source }: Move): Promise<void> {
   const movedTo = await inTransaction(source.pool, (tx) => findMovedTo(tx, accountId));
   if (movedTo === null) return;
-  throw new MoveRefusedError(`Account ${accountId} is in the cell "${movedTo}" already: move it from there.`);
+  throw new MoveRefusedError(`Account ${accountId} is already in the cell "${movedTo}": move it from there.`);
 }
 
 /** The account must not be there yet, but for what an earlier move away from there has left. */
@@ -204,13 +204,13 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
   if (into?.direction === "out" && into.step === "deleted") return;
   if (into?.direction === "in" && into.step === "deleting") {
     throw new MoveRefusedError(
-      `What a move of account ${accountId} that was called off has brought to the target is still being deleted: run ` +
-        "it with --cancel again, which ends that.",
+      `What a move of account ${accountId} that was called off has copied to the target is still being deleted: run ` +
+        "it with --cancel again, which completes that.",
     );
   }
   if (into?.direction === "in" && into.step === "begun") {
     throw new MoveRefusedError(
-      `Another move of account ${accountId} to the target was begun, from ` +
+      `Another move of account ${accountId} to the target was started, from ` +
         `${into.otherCell ?? "a cell without a name"}: finish that one, or call it off with --cancel.`,
     );
   }
@@ -220,7 +220,7 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
     if ((await inTransaction(target.pool, (tx) => findMovedTo(tx, accountId))) !== null) return;
   }
   throw new MoveRefusedError(
-    `The target has an account ${accountId} already, which no move that goes on has brought there. If it was moved ` +
+    `The target already has an account ${accountId}, which no move in progress has brought there. If it was moved ` +
       "away from there, run `sealpost account delete-moved` there first.",
   );
 }

@@ -29,7 +29,8 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
     await requireItsTarget(move, out);
     if (!(await forbidOpening(target, accountId, out.id))) {
       throw new MoveRefusedError(
-        `Account ${accountId} is open at the target already: run the move again, which ends it, and move it back.`,
+        `Account ${accountId} is already open at the target: run the move again, which completes it, then move it ` +
+          "back.",
       );
     }
     await reopen(tx, accountId, out);
@@ -54,7 +55,7 @@ export async function callOffLostMove({
       throw new MoveRefusedError(
         `Account ${accountId} ${goesOn(out) ? "may be" : "is"} open at the target, in the cell "${out.otherCell}": ` +
           "opened here, too, it would send again what was sent there, and lack what was published there. Restore the " +
-          "target from its backup, and run the move again, which ends it or goes on.",
+          "target from its backup, and run the move again, which completes or continues it.",
       );
     }
     await reopen(tx, accountId, out);
@@ -69,7 +70,7 @@ function goesOn(move: StoredMove | null): move is GoingOn {
 }
 
 function nothingToCallOff(accountId: string): MoveRefusedError {
-  return new MoveRefusedError(`No move of account ${accountId} goes on that could be called off.`);
+  return new MoveRefusedError(`No move of account ${accountId} is in progress that could be called off.`);
 }
 
 async function reopen(tx: ClientBase, accountId: string, { id }: StoredMove): Promise<void> {
@@ -114,7 +115,7 @@ export async function deleteMoved(source: Cell, accountId: string): Promise<numb
   const out = await findMove(source.pool, accountId);
   if (out?.direction !== "out" || goesOn(out)) {
     throw new MoveRefusedError(
-      `Account ${accountId} has not been moved away from here: \`sealpost account move\` does that, to its end.`,
+      `Account ${accountId} has not been moved away from here: finish that first with \`sealpost account move\`.`,
     );
   }
   await advanceMove(source.pool, accountId, out.id, "done", "deleting");

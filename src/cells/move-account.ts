@@ -223,8 +223,8 @@ async function parkAll(move: Move, moveId: string): Promise<void> {
     );
     if (cutIds.length > 0) await recoverCut(pool, cutIds, null);
     return [
-      ...(rest > 0 ? [`${rest} deliveries, which dispatchers have or which are still to be parked`] : []),
-      ...(goesOn ? ["a receiver check or a mail that is under way"] : []),
+      ...(rest > 0 ? [`${rest} deliveries, which dispatchers hold or which are still to be parked`] : []),
+      ...(goesOn ? ["a receiver check or a mail in progress"] : []),
     ];
   });
 }
@@ -256,8 +256,8 @@ async function waitFor(
     const waited = others.length === 0 ? first : `${first}, and ${others.length} more`;
     if (performance.now() - startedAtMs > waitMaxMs) {
       throw new MoveRefusedError(
-        `Account ${accountId} is closed, but not still after ${Math.round(waitMaxMs / 1_000)} s of waiting for ` +
-          `${waited}. Run the same command again, which goes on here; with --cancel it calls the move off.`,
+        `Account ${accountId} is closed, but not quiet after ${Math.round(waitMaxMs / 1_000)} s of waiting for ` +
+          `${waited}. Run the same command again, which continues here; with --cancel it calls the move off.`,
       );
     }
     onProgress(part, waited);

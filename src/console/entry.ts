@@ -18,7 +18,7 @@ function enterPage(framer: Framer | null): Page {
 ${framer !== null && hidden("embed", framer.tag)}
 <noscript><p>Opening a link needs JavaScript, once. After that the console works without it.</p></noscript>
 <p id="missing" hidden>This address is not complete: open the console from where you got the link.</p>
-<p id="blocked" hidden>Your browser keeps no cookies for this part of the page:
+<p id="blocked" hidden>Your browser blocks cookies for this part of the page:
 <a target="_blank" rel="noopener">open the console in a new tab</a>.</p>
 </form>`,
   );

@@ -39,7 +39,7 @@ export const SESSION_ENDED = html` data-session-ended`;
 const OWN_WORDS: Readonly<Record<string, Pick<DescribedProblem, "title" | "meaning" | "remedy">>> = {
   unauthorized: {
     title: "This session has ended",
-    meaning: "Its time was up, or somebody ended it.",
+    meaning: "It has expired, or somebody ended it.",
     remedy: "Open the console again from where you came from.",
   },
   invalid_request: {
@@ -80,7 +80,7 @@ const STAFF_TABS = [
 const KEYS = [
   { key: "/", does: "search" },
   { key: "j", does: "next row" },
-  { key: "k", does: "row before" },
+  { key: "k", does: "previous row" },
   { key: "Enter", does: "open the row" },
   { key: "r", does: "replay" },
   { key: "?", does: "these keys" },
@@ -121,7 +121,7 @@ export function mainElement({ assets, seen, isRefreshed }: Frame, page: Page): H
   const { title, heading = title, up, beside = null, main } = page;
   return html`<main id="main" tabindex="-1"${isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${isRefreshed && seen !== null && tools(seen)}
-${up !== undefined && html`<nav class="way" aria-label="Way back"><a href="${up.href}">${up.name}</a></nav>`}
+${up !== undefined && html`<nav class="way" aria-label="Back"><a href="${up.href}">${up.name}</a></nav>`}
 ${heading !== null && html`<div class="head"><h1>${heading}</h1>${beside}</div>`}
 ${main}
 </main>`;

@@ -76,8 +76,9 @@ export function progressOf(replay: Replay): Html {
 }
 
 /** The same key each time: stopping twice is stopping once, and a page that refreshes itself stays the same. */
-export function stopForm({ base }: View, { id, status }: Replay): Html | null {
-  if (status !== "running") return null;
+export function stopForm({ base, isOfAccount }: View, { id, status, created_by }: Replay): Html | null {
+  // A user stops no others' replays, and is not told who they are.
+  if (status !== "running" || (!isOfAccount && created_by === null)) return null;
   return html`<form method="post" action="${base}/replays/${id}/cancel">
 ${hidden("_key", `stop-${id}`)}
 <button title="Starts no more; those already started continue.">Stop<span

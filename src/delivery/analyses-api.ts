@@ -1,19 +1,19 @@
-import { createScanner, type JSONScanner } from "jsonc-parser";
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
-import { countAnswers } from "../base/database/idempotency.ts";
+import { isInTheWay } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
 import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { LockWaitError } from "../http/idempotent-write.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
-import type { Operation, Transaction } from "../http/operation.ts";
+import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
-import { type PublishResult, publishEach } from "../publish/publications-sql.ts";
+import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
 import { PublishRefusedError } from "../publish/publish-call-sql.ts";
-import { findAnalysis } from "./analyses-sql.ts";
+import { findAnalysis, type PublishResult, publishWrites } from "./analyses-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
 export type AnalysisBody = {
@@ -25,8 +25,6 @@ export type AnalysisBody = {
   readonly webhookUrl: unknown;
 };
 
-const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-
 /**
  * Cuts the analysis out of the body by position, because re-serializing would change it: numbers beyond 2^53,
  * duplicate members, whitespace, escapes.
@@ -34,20 +32,20 @@ const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
  * @throws Problem
  */
 export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
-  const text = decode(bytes);
-  // The scanner below is lenient; this is not. What passes has unambiguous tokens.
-  const value = parse(text);
+  const text = orRefuse(() => utf8.decode(bytes), "The body is not valid UTF-8.");
+  // What passes has unambiguous tokens.
+  const value: unknown = orRefuse(() => JSON.parse(text), "The body is not valid JSON.");
   if (!text.trimStart().startsWith("{")) {
     throw invalidRequest("body", 'Must be an object with a field "analysis".');
   }
-  const places = new Map<string, MemberPlace>();
-  for (const place of memberPlaces(text)) {
-    const path = `body.${place.name}`;
-    if (!KNOWN.has(place.name)) throw invalidRequest(path.slice(0, 100), "Unknown field.");
-    if (places.has(place.name)) throw invalidRequest(path, "Duplicate field.");
-    places.set(place.name, place);
+  const found = new Map<string, Member>();
+  for (const member of outerMembers(text)) {
+    const path = `body.${member.name}`;
+    if (!KNOWN.has(member.name)) throw invalidRequest(path.slice(0, 100), "Unknown field.");
+    if (found.has(member.name)) throw invalidRequest(path, "Duplicate field.");
+    found.set(member.name, member);
   }
-  const analysis = places.get("analysis");
+  const analysis = found.get("analysis");
   if (analysis === undefined) throw invalidRequest("body.analysis", "Missing.");
   if (analysis.levels > JSON_LEVELS_MAX) {
     const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
@@ -55,7 +53,7 @@ export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
   }
   const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };
   return {
-    analysis: text.slice(analysis.start, analysis.end),
+    analysis: analysis.text,
     parsed: members.analysis,
     webhookUrl: members.webhook_url,
   };
@@ -63,61 +61,30 @@ export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
 
 const KNOWN: ReadonlySet<string> = new Set(["analysis", "webhook_url"]);
 
-function decode(bytes: Uint8Array): string {
-  try {
-    return utf8.decode(bytes);
-  } catch {
-    throw invalidRequest("body", "The body is not valid UTF-8.");
-  }
-}
+/** `levels`: nesting depth of the value; 0: neither object nor array. */
+type Member = { readonly name: string; readonly text: string; readonly levels: number };
 
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    // The engine's message quotes its input.
-    throw invalidRequest("body", "The body is not valid JSON.");
-  }
-}
-
-type MemberPlace = {
-  readonly name: string;
-  /** The value's first character and the one after its last. */
-  readonly start: number;
-  readonly end: number;
-  /** Nesting depth of the value; 0: neither object nor array. */
-  readonly levels: number;
-};
-
-/** Positions of the values of the outermost object's members. `text` is known to be a JSON object. */
-function* memberPlaces(text: string): Generator<MemberPlace> {
-  const scanner = createScanner(text, true);
-  // Tokens are told apart by their first character: the library's token kinds are a const enum, gone at run time.
-  const next = (): string => {
-    scanner.scan();
-    return text.charAt(scanner.getTokenOffset());
-  };
-  next();
-  // Anything else is the closing brace of an empty object.
-  while (next() === '"') {
-    const name = scanner.getTokenValue();
-    next();
-    yield { name, ...passValue(scanner, next) };
-    if (next() !== ",") return;
-  }
-}
-
-function passValue(scanner: JSONScanner, next: () => string): Omit<MemberPlace, "name"> {
-  let depth = 0;
-  let levels = 0;
+/** The outermost object's members. `text` is known to be valid JSON, and an object. */
+function* outerMembers(text: string): Generator<Member> {
+  let [level, levels, string, name] = [0, 0, 0, ""];
   let start: number | null = null;
-  do {
-    const first = next();
-    start ??= scanner.getTokenOffset();
-    if (first === "{" || first === "[") levels = Math.max(levels, ++depth);
-    else if (first === "}" || first === "]") depth--;
-  } while (depth > 0);
-  return { start, end: scanner.getTokenOffset() + scanner.getTokenLength(), levels };
+  for (let index = 0; index < text.length; index++) {
+    const char = text[index];
+    const isClosing = char === "}" || char === "]";
+    if (start !== null && level === 1 && (isClosing || char === ",")) {
+      yield { name, text: text.slice(start, index).trim(), levels };
+      [start, levels] = [null, 0];
+    }
+    if (isClosing) level--;
+    else if (char === "{" || char === "[") levels = Math.max(levels, level++);
+    else if (char === '"') {
+      string = index;
+      index = endOfString(text, index);
+    } else if (char === ":" && level === 1) {
+      name = JSON.parse(text.slice(string, index));
+      start = index + 1;
+    }
+  }
 }
 
 const tag = "Analyses";
@@ -138,12 +105,25 @@ const NewAnalysis = z.strictObject({
     .describe("Where to deliver this analysis: a public https:// URL. Overrides the account's endpoint."),
 });
 
-/** Its members' names and marks, a delivery's id, and the longest id of an analysis. */
-const PUBLISHED_BYTES_MAX = 300;
-
 export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
   .meta({ id: "Published", description: "The published analysis and its delivery." });
+
+/**
+ * Publishes with what `database` is, knowing which of these (their indices) are not their users' to publish, by their
+ * ids. That stays so until it has been committed. @throws what is in the way for longer than `lockWaitMs`
+ */
+export type GuardPublishing = <T>(
+  pool: Pool,
+  asked: readonly {
+    readonly accountId: string;
+    /** Null: for none, who may publish whatever it is called. */
+    readonly userId: string | null;
+    readonly analysisId: string;
+  }[],
+  lockWaitMs: number,
+  publish: (database: Pool | ClientBase, refused: ReadonlySet<number>) => Promise<T>,
+) => Promise<T>;
 
 export type AnalysisDependencies = {
   readonly pool: Pool;
@@ -151,6 +131,8 @@ export type AnalysisDependencies = {
   readonly analysisRetentionMs: number;
   readonly analysisBytesMax: number;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  readonly secretsKey: Uint8Array;
+  readonly guardPublishing: GuardPublishing;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -161,6 +143,8 @@ export function analysisOperations({
   analysisRetentionMs,
   analysisBytesMax,
   unsafeAllowedTargets,
+  secretsKey,
+  guardPublishing,
   now,
 }: AnalysisDependencies): readonly Operation[] {
   return [
@@ -205,21 +189,46 @@ export function analysisOperations({
       },
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
-      prepare: ({ accountId, caller: { userId }, body, traceparent }) => {
+      prepare: ({ body, traceparent }) => {
         const { analysis, parsed, webhookUrl: url } = readAnalysisBody(body);
         const analysisId = idOf(parsed);
         const webhookUrl = readWebhookUrl(url);
-        const item = { accountId, userId, analysis, analysisId, webhookUrl, traceparent };
         // Without an id it is refused, however many there are.
-        return { item, name: analysisId === "" ? null : analysisId };
+        return {
+          item: { analysis, analysisId, webhookUrl, traceparent },
+          name: analysisId === "" ? null : analysisId,
+        };
       },
-      handleEach: async (items, tx) => {
-        const results = await publishEach(tx, items, { unsafeAllowedTargets }).catch(throwAsProblem);
-        const refused = await refuseRepeats(tx, items, results);
+      handleEach: async (writes, lockWaitMs) => {
+        const answerTo = (analysisId: string, deliveryId: string) => ({
+          body: { analysis_id: analysisId, delivery_id: deliveryId },
+        });
+        const named = writes.map(({ claim: { accountId }, userId, item }) => {
+          return { accountId, userId, analysisId: item instanceof Problem ? "" : item.analysisId };
+        });
+        const publishing = guardPublishing(pool, named, lockWaitMs, async (database, refused) => {
+          const items = writes.map(({ item }, n) =>
+            refused.has(n) ? new Problem("analysis_conflict") : item,
+          );
+          const asked = writes.map(({ claim, userId, respond }, n) => {
+            const item = items[n]!;
+            if (item instanceof Problem) return { claim, userId, analysis: null };
+            const answer = (deliveryId: string) => respond(answerTo(item.analysisId, deliveryId));
+            return { claim, userId, ...item, answer };
+          });
+          const options = { secretsKey, unsafeAllowedTargets, lockWaitMs };
+          return { items, results: await publishWrites(database, asked, options) };
+        });
+        const { items, results } = await publishing.catch((error: unknown) => {
+          if (!isInTheWay(error)) throwAsProblem(error);
+          throw new LockWaitError("another transaction was in the way", { cause: error });
+        });
         return results.map((result, index) => {
-          if ("refusal" in result) return problemOf(result.refusal);
-          const body = { analysis_id: items[index]!.analysisId, delivery_id: result.deliveryId };
-          return refused.get(index) ?? { body };
+          const item = items[index]!;
+          if (result.kind === "earlier") return result;
+          if (item instanceof Problem) return item;
+          if (result.kind === "published") return answerTo(item.analysisId, result.deliveryId);
+          return problemOfResult(result);
         });
       },
     }),
@@ -232,28 +241,21 @@ function readWebhookUrl(value: unknown): string | null {
   throw invalidRequest("body.webhook_url", "Must be a string or null.");
 }
 
-type Asking = { readonly accountId: string; readonly userId: string | null };
-
-/**
- * What is new counts as published; what is known changes nothing, but leaves an answer all the same. Returns which
- * there is no room for.
- */
-async function refuseRepeats(
-  tx: Transaction,
-  items: readonly Asking[],
-  results: readonly PublishResult[],
-): Promise<ReadonlyMap<number, Problem>> {
-  const known = results.flatMap((result, index) => ("isKnown" in result && result.isKnown ? [index] : []));
-  if (known.length === 0) return new Map();
-  const answers = known.map((index) => ({ ...items[index]!, answerBytes: PUBLISHED_BYTES_MAX }));
-  const limits = await countAnswers(tx, answers);
-  const refused = known.map((index, n) => [index, limits[n] ?? null] as const);
-  return new Map(refused.flatMap(([index, limit]) => (limit === null ? [] : [[index, answersFull(limit)]])));
-}
-
-function answersFull(bytesMax: number): Problem {
-  const message = storageFullMessage("answers", bytesMax);
-  return new Problem("storage_full", { errors: [{ path: "account", message }] });
+function problemOfResult(result: Exclude<PublishResult, { kind: "published" | "earlier" }>): Problem {
+  switch (result.kind) {
+    case "refused":
+      return problemOf(result.refusal);
+    case "full": {
+      const message = storageFullMessage("answers", result.bytesMax);
+      return new Problem("storage_full", { errors: [{ path: "account", message }] });
+    }
+    case "no_key":
+      return new Problem("unauthorized");
+    case "not_asked":
+      throw new Error("A request that asks for something was not asked.");
+    default:
+      throw new Error(`Unknown result ${JSON.stringify(result satisfies never)}`);
+  }
 }
 
 /** Empty where there is none: publishing says what is wrong with it. */

@@ -1,7 +1,19 @@
 import type { ClientBase, Pool } from "pg";
+import { ANSWER_ROW_BYTES, claimIdempotencyKeys } from "../base/database/idempotency.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
+import { onConnection } from "../base/database/transaction.ts";
 import type { EventName } from "../base/model/events.ts";
+import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { judgePublication } from "../publish/judge-publication.ts";
+import {
+  columnsOf,
+  type Publication,
+  type PublishRefusalCode,
+  PublishRefusedError,
+  refusing,
+} from "../publish/publish-call-sql.ts";
 import { sightOf, sightOfDelivery } from "./visibility-sql.ts";
 
 export type StoredAnalysis = {
@@ -50,4 +62,189 @@ export async function findAnalysis(
   });
   const [row] = rows;
   return row === undefined ? null : { text: row.text, publishedAtMs: createdAtMs(row.delivery_id) };
+}
+
+/** A request to publish, under its Idempotency-Key. */
+export type PublishWrite = Omit<Publication, "accountId"> & {
+  readonly claim: IdempotencyClaim;
+  /** For whom the caller acts; null: the account. */
+  readonly userId: string | null;
+  readonly traceparent: string | null;
+  /** What is stored of the answer to a delivery of this id. */
+  readonly answer: (deliveryId: string) => StoredResponse;
+};
+
+/** One that is refused whatever it asks for; a repeat of what was answered is found all the same. */
+export type RefusedWrite = Pick<PublishWrite, "claim" | "userId"> & { readonly analysis: null };
+
+/** What became of one: its delivery, which it may have had before, or why there is none. */
+export type PublishResult =
+  | { readonly kind: "published"; readonly deliveryId: string }
+  | { readonly kind: "refused"; readonly refusal: PublishRefusedError }
+  /** There is no room for the answer to what was published before. */
+  | { readonly kind: "full"; readonly bytesMax: number }
+  | { readonly kind: "earlier"; readonly earlier: ClaimState }
+  /** The caller's key is good no more. */
+  | { readonly kind: "no_key" }
+  /** It is a RefusedWrite whose key is free. */
+  | { readonly kind: "not_asked" };
+
+export type PublishWritesOptions = {
+  readonly secretsKey: Uint8Array;
+  readonly unsafeAllowedTargets?: UnsafeAllowedTargets;
+  readonly lockWaitMs: number;
+};
+
+/**
+ * Publishes for requests that have nothing to do with each other, in one statement, each judged by itself: see
+ * sealpost.publish_writes.
+ *
+ * @returns results in input order
+ * @throws PublishRefusedError when a text is not JSON; nothing was stored then
+ */
+export async function publishWrites(
+  database: Pool | ClientBase,
+  writes: readonly (PublishWrite | RefusedWrite)[],
+  options: PublishWritesOptions,
+): Promise<readonly PublishResult[]> {
+  const judged = writes.map((write) => judge(write, options));
+  const { ids, codes, answersMax } = await callPublishWrites(database, judged, options.lockWaitMs);
+  const refusals = await readRefusals(database, judged, codes);
+  const busy = judged.filter((_, index) => codes[index] === "busy").map(({ claim }) => claim);
+  const states = busy.length === 0 ? [] : await claimIdempotencyKeys(database, busy, options.secretsKey);
+  let nextState = 0;
+  return judged.map(({ refusal }, index): PublishResult => {
+    const code = codes[index]!;
+    switch (code) {
+      case "key":
+        return { kind: "no_key" };
+      case "busy":
+        return { kind: "earlier", earlier: states[nextState++]! };
+      case "not_asked":
+        return refusal === null ? { kind: "not_asked" } : { kind: "refused", refusal };
+      case "full":
+        return { kind: "full", bytesMax: answersMax! };
+      case "analysis_conflict":
+        return { kind: "refused", refusal: conflictOf() };
+      case "refused":
+        if (refusals.has(index)) return { kind: "refused", refusal: refusals.get(index)! };
+        throw new Error("an account or a setting was changed while an analysis was published");
+      default:
+        return { kind: "published", deliveryId: ids[index]! };
+    }
+  });
+}
+
+type Judged = (PublishWrite | RefusedWrite) & { readonly refusal: PublishRefusedError | null };
+
+function judge(write: PublishWrite | RefusedWrite, options: PublishWritesOptions): Judged {
+  if (write.analysis === null) return { ...write, refusal: null };
+  const { accountId } = write.claim;
+  const verdict = judgePublication({ ...write, accountId }, options, 0);
+  if (!(verdict instanceof PublishRefusedError)) return { ...verdict, refusal: null };
+  return { claim: write.claim, userId: write.userId, analysis: null, refusal: verdict };
+}
+
+type Asked = {
+  readonly accountId: string;
+  readonly analysis: string | null;
+  readonly webhookUrl: string | null;
+};
+
+const askedOf = (write: Judged): Asked => ({
+  accountId: write.claim.accountId,
+  analysis: write.analysis,
+  webhookUrl: write.analysis === null ? null : (write.webhookUrl ?? null),
+});
+
+/** Null: it is new, and published. */
+type PublishCode =
+  | "key"
+  | "busy"
+  | "not_asked"
+  | "known"
+  | "known_of_space"
+  | "full"
+  | "analysis_conflict"
+  | "refused"
+  | null;
+
+/** In place of a delivery's id, to find where it stands in an answer. */
+const SOME_ID = "00000000-0000-7000-8000-000000000000";
+/** What an answer counts as: its members' names and marks, a delivery's id, the longest id of an analysis, its row. */
+const ANSWER_BYTES = ANSWER_ROW_BYTES + 300;
+
+/** Around the last one: the analysis may be called so, too. */
+function aroundId(answer: StoredResponse | null): readonly [string | null, string | null] {
+  if (answer === null) return [null, null];
+  const text = answer.body?.toString() ?? "";
+  const at = text.lastIndexOf(SOME_ID);
+  return [text.slice(0, at), text.slice(at + SOME_ID.length)];
+}
+
+async function callPublishWrites(database: Pool | ClientBase, writes: readonly Judged[], lockWaitMs: number) {
+  const asked = writes.map(askedOf);
+  const answers = writes.map((write) => (write.analysis === null ? null : write.answer(SOME_ID)));
+  const parts = answers.map(aroundId);
+  const some = answers.find((answer) => answer !== null);
+  const values = [
+    asked.map(({ accountId }) => accountId),
+    writes.map(({ claim }) => claim.keyId),
+    writes.map(({ userId }) => userId),
+    writes.map(({ claim }) => claim.idempotencyKey),
+    writes.map(({ claim }) => claim.fingerprint),
+    asked.map(({ analysis }) => analysis),
+    asked.map(({ webhookUrl }) => webhookUrl),
+    writes.map((write) => (write.analysis === null ? null : write.traceparent)),
+    ...[0, 1].map((n) => parts.map((part) => part[n])),
+    ...[
+      writes[0]!.claim.operationKey,
+      some?.status ?? null,
+      some === undefined ? null : JSON.stringify(some.headers),
+    ],
+    ...[ANSWER_BYTES, lockWaitMs],
+  ];
+  const publications = asked.map(({ analysis, ...rest }) => ({ ...rest, analysis: analysis ?? "null" }));
+  const { rows } = await refusing(publications, () =>
+    onConnection(database, (client) =>
+      client.query<{ ids: (string | null)[]; codes: PublishCode[]; answersMax: number | null }>({
+        name: "publish_writes",
+        text: `select delivery_ids as ids, codes, answers_max::float8 as "answersMax"
+        from sealpost.publish_writes($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::bytea[], $6::json[],
+          $7::text[], $8::text[], $9::text[], $10::text[], $11, $12, $13::json, $14, $15)`,
+        values,
+      }),
+    ),
+  );
+  return rows[0]!;
+}
+
+async function readRefusals(
+  database: Pool | ClientBase,
+  writes: readonly Judged[],
+  codes: readonly PublishCode[],
+): Promise<ReadonlyMap<number, PublishRefusedError>> {
+  const refused = codes.flatMap((code, index) => (code === "refused" ? [index] : []));
+  if (refused.length === 0) return new Map();
+  const publications = refused.map(
+    (index) => askedOf(writes[index]!) as Asked & { readonly analysis: string },
+  );
+  const { rows } = await database.query<{ n: string; code: PublishRefusalCode; fault: string; hint: string }>(
+    {
+      name: "publication_faults",
+      text: "select n, code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])",
+      values: columnsOf(publications),
+    },
+  );
+  const refusals = rows.map(({ n, code, fault, hint }) => {
+    const index = refused[Number(n) - 1]!;
+    return [index, new PublishRefusedError(code, 0, `analysis at index 0: ${fault}`, hint, null)] as const;
+  });
+  return new Map(refusals);
+}
+
+function conflictOf(): PublishRefusedError {
+  const message = "analysis at index 0: its id was already published with another text or webhook_url";
+  const remedy = "An analysis id stands for one result: publish a new result under a new id.";
+  return new PublishRefusedError("analysis_conflict", 0, message, remedy, null);
 }

@@ -1,5 +1,6 @@
 import { STATUS_CODES } from "node:http";
 import type { Logger } from "pino";
+import type { Faults } from "../base/metrics/database-metrics.ts";
 import type { DispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { type ErrorCode, NAMED_ERROR_CODES, outcomeOfErrorCode } from "../base/model/error-codes.ts";
@@ -16,7 +17,6 @@ export type DispatchObserver = {
   /** Interrupted twice in a row: it may be posted only where nothing else is in flight. */
   readonly mustBeQuarantined: (deliveryId: string) => void;
   readonly overflowed: (count: number) => void;
-  readonly claimed: (asked: number, leased: number, tookMs: number) => void;
   readonly failed: (work: "claim" | "deliver" | "record" | "lanes", error: unknown) => void;
 };
 
@@ -27,7 +27,6 @@ export function tellAll(observers: readonly Partial<DispatchObserver>[]): Dispat
     attemptRecorded: (...told) => tell((one) => one.attemptRecorded?.(...told)),
     mustBeQuarantined: (...told) => tell((one) => one.mustBeQuarantined?.(...told)),
     overflowed: (...told) => tell((one) => one.overflowed?.(...told)),
-    claimed: (...told) => tell((one) => one.claimed?.(...told)),
     failed: (...told) => tell((one) => one.failed?.(...told)),
   };
 }
@@ -52,7 +51,7 @@ export function createAttemptLog(
       if (recorded !== "ours") {
         log.warn(
           attemptLine(delivery, delivered, recorded, hostOf),
-          "attempt whose lease was gone when it ended",
+          "attempt that had lost its lease when it ended",
         );
       } else if (log.isLevelEnabled("info")) {
         log.info(attemptLine(delivery, delivered, recorded, hostOf), "attempt");
@@ -62,8 +61,8 @@ export function createAttemptLog(
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
       mustBeQuarantined(deliveryId);
     },
-    overflowed: (count) => log.debug({ count }, "let wake-ups go: their lanes remember enough"),
-    failed: (work, err) => log.error({ work, err }, "our own fault, or the database's; trying again"),
+    overflowed: (count) => log.debug({ count }, "dropped wake-ups: their lanes have enough in memory"),
+    failed: (work, err) => log.error({ work, err }, "an internal or database error; trying again"),
   };
 }
 
@@ -104,7 +103,10 @@ function rounded(ms: number | null | undefined): number | undefined {
 }
 
 /** Counts what a dispatcher does. All of it together costs about a microsecond an attempt. */
-export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver {
+export function createAttemptMetrics(
+  metrics: DispatchMetrics,
+  faults: Faults,
+): Omit<DispatchObserver, "overflowed"> {
   beginAtZero(metrics);
   const succeeded = metrics.attempts.of({ outcome: "succeeded", error_code: "none" });
   const interrupted = metrics.attempts.of({ outcome: "interrupted", error_code: "interrupted" });
@@ -154,12 +156,7 @@ export function createAttemptMetrics(metrics: DispatchMetrics): DispatchObserver
       }
     },
     mustBeQuarantined: () => metrics.sentAlone.of({}).add(),
-    overflowed: (count) => metrics.wakeupsLetGo.of({}).add(count),
-    claimed: (asked, _leased, tookMs) => {
-      metrics.batchRows.of({ batch: "claim" }).observe(asked);
-      metrics.batchSeconds.of({ batch: "claim" }).observe(tookMs / 1_000);
-    },
-    failed: (work) => metrics.faults.of({ work }).add(),
+    failed: (work) => faults.of({ work }).add(),
   };
 }
 

@@ -22,7 +22,7 @@ export type AttemptsOptions = {
 };
 
 /** `askedAtMs`, on the monotonic clock: the leases were taken then or later. */
-export type Claimed = Claim & { readonly askedAtMs: number; readonly tookMs: number };
+export type Claimed = Claim & { readonly askedAtMs: number };
 
 /** What every attempt goes through, in a crowd or in quarantine: claim → deliver → record. */
 export class Attempts {
@@ -62,7 +62,7 @@ export class Attempts {
     if (claimed.databaseNowMs !== null) {
       delivering.clock.observe(claimed.databaseNowMs, askedAtMs, answeredAtMs);
     }
-    return { ...claimed, askedAtMs, tookMs: answeredAtMs - askedAtMs };
+    return { ...claimed, askedAtMs };
   }
 
   /** Resolves once the outcome is recorded, or its lease is over. `onDelivered` is called in between. */

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { createdAtMs, groupByDay, queryDay } from "../base/database/partitions.ts";
 import type { EventName } from "../base/model/events.ts";
-import { holdLeased } from "./holds-sql.ts";
+import { holdLeased, sendToEndpoint } from "./holds-sql.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
 export type LeasedDelivery = {
@@ -101,6 +101,7 @@ select
   case when endpoints.paused_at is not null and lease_number is not null then
     claimed.lane = sealpost.lane(claimed.account_id, null)
   else false end as is_paused,
+  closed is not null as is_closed,
   -- One text: an array of texts costs several times as much to write and to read again.
   (
     select string_agg(valid.secret, ' ')
@@ -117,8 +118,11 @@ select
 from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
+left join lateral sealpost.closed_url(
+  claimed.account_id, case when b.webhook_url is not null and lease_number is not null then claimed.delivery_id end
+) as closed on true
 union all
-select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, false, null,
+select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, false, false, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000
 from judged where kind <> 'leased'`;
 
@@ -184,6 +188,7 @@ type Row = {
   endpoint_url: string | null;
   analysis_text: string | null;
   is_paused: boolean;
+  is_closed: boolean;
   sealed_secrets: string | null;
   now_ms: number;
 };
@@ -212,18 +217,19 @@ export type ClaimInput = {
 
 /**
  * Claims what is due of these ids, after recording what a dead dispatcher left behind as interrupted. What would go to
- * a paused endpoint is held, and was not claimed.
+ * a paused endpoint is held, and what has a URL that is closed is made the endpoint's: neither was claimed.
  */
 export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Claim> {
   const rows: Row[] = [];
   const interrupted = new Set<string>();
   const heldIds: string[] = [];
+  const closedIds: string[] = [];
   let bytesLeft = input.bytesMax;
   const take = (claimed: readonly Row[]) => {
     for (const row of claimed) {
       if (row.kind === "cut") continue;
-      if (row.is_paused) {
-        heldIds.push(row.delivery_id);
+      if (row.is_paused || row.is_closed) {
+        (row.is_paused ? heldIds : closedIds).push(row.delivery_id);
         continue;
       }
       rows.push(row);
@@ -239,6 +245,7 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
     take(await claimOfDay(pool, input, day, recoveredIds, bytesLeft));
   }
   if (heldIds.length > 0) await holdLeased(pool, heldIds, input.leaseToken, input.at);
+  if (closedIds.length > 0) await sendToEndpoint(pool, closedIds, input.leaseToken, input.at);
   return {
     deliveries: rows.map((row) => fromRow(row, input.leaseToken, interrupted)),
     databaseNowMs: rows.at(-1)?.now_ms ?? null,

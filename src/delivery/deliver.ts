@@ -16,7 +16,7 @@ import {
   decideBeforeAttempt,
   dueAfterRelease,
 } from "./schedule/life.ts";
-import { parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
+import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
 
 const CACHED_VERDICTS_MAX = 20_000;
@@ -108,7 +108,7 @@ export function createDelivering(options: DeliveringOptions): Delivering {
     poster: createPoster({ egress, now }),
     clock: new DatabaseClock(now),
     random: options.random,
-    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: config.retryAttempts },
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX },
     deadlineMs: config.attemptDeadlineMs,
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
   };

@@ -220,9 +220,8 @@ export class Dispatcher {
     await this.#claim(taken.slice(middle), bytesMax >> 1, leaseToken);
   }
 
-  #start(taken: readonly TakenDelivery[], { deliveries, askedAtMs, tookMs }: Claimed): void {
+  #start(taken: readonly TakenDelivery[], { deliveries, askedAtMs }: Claimed): void {
     const { observer } = this.#options;
-    observer.claimed(taken.length, deliveries.length, tookMs);
     const answers = new Map(deliveries.map((delivery) => [delivery.deliveryId, delivery]));
     for (const waiting of taken) {
       const answer = answers.get(waiting.deliveryId);

@@ -19,18 +19,18 @@ export const Endpoint = z
     url: z.string().describe("The URL, normalized."),
     created_at: time,
     updated_at: time,
-    paused_at: time.nullable().describe("Since when it is paused; null while it is not."),
+    paused_at: time.nullable().describe("Since when it has been paused; null while it is not."),
     held: z
       .int()
       .nullable()
       .describe(
-        "Deliveries that are held: while it is paused, and afterwards until they have been let go. Exact up to " +
+        "Deliveries that are held: while it is paused, and afterwards until they are released. Exact up to " +
           `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it counts over the account.`,
       ),
     certificate_expires_at: time
       .nullable()
       .describe(
-        "Expiry of the certificate that the receiver showed to a delivery last; null: none was seen.",
+        "Expiry of the certificate that the receiver last presented to a delivery; null: none was seen.",
       ),
   })
   .meta({ id: "Endpoint", description: "The account's default webhook URL." });
@@ -71,8 +71,8 @@ export function endpointOperations({
       tag,
       summary: "Set the endpoint",
       description:
-        "Sets or replaces the account's endpoint. Every attempt from now on goes there, those of earlier " +
-        "deliveries included. A paused one stays paused.",
+        "Sets or replaces the account's endpoint. Every attempt from now on goes there, including those " +
+        "of earlier deliveries. A paused one stays paused.",
       method: "PUT",
       path,
       scope: "webhooks:write",
@@ -111,7 +111,7 @@ export function endpointOperations({
     pausing("pause", pauseEndpoint, {
       summary: "Pause the endpoint",
       description:
-        "Holds every delivery to the endpoint, in place of sending it: those that wait, and those that come. Nothing " +
+        "Holds every delivery to the endpoint instead of sending it, waiting ones and new ones alike. Nothing " +
         "is lost, and no attempt or time is used up; when its analysis expires, a held delivery is abandoned as " +
         "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
         "own webhook_url still go out. Pausing again changes nothing.",
@@ -119,8 +119,8 @@ export function endpointOperations({
     pausing("resume", resumeEndpoint, {
       summary: "Resume the endpoint",
       description:
-        "Ends a pause. What was held is delivered oldest first, up to 100 a second, beside what is new; `held` " +
-        "counts down. Each goes on where it stood: retries wait for the rest of their time.",
+        "Ends a pause. What was held is delivered oldest first, up to 100 a second, alongside new ones; `held` " +
+        "counts down. Each continues where it stopped: retries wait for the rest of their time.",
     }),
   ];
 }

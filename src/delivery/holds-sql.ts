@@ -25,17 +25,15 @@ export async function resumeEndpoint(database: ClientBase | Pool, accountId: str
 }
 
 /** Holds what a claim under this token has leased of paused endpoints; nothing of it was posted. `at` null: now. */
-export async function holdLeased(
-  pool: Pool,
-  deliveryIds: readonly string[],
-  leaseToken: string,
-  at: Date | null,
-): Promise<void> {
-  await pool.query({
-    name: "hold_leased",
-    text: "select sealpost.hold_leased($1::uuid[], $2::uuid, coalesce($3::timestamptz, now()))",
-    values: [`{${deliveryIds.join(",")}}`, leaseToken, at],
-  });
+export const holdLeased = givingBack("hold_leased");
+/** The same of what it has leased for URLs of their own that are closed: it goes to the endpoint. */
+export const sendToEndpoint = givingBack("send_to_endpoint");
+
+function givingBack(name: "hold_leased" | "send_to_endpoint") {
+  const text = `select sealpost.${name}($1::uuid[], $2::uuid, coalesce($3::timestamptz, now()))`;
+  return async (pool: Pool, deliveryIds: readonly string[], leaseToken: string, at: Date | null) => {
+    await pool.query({ name, text, values: [`{${deliveryIds.join(",")}}`, leaseToken, at] });
+  };
 }
 
 /** Held deliveries of one account, and of all accounts, that a step lets go: 100 and 1,000 a second. */

@@ -1,5 +1,6 @@
 import { setTimeout as wait } from "node:timers/promises";
 import { abortableDelay } from "../base/model/backoff.ts";
+import type { Lead, Promotion } from "./promote-sql.ts";
 
 /** How often the leader looks for what is due: the S in "sent again within lease + sweep". */
 const SWEEP_MAX_MS = 1_000;
@@ -24,9 +25,9 @@ export const PACED_STEPS_PER_SWEEP = 5;
 export type LeaderOptions = {
   readonly sweepMs: number;
   readonly holder: string;
-  readonly lead: (holder: string, leaseMs: number) => Promise<boolean>;
+  readonly lead: (holder: string, leaseMs: number) => Promise<Omit<Lead, "atMs">>;
   /** Wakes what is due; isFull: there was more than one step takes. */
-  readonly promote: () => Promise<{ readonly woken: number; readonly isFull: boolean }>;
+  readonly promote: () => Promise<Pick<Promotion, "woken" | "isFull">>;
   /** One paced step of the bulk replays: beside promoting, which nothing may hold up; single-flight. */
   readonly advanceReplays: () => Promise<number>;
   /** One paced step of what is held; after each of the replays'. */
@@ -77,9 +78,10 @@ export class Leader {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       const startedAt = performance.now();
-      if (await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS))) {
-        await this.#promoteAll();
-        this.#goOn();
+      const found = await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS));
+      if (found?.leads) {
+        if (found.isDue) await this.#promoteAll();
+        if (found.isPaced) this.#goOn();
         await this.#sweepJobs(startedAt);
         const { sweepMs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
         this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);

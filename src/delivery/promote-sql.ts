@@ -25,17 +25,113 @@ const LANE_PER_STEP_MAX = 1_000;
 const WAITING_JOBS_MAX = 200;
 const SWEPT_JOBS_MAX = 1_000;
 
-export type Promotion = { readonly looked: number; readonly woken: number; readonly isFull: boolean };
+export type Promotion = {
+  readonly woken: number;
+  /** Null: nothing was looked at, because too many wake-ups wait. */
+  readonly looked: number | null;
+  readonly isFull: boolean;
+};
+
+/** Where to begin to look: see sql/0010_delivery.sql. */
+export type PromoteFrom = {
+  /** The `wake_at` of rows, in ms since the epoch; null: the first. */
+  readonly wakeAtMs: number | null;
+  /** The `run_at` of jobs. */
+  readonly jobs: string;
+};
+
+const EVERYTHING: PromoteFrom = { wakeAtMs: null, jobs: "-infinity" };
+const fromParameter = (n: number) => `coalesce(to_timestamp($${n}::float8 / 1000), '-infinity')`;
 
 /** Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. */
-export async function promoteDue(pool: Pool, at: Date | null): Promise<Promotion> {
-  const { rows } = await pool.query<{ looked: number; woken: number }>({
+export async function promoteDue(
+  pool: Pool,
+  at: Date | null,
+  from: PromoteFrom = EVERYTHING,
+): Promise<Promotion> {
+  const { rows } = await pool.query<{ looked: number | null; woken: number }>({
     name: "promote",
-    text: "select looked, woken from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4)",
-    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX],
+    text: `select looked, woken
+      from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz)`,
+    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, from.wakeAtMs, from.jobs],
   });
   const { looked, woken } = rows[0]!;
   return { looked, woken, isFull: looked === ROWS_PER_STEP_MAX };
+}
+
+/** What there is for the leader to do. */
+export type Lead = {
+  /** False: another one leads. */
+  readonly leads: boolean;
+  readonly isDue: boolean;
+  /** Bulk replays are running, or something is held. */
+  readonly isPaced: boolean;
+  /** The database's clock. */
+  readonly atMs: number;
+};
+
+/** `holder` is the leader from now for `leaseMs`, unless another one is; asked again before it ends, it stays that. */
+export async function lead(
+  pool: Pool,
+  holder: string,
+  leaseMs: number,
+  wakeFromMs: number | null = null,
+): Promise<Lead> {
+  const { rows } = await pool.query<Lead>({
+    name: "lead",
+    text: `select leads, is_due as "isDue", is_paced as "isPaced", extract(epoch from at)::float8 * 1000 as "atMs"
+      from sealpost.lead($1, $2::float8 * interval '1 millisecond', ${fromParameter(3)})`,
+    values: [holder, leaseMs, wakeFromMs],
+  });
+  return rows[0]!;
+}
+
+/**
+ * Rows that nobody looks for any more, because their transaction took so long, are found then; later where that takes
+ * long, because somebody holds a snapshot.
+ */
+const ALL_EVERY_MS = 15_000;
+const ALL_SHARE_MAX = 0.01;
+/**
+ * What our own transactions may take, and what a claim may have waited beyond the row's wake_at, with much to spare.
+ */
+const LATE_MS = 30_000;
+
+/**
+ * Promotes from where anything may still be due: all that was due before has been woken. A row keeps the wake_at that
+ * it had when it was leased, so one whose lease runs out is older than the others by as much.
+ */
+export function createPromoting(
+  pool: Pool,
+  options: { readonly leaseMs: number; readonly jobsFrom: () => string },
+) {
+  const lateMs = options.leaseMs + LATE_MS;
+  let fromMs: number | null = null;
+  let allAgainAtMs = Number.NEGATIVE_INFINITY;
+  let looked: { readonly fromMs: number | null; readonly atMs: number } = { fromMs, atMs: 0 };
+
+  function done(): void {
+    fromMs = looked.atMs - lateMs;
+  }
+
+  return {
+    lead: async (holder: string, leaseMs: number): Promise<Lead> => {
+      const startedMs = performance.now();
+      const asked = startedMs >= allAgainAtMs ? null : fromMs;
+      const found = await lead(pool, holder, leaseMs, asked);
+      const tookMs = performance.now() - startedMs;
+      if (asked === null) allAgainAtMs = startedMs + Math.max(ALL_EVERY_MS, tookMs / ALL_SHARE_MAX);
+      looked = { fromMs: asked, atMs: found.atMs };
+      if (!found.leads) fromMs = null;
+      else if (!found.isDue) done();
+      return found;
+    },
+    promote: async (): Promise<Promotion> => {
+      const promotion = await promoteDue(pool, null, { wakeAtMs: looked.fromMs, jobs: options.jobsFrom() });
+      if (promotion.looked !== null && !promotion.isFull) done();
+      return promotion;
+    },
+  };
 }
 
 const TAKEN_BACK_MAX = 1_000;
@@ -96,16 +192,4 @@ export async function sweepStuckJobs(pool: Pool): Promise<number> {
     values: [SWEPT_JOBS_MAX],
   });
   return rows[0]!.swept;
-}
-
-const LEAD = `
-insert into sealpost.leader as l (holder, until) values ($1, now() + $2::float8 * interval '1 millisecond')
-on conflict (only_row) do update set holder = excluded.holder, until = excluded.until
-where l.holder = excluded.holder or l.until < now()
-returning true as leads`;
-
-/** True when `holder` is the leader from now for `leaseMs`; asked again before it ends, it stays the leader. */
-export async function lead(pool: Pool, holder: string, leaseMs: number): Promise<boolean> {
-  const { rowCount } = await pool.query({ name: "lead", text: LEAD, values: [holder, leaseMs] });
-  return rowCount === 1;
 }

@@ -1,28 +1,33 @@
-import type { Pool } from "pg";
-import { startWakeupRunner } from "../base/database/graphile-worker.ts";
+import { startWakeupRunner, type WakeupQueue } from "../base/database/graphile-worker.ts";
 import { abortableDelay, backoffMs } from "../base/model/backoff.ts";
+import { TtlMap } from "../base/model/caches.ts";
 import type { WaitingDelivery } from "./lane.ts";
 
 /**
- * Of transactions that add wake-ups at the same moment only one notifies (sealpost.announce_wakeups). So once a look at
- * the queue has found some, it is looked at this many times more, so far apart; what all of that misses, the next poll
- * finds.
+ * Of transactions that add wake-ups at the same moment only one notifies (sealpost.announce_wakeups), perhaps with the
+ * one delivery that it wakes, which is then not waited for. So the queue is looked at once more, and when that has
+ * found what nobody told of, this many times more, so far apart; what all of that misses, the next poll finds.
  */
 const LOOKS_MORE = 3;
 const LOOK_AGAIN_MS = 4;
+/** What was told is not woken again by its job, nor by being told when the job was sooner. */
+const KNOWN_MAX = 20_000;
+const KNOWN_FOR_MS = 10_000;
 const RESTART_BACKOFF = { baseMs: 50, maxMs: 2_000 };
 /**
  * An ending runner is waited for no longer than this: after a database that stood still it was seen to end half, with
  * nothing in flight, and never to say so.
  */
 const END_MAX_MS = 5_000;
-/** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 0.1 s. */
+/** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 3 s. */
 const SILENCE_MAX_MS = 15_000;
 const CHECK_EVERY_MS = 1_000;
 
 export type WakeupsOptions = {
-  readonly pool: Pool;
+  readonly queue: WakeupQueue;
   readonly wake: (waiting: readonly WaitingDelivery[]) => void;
+  /** Somebody has published something; absent: nobody wants to know. */
+  readonly onPublished?: (() => void) | undefined;
   readonly onRunnerEnded: (error: unknown, restarts: number) => void;
   /** Uniform in [0, 1). */
   readonly random: () => number;
@@ -42,9 +47,13 @@ export class Wakeups {
   #loop: Promise<void> = Promise.resolve();
   #looksLeft = 0;
   #lookTimer: NodeJS.Timeout | null = null;
+  #lookAgain: () => void = () => undefined;
+  /** Jobs whose deliveries have been woken. */
+  readonly #known = new TtlMap<string, true>({ entriesMax: KNOWN_MAX, now: () => performance.now() });
 
   constructor(options: WakeupsOptions) {
     this.#options = options;
+    options.queue.onAdded = (told) => this.#hear(told);
   }
 
   start(): void {
@@ -80,11 +89,13 @@ export class Wakeups {
     const waitNoLonger = () => void setTimeout(gone.resolve, END_MAX_MS).unref();
     this.#signOfLifeMs = performance.now();
     const runner = await startWakeupRunner({
-      pool: this.#options.pool,
-      handle: (payload) => this.#handle(payload),
-      onLook: (found, lookAgain) => {
+      queue: this.#options.queue,
+      handle: (payload, jobId) => this.#handle(payload, jobId),
+      onLook: (jobIds, lookAgain) => {
         this.#signOfLifeMs = performance.now();
-        this.#lookAgain(found, lookAgain);
+        this.#lookAgain = lookAgain;
+        if (jobIds.some((id) => !this.#known.has(id))) this.#looksLeft = LOOKS_MORE;
+        this.#lookSoon();
       },
       onEnding: waitNoLonger,
     });
@@ -108,20 +119,44 @@ export class Wakeups {
     }
   }
 
-  /** `found`: the wake-ups of the look that has just ended. */
-  #lookAgain(found: number, lookAgain: () => void): void {
-    if (found > 0) this.#looksLeft = LOOKS_MORE;
+  /** What a notification says; any role that can connect may send one. */
+  #hear(told: string): boolean {
+    this.#options.onPublished?.();
+    const { jobId, waiting } = readTold(told);
+    if (waiting.length === 0) return false;
+    this.#wakeOnce(jobId, waiting);
+    this.#looksLeft = Math.max(this.#looksLeft, 1);
+    this.#lookSoon();
+    return true;
+  }
+
+  #wakeOnce(jobId: string, waiting: readonly WaitingDelivery[]): void {
+    if (this.#known.has(jobId)) return;
+    this.#known.set(jobId, true, KNOWN_FOR_MS);
+    this.#options.wake(waiting);
+  }
+
+  #lookSoon(): void {
     if (this.#looksLeft === 0 || this.#lookTimer !== null) return;
     this.#looksLeft--;
     this.#lookTimer = setTimeout(() => {
       this.#lookTimer = null;
-      lookAgain();
+      this.#lookAgain();
     }, LOOK_AGAIN_MS);
   }
 
-  async #handle(payload: unknown): Promise<void> {
-    this.#options.wake(readWakeup(payload));
+  async #handle(payload: unknown, jobId: string): Promise<void> {
+    this.#wakeOnce(jobId, readWakeup(payload));
     this.#signOfLifeMs = performance.now();
+  }
+}
+
+function readTold(told: string): { readonly jobId: string; readonly waiting: readonly WaitingDelivery[] } {
+  try {
+    const { job, wakes } = JSON.parse(told);
+    return { jobId: String(job), waiting: readWakeup(wakes) };
+  } catch {
+    return { jobId: "", waiting: [] };
   }
 }
 

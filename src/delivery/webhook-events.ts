@@ -39,7 +39,7 @@ export const sentEvents: readonly SentRequest[] = EVENTS.map((event) => {
     summary,
     description:
       "Sent to the `webhook_url` of the publication, else to the account's endpoint. At least once: the same `id` " +
-      "can come again, and in any order. No redirect is followed, and an answer is due within 15 seconds.",
+      "can come again, and in any order. Redirects are not followed, and an answer is due within 15 seconds.",
     headers,
     body: z
       .object({

@@ -28,7 +28,7 @@ const NEWEST = "newest";
 const query = z.strictObject({
   cursor: pageQuery.cursor.describe(
     "`next_cursor` of the previous page; without it, the feed begins at the oldest event that is kept, and with " +
-      `\`${NEWEST}\` behind the newest.`,
+      `\`${NEWEST}\` after the newest.`,
   ),
   limit: pageQuery.limit,
   wait: z
@@ -37,7 +37,7 @@ const query = z.strictObject({
     .max(HELD_SECONDS_MAX)
     .default(0)
     .describe(
-      "Where there is nothing to read, the answer is held for up to this many seconds, until there is. It may come " +
+      "If there is nothing to read, the answer is held for up to this many seconds, until there is. It may come " +
         `sooner and be empty. With \`cursor=${NEWEST}\` it comes at once.`,
     ),
 });
@@ -59,7 +59,7 @@ const EventPage = z.object({
   items: z.array(PublishedEvent),
   next_cursor: z
     .string()
-    .describe("Goes on behind this page, also at the end: keep it, and ask again with it."),
+    .describe("Continues after this page, even at the end: keep it, and ask again with it."),
 });
 
 const cursors = createCursors(z.int().min(0));
@@ -107,7 +107,7 @@ export function createReadFeedPage(
     const { places, newest, oldest, lookedTo, nowMs } = found;
     if (after !== null && after !== OLDEST && after < oldest) throw expired(accountId);
     if (after !== null && after > Math.max(newest, (nowMs + AHEAD_MAX_MS) * 1_000)) {
-      throw invalidRequest("query.cursor", "Not a cursor of this feed: it lies in the future.");
+      throw invalidRequest("query.cursor", "Not a cursor of this feed: it is in the future.");
     }
     const end = lookedTo ?? newest;
     const isCut = lookedTo !== null;
@@ -143,7 +143,7 @@ function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["ite
 }
 
 export type EventDependencies = {
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
@@ -165,13 +165,14 @@ export function eventOperations({
       tag: "Events",
       summary: "List events",
       description:
-        "Everything that was published, oldest first, each event once, with the webhook that tells of it and a " +
-        "fresh signature: for receivers that cannot be reached, and for finding what one missed. Nothing is " +
-        "skipped, in whatever order transactions commit: read page after page with `next_cursor`, for ever. A page " +
-        "holds analyses of at most 1 MiB together, and at least one event if there is any. A cursor that is older " +
-        "than the analyses are kept (7 days) is refused with 410. For a key that acts for a user, what runs of " +
-        "workflows published in spaces of others is not there: a page looks at 10,000 events at most, and may be " +
-        "empty where the user sees none of them. Then it comes at once, whatever `wait` is, with `More-Behind: true`.",
+        "Everything that was published, oldest first, each event once, with its webhook and a fresh " +
+        "signature: for receivers that cannot be reached, and for finding what one missed. Nothing is " +
+        "skipped, in whatever order transactions commit: keep reading page after page with `next_cursor`. A page " +
+        "holds at most 1 MiB of analyses, and at least one event if there is any. A cursor that is older than the " +
+        "oldest analysis kept (7 days) is refused with 410. A key that acts for a user does not get what " +
+        "workflow runs published in spaces that the user is not a member of: a page looks at 10,000 events at " +
+        "most, and may be empty if the user sees none of them. Then it comes at once, whatever `wait` is, with " +
+        "`More-Behind: true`.",
       method: "GET",
       path: "/v1/webhooks/events",
       scope: "analyses:read",

@@ -183,8 +183,9 @@ export async function findFeedEvents(
   });
 }
 
-/** As sealpost.sequence_events names it. */
+/** As sealpost.sequence_events names it, and as sealpost.announce_wakeups does. */
 const CHANNEL = "sealpost_feed";
+const PUBLISHED = "jobs:insert";
 /** A network that has forgotten the connection says nothing, so the database is asked now and then. */
 const ASKED_EVERY_MS = 10_000;
 const RECONNECT_BACKOFF = { baseMs: 100, maxMs: 5_000 };
@@ -193,6 +194,8 @@ export type FeedNewsOptions = {
   /** One connection of it is kept for as long as this listens. */
   readonly pool: Pool;
   readonly onNews: (accountIds: readonly string[]) => void;
+  /** Something was published, which may not be in anybody's feed yet. */
+  readonly onPublished: () => void;
   /** Listening has begun, at the start or again: what was told meanwhile has been missed. */
   readonly onListening: () => void;
   readonly onError: (error: unknown) => void;
@@ -239,9 +242,10 @@ async function listenOnce(signal: AbortSignal, options: FeedNewsOptions): Promis
   client.on("end", fail);
   client.on("notification", ({ channel, payload = "" }) => {
     if (channel === CHANNEL) options.onNews(payload.split(" "));
+    else options.onPublished();
   });
   try {
-    await client.query(`listen ${CHANNEL}`);
+    await client.query(`listen ${CHANNEL}; listen "${PUBLISHED}"`);
     options.onListening();
     await askAgainAndAgain(client, AbortSignal.any([signal, failed.signal]));
     if (!signal.aborted) throw new Error("the connection that listens to the feed has ended");

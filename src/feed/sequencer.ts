@@ -2,12 +2,12 @@ import { abortableDelay } from "../base/model/backoff.ts";
 import type { SequencingStep } from "./feed-sql.ts";
 
 /**
- * How long an event waits for its place at most, apart from the step itself. Every process that could make steps asks
- * whether it may as often as TRY_EVERY_MS, so the feed stands still for no longer than a lease and that when the one
- * that makes them dies.
+ * A step follows another no sooner, so an event waits for its place no longer than that, apart from the step itself.
+ * Whoever publishes tells of it; with nobody told, all is looked at anew now and then.
  */
 const STEP_EVERY_MS = 100;
-const TRY_EVERY_MS = 200;
+const UNTOLD_EVERY_MS = 10_000;
+/** Another process tries as often while there is something to do, and goes on when the one that makes steps dies. */
 const LEASE_MS = 600;
 const AFTER_FAILURE_MS = 500;
 
@@ -15,7 +15,6 @@ export type SequencerOptions = {
   readonly holder: string;
   readonly sequence: (holder: string, leaseMs: number) => Promise<SequencingStep>;
   readonly endLease: (holder: string) => Promise<void>;
-  readonly onSequenced: (events: number) => void;
   readonly onError: (error: unknown) => void;
 };
 
@@ -28,9 +27,17 @@ export class Sequencer {
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
   #leads = false;
+  #isTold = false;
+  #wake: () => void = () => undefined;
 
   constructor(options: SequencerOptions) {
     this.#options = options;
+  }
+
+  /** Something was published. */
+  tell(): void {
+    this.#isTold = true;
+    this.#wake();
   }
 
   start(): void {
@@ -48,24 +55,33 @@ export class Sequencer {
     const { signal } = this.#stopping;
     while (!signal.aborted) {
       const startedAt = performance.now();
-      const everyMs = await this.#step();
+      this.#isTold = false;
+      const { everyMs, isDone } = await this.#step();
       await abortableDelay(everyMs - (performance.now() - startedAt), signal);
+      if (isDone) await this.#untilTold();
     }
   }
 
-  /** Returns after how long, from its beginning, the next one is due. */
-  async #step(): Promise<number> {
-    const { holder, sequence, onSequenced, onError } = this.#options;
+  async #untilTold(): Promise<void> {
+    if (this.#isTold) return;
+    const told = new AbortController();
+    this.#wake = () => told.abort();
+    await abortableDelay(UNTOLD_EVERY_MS, AbortSignal.any([told.signal, this.#stopping.signal]));
+    this.#wake = () => undefined;
+  }
+
+  /** After how long, from its beginning, the next one may be made, and whether nobody needs it before being told. */
+  async #step(): Promise<{ readonly everyMs: number; readonly isDone: boolean }> {
+    const { holder, sequence, onError } = this.#options;
     try {
       const { leads, sequenced, isFull } = await sequence(holder, LEASE_MS);
       this.#leads = leads;
-      onSequenced(sequenced);
-      if (isFull) return 0;
-      return leads ? STEP_EVERY_MS : TRY_EVERY_MS;
+      if (isFull) return { everyMs: 0, isDone: false };
+      return { everyMs: leads ? STEP_EVERY_MS : LEASE_MS, isDone: sequenced === 0 };
     } catch (error) {
       this.#leads = false;
       onError(error);
-      return AFTER_FAILURE_MS;
+      return { everyMs: AFTER_FAILURE_MS, isDone: false };
     }
   }
 }

@@ -37,18 +37,24 @@ export function digestApiKey(text: string): Buffer {
 }
 
 const REMEMBERED_FOR_MS = 3_600_000;
+/** Its use is noted once a minute, by whoever looks it up. */
+const RECENT_MS = 30_000;
 const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
 
-/** `found`: null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. */
 export type Authentication = {
-  readonly found: Promise<ApiKey | null>;
+  /**
+   * Null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. Looked up once.
+   */
+  readonly find: () => Promise<ApiKey | null>;
   /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
   readonly expected: ApiKey | null;
+  /** It was found not long ago: whoever looks at it again in the transaction of its effect need not find it before. */
+  readonly isRecent: boolean;
 };
 
 export type Authenticate = (authorization: string | undefined) => Authentication;
 
-const MISSING: Authentication = { found: Promise.resolve(null), expected: null };
+const MISSING: Authentication = { find: async () => null, expected: null, isRecent: false };
 
 /**
  * Authenticates a request. All invalid keys look the same to the caller. The lookup is by digest, so its timing is of
@@ -62,6 +68,7 @@ export function createAuthenticate(options: {
   readonly now: () => number;
 }): Authenticate {
   const { findApiKey, prefixes, now } = options;
+  const recent = new TtlMap<string, true>({ entriesMax: REMEMBERED_KEYS_MAX, now: () => performance.now() });
   const valid = new TtlMap<string, ApiKey>({
     entriesMax: REMEMBERED_KEYS_MAX,
     now: () => performance.now(),
@@ -72,8 +79,10 @@ export function createAuthenticate(options: {
     const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
     if (!isValid || !isOfThisEnvironment) {
       valid.delete(id);
+      recent.delete(id);
       return null;
     }
+    recent.set(id, true, RECENT_MS);
     if (!valid.has(id)) valid.set(id, key, REMEMBERED_FOR_MS);
     return key;
   }
@@ -84,7 +93,12 @@ export function createAuthenticate(options: {
     const digest = digestApiKey(text);
     const id = digest.toString("latin1");
     const isOfThisEnvironment = prefixes.some((prefix) => text.startsWith(prefix));
-    return { expected: valid.get(id) ?? null, found: find(digest, id, isOfThisEnvironment) };
+    let found: Promise<ApiKey | null> | null = null;
+    return {
+      expected: valid.get(id) ?? null,
+      isRecent: recent.has(id),
+      find: () => (found ??= find(digest, id, isOfThisEnvironment)),
+    };
   };
 }
 

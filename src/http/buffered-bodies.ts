@@ -1,12 +1,12 @@
 import type { IncomingMessage } from "node:http";
-import type { FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Place } from "../base/model/account-places.ts";
 import { sendContinue } from "./connections.ts";
 import { BUFFERED_BODY_BYTES_FIRST } from "./limits.ts";
 import { invalidRequest, Problem } from "./problems.ts";
 import { addressBucket } from "./rate-limits.ts";
 import { contextOf } from "./request-context.ts";
-import type { TransferPlaces } from "./turns.ts";
+import { onGoneOf, type TransferPlaces } from "./turns.ts";
 
 /**
  * Reads bodies into memory, each within its account's share of all bytes in memory; without a key it counts for its
@@ -25,9 +25,8 @@ export function createReadBody(places: TransferPlaces) {
     // It may have gone while its key was looked up, and then nothing more is told of it.
     if (request.raw.socket.destroyed) throw notArrived();
     const context = contextOf(request);
-    const owner = context.accountId ?? context.key?.id ?? addressBucket(request.ip);
     const { promise: isCut, reject: cut } = Promise.withResolvers<never>();
-    const place = places.take(owner, cut, Math.max(1, announced ?? bytesMax));
+    const place = places.take(ownerOf(request), cut, Math.max(1, announced ?? bytesMax));
     try {
       sendContinue(request.raw);
       const body = await receive(payload, { bytesMax, announced, place, isCut });
@@ -36,6 +35,35 @@ export function createReadBody(places: TransferPlaces) {
     } finally {
       if (context.bufferedBody === null) place.giveBack();
     }
+  };
+}
+
+/** Whose share of the memory a request takes. */
+function ownerOf(request: FastifyRequest): string {
+  const { accountId, key } = contextOf(request);
+  return accountId ?? key?.id ?? addressBucket(request.ip);
+}
+
+/**
+ * Counts an answer's bytes as in memory until they have left, or nobody reads them any more; again does nothing.
+ * @throws Problem 429 for an account that has its share
+ * @throws TemporarilyUnavailable when there is no room
+ */
+export type HoldAnswer = (reply: FastifyReply, bytes: number) => Place;
+
+/**
+ * Holds each answer within its account's share, from when it is made: those in the making are no more than requests are
+ * at work on the database. Losing option: to wait for room. An answer that waits is in memory itself.
+ */
+export function createHoldAnswer(places: TransferPlaces): HoldAnswer {
+  const held = new WeakMap<FastifyReply, Place>();
+  return (reply, bytes) => {
+    const { request } = reply;
+    const cut = () => request.raw.socket.destroy();
+    const place = held.get(reply) ?? places.take(ownerOf(request), cut, Math.max(1, bytes));
+    held.set(reply, place);
+    onGoneOf(request, reply)(place.giveBack);
+    return place;
   };
 }
 

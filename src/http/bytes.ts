@@ -4,14 +4,15 @@ import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { BODY_SLICE_BYTES } from "./limits.ts";
 
-/** The same bytes for everybody who reads them: slices are views, and only one at a time is on its way. */
-export function inSlices(body: Buffer): Readable {
+/** The same bytes for everybody who reads them: slices are views, and only one at a time is on its way, and told. */
+export function inSlices(body: Buffer, onSlice?: (bytes: number) => void): Readable {
   let at = 0;
   return new Readable({
     highWaterMark: BODY_SLICE_BYTES,
     read() {
       const slice = body.subarray(at, at + BODY_SLICE_BYTES);
       at += slice.length;
+      onSlice?.(slice.length);
       this.push(slice.length === 0 ? null : slice);
     },
   });
@@ -57,7 +58,7 @@ export function entityTag(bytes: Uint8Array, besides = ""): string {
 /** `opaque` must not contain quotes or control characters. */
 export function quoteEntityTag(opaque: string): string {
   if (!/^[\x21\x23-\x7e]+$/.test(opaque))
-    throw new RangeError("An entity tag holds printable ASCII without quotes.");
+    throw new RangeError("An entity tag is printable ASCII without quotes.");
   return `"${opaque}"`;
 }
 

@@ -49,7 +49,8 @@ export function sentBytesOf(socket: Socket): number {
 }
 
 type Connection = {
-  requestsWaiting: number;
+  /** Begins each request that is not answered yet: the first is worked on. */
+  readonly requests: (() => void)[];
   /** What is being received, or was last, and since when, in monotonic milliseconds. */
   incoming: { readonly request: IncomingMessage; readonly sinceMs: number } | null;
   /** Since when fewer than SEND_BYTES_MIN have left, in monotonic milliseconds, and how many had left by then. */
@@ -66,8 +67,8 @@ export function receiveByProgress(request: IncomingMessage): void {
 
 /**
  * Node's HTTP server with limits on connections. Node itself bounds how slowly headers may arrive, but neither how
- * slowly a response is read, nor how many requests are worked on for one connection, nor whose connections there are.
- * Its limit on bodies is one for all, so theirs is here, too.
+ * slowly a response is read, nor how many requests are worked on for one connection (here one at a time, once the
+ * answer before has left), nor whose connections there are. Its limit on bodies is one for all, so theirs is here, too.
  */
 export function createLimitedServer(options: LimitedServerOptions, handle: RequestListener): Server {
   const { connectionsMax, perAddressMax, sendWithinMs, sendCheckedEveryMs, receiveWithinMs, lingerMs } =
@@ -114,21 +115,28 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
   }
 
   const server = createServer(options.http, (request, response) => {
-    const connection = connections.get(request.socket);
-    if (connection) {
+    const { socket } = request;
+    const connection = connections.get(socket);
+    // What the parser had read already still comes here.
+    if (connection === undefined) return;
+    const { requests } = connection;
+    const begin = () => {
+      // Nor is what comes after the last request of a connection answered.
+      if (!socket.writable) return;
       connection.incoming = { request, sinceMs: performance.now() };
-      connection.requestsWaiting += 1;
       response.once("finish", () => {
         connection.incoming = null;
         discardRest(request);
       });
       response.once("close", () => {
-        connection.requestsWaiting -= 1;
+        requests.shift();
+        requests[0]?.();
       });
-      if (connection.requestsWaiting > limits.PIPELINED_REQUESTS_MAX) cut(request.socket, "pipelining");
-    }
-    // What the parser had read already still comes here.
-    if (!request.socket.destroyed) handle(request, response);
+      handle(request, response);
+    };
+    requests.push(begin);
+    if (requests.length > limits.PIPELINED_REQUESTS_MAX) cut(socket, "pipelining");
+    else if (requests.length === 1) begin();
   });
   server.maxConnections = connectionsMax;
   server.on("drop", () => options.onConnectionRefused("all"));
@@ -138,7 +146,7 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
       socket.destroy();
       return;
     }
-    connections.set(socket, { requestsWaiting: 0, incoming: null, sinceMs: performance.now(), sentBytes: 0 });
+    connections.set(socket, { requests: [], incoming: null, sinceMs: performance.now(), sentBytes: 0 });
     options.onConnections(connections.size);
     socket.once("close", () => {
       connections.delete(socket);

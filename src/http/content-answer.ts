@@ -57,6 +57,9 @@ export type ContentAnswer = {
   readonly waitMs: number;
   /** How long the source may then give nothing. */
   readonly progressWithinMs: number;
+  /** Asked so often while it is read. @throws Problem when the reader may see it no more */
+  readonly confirm: () => Promise<void>;
+  readonly confirmEveryMs: number;
   /** Takes a place among the downloads, which ends by `onCut` if it hardly moves. @throws when there is none */
   readonly takePlace: (onCut: () => void) => Place;
   /** Calls back when nobody reads the answer any more, at once if it is so already. */
@@ -128,7 +131,16 @@ function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: 
 
 async function openBody(
   request: FastifyRequest,
-  { content, waitMs, progressWithinMs, takePlace, onGone, onSourceFailure }: ContentAnswer,
+  {
+    content,
+    waitMs,
+    progressWithinMs,
+    confirm,
+    confirmEveryMs,
+    takePlace,
+    onGone,
+    onSourceFailure,
+  }: ContentAnswer,
   range: ByteRange,
 ): Promise<Readable> {
   const { socket } = request.raw;
@@ -169,6 +181,11 @@ async function openBody(
       if (!socket.destroyed) onSourceFailure(error);
       socket.destroy();
     });
+    // What is gone from the reader's sight meanwhile is sent no further; an outage says nothing of that.
+    const confirming = setInterval(() => {
+      confirm().catch((error: unknown) => error instanceof Problem && socket.destroy());
+    }, confirmEveryMs);
+    body.once("close", () => clearInterval(confirming));
     body.once("close", letGo);
     body.once("close", place.giveBack);
     return body;

@@ -83,8 +83,8 @@ export function operationDefiners<DomainCode extends string = never>() {
       Query extends MaybeObject = undefined,
       const Code extends Codes = never,
     >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation {
-      const { receive, handle, refused } = declaration;
-      return operation(declaration, "write", { kind: "upload", receive, handle, refused });
+      const { receive, recheck, handle, refused } = declaration;
+      return operation(declaration, "write", { kind: "upload", receive, recheck, handle, refused });
     },
     retired(declaration: RetiredDeclaration): Operation {
       const effect = declaration.method === "GET" ? "read" : "write";

@@ -1,6 +1,7 @@
 import { type IncomingMessage, type Server, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import Fastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
+import type { HoldAnswer } from "./buffered-bodies.ts";
 import { inSlices } from "./bytes.ts";
 import {
   answerExpectations,
@@ -21,6 +22,7 @@ export type HttpAppOptions = ConnectionObserver & {
   readonly connectionLimits?: ConnectionLimits | undefined;
   readonly newRequestId: () => string;
   readonly readBody: (request: FastifyRequest, payload: IncomingMessage) => Promise<Buffer>;
+  readonly holdAnswer: HoldAnswer;
   /** Malformed HTTP, or a request that did not arrive in time: there is no request object. */
   readonly onClientError: (error: Error, socket: Socket) => void;
   /** A request whose URL cannot be decoded or is too long for any route. */
@@ -29,7 +31,7 @@ export type HttpAppOptions = ConnectionObserver & {
 
 /** Fastify as this API needs it: limits on everything, bodies as bytes, and no error texts of its own. */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { isTrustedProxy, newRequestId, readBody, onClientError, onUnroutableUrl } = options;
+  const { isTrustedProxy, newRequestId, readBody, holdAnswer, onClientError, onUnroutableUrl } = options;
   const app: FastifyInstance = Fastify({
     logger: false,
     trustProxy: isTrustedProxy ?? false,
@@ -75,12 +77,13 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     isClosing = true;
     done();
   });
-  app.addHook("onSend", (request, reply, payload, done) => {
+  app.addHook("onSend", async (request, reply, payload) => {
     if (isClosing) reply.header("connection", "close");
-    if (!Buffer.isBuffer(payload) || payload.length <= limits.UNSLICED_BODY_BYTES_MAX)
-      return done(null, payload);
+    if (!Buffer.isBuffer(payload) || payload.length <= limits.UNCOUNTED_ANSWER_BYTES_MAX) return payload;
+    const place = request.method === "HEAD" ? null : holdAnswer(reply, payload.length);
+    if (payload.length <= limits.UNSLICED_BODY_BYTES_MAX) return payload;
     reply.header("content-length", payload.length);
-    done(null, request.method === "HEAD" ? null : inSlices(payload));
+    return place && inSlices(payload, place.moved);
   });
   answerExpectations(app.server);
   app.server.on("connect", (request, socket) => respondToConnect(app.server, request, socket as Socket));
@@ -94,7 +97,12 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
 function respondToConnect(server: Server, request: IncomingMessage, socket: Socket): void {
   const response = new ServerResponse(request);
   response.shouldKeepAlive = false;
-  response.assignSocket(socket);
+  try {
+    response.assignSocket(socket);
+  } catch {
+    // The answer to an earlier request is under way. No client sends both at a time.
+    return void socket.destroy();
+  }
   response.on("finish", () => socket.destroySoon());
   // The client may disconnect first; an unhandled error would end the process.
   socket.on("error", () => socket.destroy());

@@ -22,17 +22,12 @@ export type IdempotencyStore = {
   /** Runs `work` in one transaction: committed if it resolves, rolled back if it rejects, and settled like it. */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
   /**
-   * The same for writes with different keys: claims all of them until the transaction ends, without waiting for those
-   * that are claimed already, and stores the responses that `work` completed. `work` gets what became of the claims, in
-   * their order.
-   *
-   * @param lockWaitMs how long to wait for a lock; null: as long as a statement may take
-   * @throws LockWaitError when a lock is not to be had within `lockWaitMs`
+   * The same for a write: claims its key until the transaction ends, without waiting if it is claimed already, and
+   * stores the response that `work` completed.
    */
   claimedTransaction<T>(
-    claims: readonly IdempotencyClaim[],
-    lockWaitMs: number | null,
-    work: (tx: Transaction, states: readonly ClaimState[]) => Promise<Completed<T>>,
+    claim: IdempotencyClaim,
+    work: (tx: Transaction, state: ClaimState) => Promise<Completed<T>>,
   ): Promise<T>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
   claimCall(
@@ -55,8 +50,8 @@ export type IdempotencyStore = {
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
 
-/** What a transaction came to, and the responses to be stored in it. */
-export type Completed<T> = { readonly result: T; readonly completed: readonly CompletedClaim[] };
+/** What a transaction came to, and the response to be stored in it; null: none. */
+export type Completed<T> = { readonly result: T; readonly completed: CompletedClaim | null };
 
 /**
  * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to
@@ -178,6 +173,9 @@ export type IdempotentWrites = {
     waitMs: number,
     upload: {
       receive(): Promise<Received>;
+      /** Each time that the claim is held for longer: a Problem of it is for `cut`, which ends `receive`. */
+      recheck(tx: Transaction): Promise<void>;
+      cut(reason: Problem): void;
       perform(tx: Transaction, received: Received): Promise<Performed>;
       /** After a Problem of `perform`; never where it is not known whether the transaction was committed. */
       refused(received: Received): Promise<void>;
@@ -200,20 +198,17 @@ export function createIdempotentWrites(options: {
   return {
     inTransaction: (write, waitMs, perform) => {
       const { claim, holdsSecret } = write;
-      const work = async (
-        tx: Transaction,
-        states: readonly ClaimState[],
-      ): Promise<Completed<WriteResult>> => {
-        const earlier = earlierResponse(states[0]!, claim);
+      const work = async (tx: Transaction, state: ClaimState): Promise<Completed<WriteResult>> => {
+        const earlier = earlierResponse(state, claim);
         if (earlier && (await isToldAgain(write, tx, earlier)))
-          return { result: { response: earlier, isReplayed: true }, completed: [] };
+          return { result: { response: earlier, isReplayed: true }, completed: null };
         const { result, response } = await perform(tx);
         const counted = countedOf(write, await recordPerformed(recordWrite, tx, write, result));
-        const completed = [{ claim, response: toStoredResponse(response, holdsSecret), counted }];
+        const completed = { claim, response: toStoredResponse(response, holdsSecret), counted };
         return { result: { response, isReplayed: false }, completed };
       };
       const turn = { waitMs, size: write.size };
-      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction([claim], null, work));
+      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction(claim, work));
       return withDeadline(waitMs, "the transaction", working);
     },
 
@@ -241,12 +236,14 @@ export function createIdempotentWrites(options: {
       }
     },
 
-    aroundUpload: async (write, waitMs, { receive, perform, refused }) => {
+    aroundUpload: async (write, waitMs, { receive, recheck, cut, perform, refused }) => {
       const { claim, holdsSecret } = write;
       const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
       const earlier = await claimCall(write, waitMs, lease);
       if (earlier) return await repeated(write, waitMs, earlier);
-      const renewing = setInterval(() => renew(write, lease), renewEveryMs);
+      const renewing = setInterval(() => renew(write, lease, recheck).catch(onRenewFailed), renewEveryMs);
+      const onRenewFailed = (error: unknown) =>
+        error instanceof Problem ? cut(error) : onInternalError(error, write.requestId);
       const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
         const { result, response } = await perform(tx, received);
         const counted = await recordCall(tx, write, result);
@@ -305,10 +302,15 @@ export function createIdempotentWrites(options: {
   }
 
   /** If it fails, the next one may come in time: the lease is longer than several. */
-  function renew({ claim, requestId }: Write, lease: CallLease): void {
-    store
-      .transaction((tx) => store.renewCall(tx, claim, lease))
-      .catch((error: unknown) => onInternalError(error, requestId));
+  async function renew(
+    { claim }: Write,
+    lease: CallLease,
+    recheck: (tx: Transaction) => Promise<void>,
+  ): Promise<void> {
+    await store.transaction(async (tx) => {
+      await store.renewCall(tx, claim, lease);
+      await recheck(tx);
+    });
   }
 
   /** Lets the client retry at once; otherwise the claim ends with its lease. */
@@ -327,7 +329,7 @@ function countedOf({ caller, isExempt }: Write, auditBytes: number): CountedAnsw
 }
 
 /** Tells of a write that took effect, where there is something to tell. Returns the bytes that this takes. */
-export async function recordPerformed(
+async function recordPerformed(
   recordWrite: RecordWrite,
   tx: Transaction,
   write: Write,
@@ -365,6 +367,8 @@ export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): Ope
   switch (found.state) {
     case "claimed":
       return null;
+    case "no_key":
+      throw new Problem("unauthorized");
     case "in_progress":
       throw new Problem("idempotency_in_progress");
     case "moved":

@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import type { ApiKey } from "./api-keys.ts";
+import type { HoldAnswer } from "./buffered-bodies.ts";
 import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { FieldError, ProblemKind } from "./problems.ts";
@@ -22,6 +23,8 @@ export type Kernel = {
   ask(operationKey: string, principal: Principal, asked: Asked): Promise<WriteResult>;
   /** Of all work on the database that requests ask for: what a route does there itself takes its turn. */
   readonly inTurn: InTurn;
+  /** For an answer that is kept for a while before it is sent; all others are counted then. */
+  readonly holdAnswer: HoldAnswer;
   /** Counts a request by its address. @throws Problem that refuses it */
   admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
   /** Counts a request by its session, whose limit is a key's, and its account. @throws Problem that refuses it */

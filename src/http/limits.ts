@@ -71,7 +71,7 @@ export const RELEASE_WITHIN_MS = 500;
  */
 export const WRITES_PER_BATCH_MAX = 64;
 export const WRITTEN_BYTES_PER_BATCH_MAX = 262_144;
-export const WRITE_BYTES_IN_BATCH_MAX = 65_536;
+export const WRITE_BYTES_IN_BATCH_MAX = 16_384;
 /** How long a batch waits for a lock that somebody else holds before it is taken apart. */
 export const LOCK_WAIT_IN_BATCH_MS = 50;
 /** Names, and accounts, remembered for having met a lock. */
@@ -81,7 +81,7 @@ export const LOCKS_NOTED_MAX = 10_000;
  * Requests at work on the database at a time, in one process; one account has at most half of these, and all that hold
  * up the others have three quarters, fewer than there are connections. Others wait their turn.
  */
-export const WORK_PLACES_MAX = 12;
+export const WORK_PLACES_MAX = 8;
 /**
  * Reads that were held and look again at a time. Thousands are told at once, and each look takes the event loop a few
  * milliseconds.
@@ -90,12 +90,13 @@ export const LOOKS_AGAIN_MAX = 4;
 /** Kept places are for accounts whose requests, all together, have not been at work for longer than this lately. */
 export const LIGHT_WORK_MS = 1_000;
 
-/**
- * A large body takes one more place for every so many bytes, up to `BODY_PLACES_MAX`, an account's share. Parsing a
- * megabyte of small members holds up the process for 60 ms: one account has one such request at work at a time.
- */
+/** From so many bytes on a body is read, or an answer made, in its turn. A megabyte of small members takes 40 ms. */
+export const BODY_BYTES_IN_TURN_MIN = 8_192;
+export const ANSWER_BYTES_IN_TURN_MIN = 65_536;
+
+/** A large body takes one more place for every so many bytes, up to `BODY_PLACES_MAX`, an account's share. */
 export const BODY_BYTES_PER_PLACE = 102_400;
-export const BODY_PLACES_MAX = 6;
+export const BODY_PLACES_MAX = 4;
 
 /**
  * How long a read may be held that has nothing to answer yet: half of what load balancers allow a silent connection (60
@@ -111,7 +112,7 @@ export const CONNECTIONS_MAX = 5_000;
 /** Of those, one client's (an IPv4 address, or the /64 of an IPv6 one). Trusted proxies have no such limit. */
 export const CONNECTIONS_PER_ADDRESS_MAX = 500;
 
-/** Requests that wait on one connection for their responses. Clients that pipeline at all send fewer ahead. */
+/** Requests on one connection: one at work, the others wait. Clients that pipeline at all send fewer ahead. */
 export const PIPELINED_REQUESTS_MAX = 32;
 
 /**
@@ -146,6 +147,10 @@ export const SCARCE_BYTES_PER_SECOND = 65_536;
 export const BUFFERED_BODY_BYTES_MAX = 134_217_728;
 /** What a body of unknown length has room for at first. */
 export const BUFFERED_BODY_BYTES_FIRST = 16_384;
+
+/** The same of answers. Small ones do not count: with one for each of 5,000 connections they take 80 MiB. */
+export const ANSWER_BYTES_MAX = 134_217_728;
+export const UNCOUNTED_ANSWER_BYTES_MAX = 16_384;
 
 /** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
 export const LINGER_MS = 5_000;

@@ -38,7 +38,7 @@ export const headerComponents: Readonly<Record<string, Described>> = {
     schema: { type: "string", const: "true" },
     example: "true",
   },
-  AcceptRanges: text("That a part can be asked for.", "bytes"),
+  AcceptRanges: text("That ranges can be requested.", "bytes"),
   ContentRange: text("Which bytes these are, and of how many.", "bytes 0-499/1234"),
   ContentDisposition: text(
     "The file's name (RFC 6266), to save it under.",

@@ -134,21 +134,22 @@ export const parameterComponents: Readonly<Record<string, JsonSchema>> = {
     in: "header",
     required: true,
     description:
-      "The SHA-256 of the body in base64 (RFC 9530). The body is checked against it, and it tells a repeat of the " +
-      "request from another one under the same Idempotency-Key.",
+      "The SHA-256 of the body in base64 (RFC 9530). The body is checked against it, and it distinguishes a " +
+      "repeat of the request from a different one under the same Idempotency-Key.",
     schema: { type: "string", pattern: DIGEST },
     example: "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
   },
   Range: {
     name: "Range",
     in: "header",
-    description: "One range of bytes (RFC 9110), `bytes=0-499`. With several, the answer is the whole.",
+    description:
+      "One range of bytes (RFC 9110), `bytes=0-499`. With several, the response is the whole content.",
     schema: { type: "string" },
   },
   IfRange: {
     name: "If-Range",
     in: "header",
-    description: "An ETag: if it is not the current one any more, Range does not count.",
+    description: "An ETag: if it is no longer current, Range is ignored.",
     schema: { type: "string" },
   },
   IfNoneMatch: {

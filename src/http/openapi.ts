@@ -147,7 +147,7 @@ function requestBody({ body }: Operation, schemas: SchemaWriter): object {
 
 const OF_A_FILE =
   "The file, of whatever media type Content-Type says, with its length in Content-Length. A client that sends " +
-  "`Expect: 100-continue` hears of a refusal before it has sent the file.";
+  "`Expect: 100-continue` gets a refusal before it has sent the file.";
 
 /** Parameters and headers that nothing refers to are left out. */
 function usedOf(

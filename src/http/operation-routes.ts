@@ -17,6 +17,8 @@ import { type OnGone, onGoneOf, type TransferPlaces } from "./turns.ts";
 export type Streaming = {
   readonly downloads: TransferPlaces;
   readonly progressWithinMs: number;
+  /** How often whoever reads a long answer is asked for again. */
+  readonly confirmEveryMs: number;
   readonly receivedBytesMin: number;
   /** A source failed when its answer was under way. */
   readonly onSourceFailure: (error: unknown, requestId: string) => void;
@@ -30,7 +32,7 @@ export function addOperationRoute(
   perform: Perform,
   streaming: Streaming,
 ): void {
-  const { downloads, progressWithinMs, onSourceFailure } = streaming;
+  const { downloads, progressWithinMs, confirmEveryMs, onSourceFailure } = streaming;
   const send = compileSend(operation);
   const isRead = operation.work.kind === "read";
   const streamed = operation.body?.kind === "stream" ? operation.body : null;
@@ -57,6 +59,7 @@ export function addOperationRoute(
       traceparent: readTraceparent(headers.traceparent),
       waitMs: msLeft(contextOf(request)),
       onGone,
+      confirmKey: () => guards.confirmKey(request),
     };
     const stream =
       streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
@@ -76,6 +79,11 @@ export function addOperationRoute(
       content,
       waitMs,
       progressWithinMs,
+      confirm: async () => {
+        await guards.confirmKey(request);
+        await ask(request, () => undefined);
+      },
+      confirmEveryMs,
       takePlace: (onCut) => downloads.take(principal.accountId ?? principal.caller.keyId, onCut),
       onGone,
       onSourceFailure: (error) => onSourceFailure(error, request.id),

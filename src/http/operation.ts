@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import type { z } from "zod";
 import type { CallerSession } from "../base/model/audit.ts";
+import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type {
   BodyOf,
@@ -91,9 +92,29 @@ export type BatchItem<Item> = { readonly item: Item; readonly name: string | nul
 export type Batched<Request, Item, Result> = {
   /** Reads one request. @throws Problem that refuses it */
   prepare(request: Request): BatchItem<Item>;
-  /** Results, or the problems that refuse single items, in their order; a throw undoes the whole batch. */
-  handleEach(items: readonly Item[], tx: Transaction): Promise<readonly (Result | Problem)[]>;
+  /**
+   * Claims, effects and stored answers in one transaction, each judged by itself, in their order. A throw undoes all of
+   * it: `LockWaitError` where a lock was not to be had within `lockWaitMs`.
+   */
+  handleEach(
+    writes: readonly ClaimedItem<Item, Result>[],
+    lockWaitMs: number,
+  ): Promise<readonly (Result | Problem | Earlier)[]>;
 };
+
+/** One write of a batch. */
+export type ClaimedItem<Item, Result> = {
+  readonly claim: IdempotencyClaim;
+  /** For whom the caller acts; null: the account. */
+  readonly userId: string | null;
+  /** What it asks for, or why that is refused. A repeat of what was answered gets that answer all the same. */
+  readonly item: Item | Problem;
+  /** What is stored of the answer to this result. */
+  readonly respond: (result: Result) => StoredResponse;
+};
+
+/** It was answered before, or another request holds its claim. */
+export type Earlier = { readonly earlier: ClaimState };
 
 /** When a read holds its answer. */
 export type Wait<Request, Result> = {
@@ -136,6 +157,7 @@ export type Work =
   | {
       readonly kind: "upload";
       receive(request: ErasedRequest): Promise<unknown>;
+      recheck(request: ErasedRequest, tx: Transaction): Promise<void>;
       handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
       refused(request: ErasedRequest, received: unknown): Promise<void>;
     }
@@ -315,6 +337,8 @@ export type UploadDeclaration<Params, Query, Response, Code extends string, Rece
     readonly body: StreamBody;
     /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
     readonly receive: (request: RequestOf<Params, Query, StreamBody, Code>) => Promise<Received>;
+    /** Now and then while the bytes come: a Problem that it throws ends them, and is the answer. */
+    readonly recheck: (request: RequestOf<Params, Query, StreamBody, Code>, tx: Transaction) => Promise<void>;
     readonly handle: (
       request: RequestOf<Params, Query, StreamBody, Code>,
       tx: Transaction,

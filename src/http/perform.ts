@@ -9,7 +9,13 @@ import {
   type Write,
   type WriteResult,
 } from "./idempotent-write.ts";
-import { ANSWER_WITHIN_MS, BODY_BYTES_PER_PLACE, BODY_PLACES_MAX, UPLOAD_ENDS_WITHIN_MS } from "./limits.ts";
+import {
+  ANSWER_WITHIN_MS,
+  BODY_BYTES_IN_TURN_MIN,
+  BODY_BYTES_PER_PLACE,
+  BODY_PLACES_MAX,
+  UPLOAD_ENDS_WITHIN_MS,
+} from "./limits.ts";
 import type {
   Caller,
   ErasedRequest,
@@ -23,8 +29,8 @@ import type {
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
-import { type CheckOutcome, compileResponse } from "./responses.ts";
-import { type InTurn, type TransferPlaces, untilGone } from "./turns.ts";
+import { type CheckOutcome, compileResponse, isLarge, toStoredResponse } from "./responses.ts";
+import { type InTurn, type OnThread, type TransferPlaces, untilGone } from "./turns.ts";
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
 export type HeldRead = {
@@ -37,6 +43,7 @@ export type HeldRead = {
   readonly lookAgain: InTurn;
   /** Calls back when nobody waits for the answer any more. */
   readonly onGone: ((end: () => void) => void) | undefined;
+  readonly confirmKey: (() => Promise<void>) | undefined;
 };
 
 /**
@@ -45,7 +52,7 @@ export type HeldRead = {
  * the waiting is on top of it, and so is a turn to look again. Who gets none in time has found nothing, and asks again.
  */
 async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedResult> {
-  const { waits, news, valid, look, lookAgain, onGone } = read;
+  const { waits, news, valid, look, lookAgain, onGone, confirmKey } = read;
   const waitMs = waits.waitMs(valid);
   const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
   if (watch === null) return await look(firstWithinMs);
@@ -56,9 +63,10 @@ async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedRe
     let result = await look(firstWithinMs);
     while (waits.isEmpty(result)) {
       if (leftMs() <= 0 || !(await watch.news(leftMs()))) return result;
-      const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, () =>
-        look(ANSWER_WITHIN_MS),
-      ).catch(nullIfUnavailable);
+      const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, async () => {
+        await confirmKey?.();
+        return await look(ANSWER_WITHIN_MS);
+      }).catch(nullIfUnavailable);
       if (again === null) return result;
       result = again;
     }
@@ -91,6 +99,8 @@ export type Asked = ReceivedRequest & {
   readonly waitMs: number;
   /** Calls back when nobody waits for the answer any more; absent: whoever asks stays. */
   readonly onGone?: (end: () => void) => void;
+  /** Rejects once the caller's key is good no more: for what takes long. Absent: nothing of the kind is asked. */
+  readonly confirmKey?: () => Promise<void>;
   /** Of an upload, which only its route asks for. */
   readonly stream?: IncomingBody;
 };
@@ -107,6 +117,8 @@ export type PerformOptions = {
   readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   /** Of requests at work on the database. */
   readonly inTurn: InTurn;
+  /** Of what keeps the thread busy: large bodies and answers. */
+  readonly onThread: OnThread;
   /** Of held reads that were told of something. */
   readonly lookAgain: InTurn;
   readonly uploads: TransferPlaces;
@@ -126,7 +138,8 @@ function isExempt({ method, response, scope }: Operation, { userId }: Caller): b
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, inTurn, lookAgain, uploads, news, findSpaces, check } = options;
+  const { idempotentWrites, createBatches, inTurn, onThread, lookAgain, uploads, news, findSpaces, check } =
+    options;
   const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, check);
@@ -135,45 +148,64 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
     refuseCaller(operation, principal.caller);
     const { waitMs } = asked;
-    const valid = await validInTurn(principal, asked);
+    const startMs = performance.now();
+    const leftMs = () => waitMs - (performance.now() - startMs);
+    const withWrite = (valid: Valid) => ({ valid, write: writeOf(valid, asked) });
     switch (work.kind) {
       case "read": {
+        const valid = await readInTurn(principal, asked, (valid) => valid);
         const look = (withinMs: number) => {
           const reading = inTurn(valid.accountId, { waitMs: withinMs }, () => work.handle(valid));
           return withDeadline(withinMs, "the read", reading);
         };
         const result = await (work.waits === null
-          ? look(waitMs)
-          : holdRead({ waits: work.waits, news, valid, look, lookAgain, onGone: asked.onGone }, waitMs));
-        return { response: toResponse(result), isReplayed: false };
+          ? look(leftMs())
+          : holdRead(
+              {
+                waits: work.waits,
+                news,
+                valid,
+                look,
+                lookAgain,
+                onGone: asked.onGone,
+                confirmKey: asked.confirmKey,
+              },
+              leftMs(),
+            ));
+        // A read that was held may have come to it late.
+        const turn = { waitMs: work.waits === null ? leftMs() : waitMs };
+        const response = isLarge(result)
+          ? await onThread(valid.accountId, turn, () => toResponse(result))
+          : toResponse(result);
+        return { response, isReplayed: false };
       }
       case "write": {
-        const write = writeOf(valid, asked);
-        const startMs = performance.now();
+        const { valid, write } = await readInTurn(principal, asked, withWrite);
         const prepared =
           work.prepare &&
           (await untilGone(asked.onGone, (gone) =>
-            withDeadline(waitMs, "what comes before the transaction", work.prepare!(valid, gone)),
+            withDeadline(leftMs(), "what comes before the transaction", work.prepare!(valid, gone)),
           ));
-        const leftMs = waitMs - (performance.now() - startMs);
         const handle = async (tx: Transaction) => performed(await work.handle(valid, tx, prepared));
-        return await idempotentWrites.inTransaction(write, leftMs, handle);
+        return await idempotentWrites.inTransaction(write, leftMs(), handle);
       }
       case "batched_write": {
-        const write = () => batches!.add(batchedWriteOf(work, valid, asked), waitMs);
-        const size = sizeOf(asked.body);
-        // As a large body of JSON is.
-        const writing = size === 1 ? write() : inTurn(valid.accountId, { waitMs, size }, write);
-        return await withDeadline(waitMs, "the transaction", writing);
+        const batched = await readInTurn(principal, asked, (valid) => batchedWriteOf(work, valid, asked));
+        const write = () => batches!.add(batched, leftMs());
+        const { size, claim } = batched;
+        const writing = size === 1 ? write() : inTurn(claim.accountId, { waitMs: leftMs(), size }, write);
+        return await withDeadline(leftMs(), "the transaction", writing);
       }
       case "call_out": {
+        const { valid, write } = await readInTurn(principal, asked, withWrite);
         const handle = async () => performed(await work.handle(valid));
-        const bounds = { waitMs, deadlineMs: work.deadlineMs };
-        return await idempotentWrites.aroundCall(writeOf(valid, asked), bounds, handle);
+        const bounds = { waitMs: leftMs(), deadlineMs: work.deadlineMs };
+        return await idempotentWrites.aroundCall(write, bounds, handle);
       }
       case "upload":
-        return await receiveUpload(work, valid, asked);
+        return await receiveUpload(work, validRequest(principal, asked), asked);
       case "retired":
+        validRequest(principal, asked);
         throw new Problem("route_retired");
       default:
         throw new Error(`Unknown kind of work: ${JSON.stringify(work satisfies never)}`);
@@ -188,6 +220,8 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     stream.movesFor(place);
     const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
       receive: () => receiveAll(work, valid, stream),
+      recheck: (tx) => work.recheck(valid, tx),
+      cut: (reason) => stream.cut(reason),
       perform: async (tx, received) => performed(await work.handle(valid, tx, received)),
       refused: (received) => work.refused(valid, received),
     });
@@ -204,9 +238,17 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   }
 
   function respondEach({ handleEach }: Extract<Work, { kind: "batched_write" }>): PerformEach {
-    return async (items, tx) => {
-      const results = await handleEach(items, tx);
-      return results.map((result) => (result instanceof Problem ? result : performed(result)));
+    // Of results that there may be, made before it is known which there are.
+    const toAnswer = compileResponse(operation);
+    const respond = (result: ErasedResult) => toStoredResponse(toAnswer(result), holdsSecret);
+    return async (writes, lockWaitMs) => {
+      const claimed = writes.map(({ claim, item, caller: { userId } }) => ({ claim, item, userId, respond }));
+      const outcomes = await handleEach(claimed, lockWaitMs);
+      return outcomes.map((outcome) =>
+        outcome instanceof Problem || (outcome !== undefined && "earlier" in outcome)
+          ? outcome
+          : toResponse(outcome),
+      );
     };
   }
 
@@ -215,19 +257,24 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   }
 
   /** A large body is not even read before its account's turn: that alone holds up everybody. */
-  async function validInTurn(principal: Principal, asked: Asked): Promise<Valid> {
-    const { caller } = principal;
-    // Across accounts it takes its turn at the database as an account of its own.
-    const accountId = operation.isAcrossAccounts ? caller.keyId : principal.accountId;
-    if (accountId === null) throw new Problem("account_required");
-    const isLarge = operation.body?.kind === "json" && sizeOf(asked.body) > 1;
-    if (!isLarge) return validRequest(accountId, caller, asked);
-    return await inTurn(accountId, { waitMs: asked.waitMs }, async () =>
-      validRequest(accountId, caller, asked),
+  async function readInTurn<T>(principal: Principal, asked: Asked, use: (valid: Valid) => T): Promise<T> {
+    const read = () => use(validRequest(principal, asked));
+    if ((asked.body?.length ?? 0) < BODY_BYTES_IN_TURN_MIN) return read();
+    return await untilGone(asked.onGone, (gone) =>
+      onThread(accountOf(principal), { waitMs: asked.waitMs, gone }, read),
     );
   }
 
-  function validRequest(accountId: string, caller: Caller, asked: Asked): Valid {
+  /** Across accounts it takes its turns as an account of its own. */
+  function accountOf({ caller, accountId }: Principal): string {
+    const account = operation.isAcrossAccounts ? caller.keyId : accountId;
+    if (account === null) throw new Problem("account_required");
+    return account;
+  }
+
+  function validRequest(principal: Principal, asked: Asked): Valid {
+    const { caller } = principal;
+    const accountId = accountOf(principal);
     return {
       ...validate(asked),
       accountId,
@@ -306,7 +353,7 @@ export function refuseCaller(
     ...(scopes.has(scope) ? [] : [`It lacks the scope ${scope}.`]),
     ...(isAcrossAccounts && !isStaff ? ["It is not a staff key."] : []),
     ...(needsUser && userId === null ? ["It acts for no user."] : []),
-    ...(isOfAccount && userId !== null ? ["It acts for a user, and this tells of the whole account."] : []),
+    ...(isOfAccount && userId !== null ? ["It acts for a user, and this covers the whole account."] : []),
   ];
   if (lacks.length === 0) return;
   const path = "header.authorization";

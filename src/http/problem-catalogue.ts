@@ -14,7 +14,7 @@ export const standardProblems = {
     status: 400,
     title: "Invalid request id",
     meaning:
-      "X-Request-Id is longer than 128 characters, is not all printable ASCII, or holds a key or a secret.",
+      "X-Request-Id is longer than 128 characters, is not all printable ASCII, or contains a key or a secret.",
     remedy: "Send at most 128 printable ASCII characters, or omit the header to get a generated id.",
   },
   idempotency_key_required: {
@@ -84,8 +84,8 @@ export const standardProblems = {
     meaning:
       "The account has moved to another cell of this service, which `errors` names. Here it can only be read.",
     remedy:
-      "Send the request there, with the same Idempotency-Key: what was answered here is answered there again. If you " +
-      "do not choose cells yourself, wait a moment and retry; report it if it goes on.",
+      "Send the request there, with the same Idempotency-Key: requests answered here get the same answer there. If " +
+      "you do not choose cells yourself, wait a moment and retry; report it if it persists.",
     hasErrors: true,
   },
   storage_full: {
@@ -93,8 +93,8 @@ export const standardProblems = {
     title: "Storage full",
     meaning: "The account would store more than it may of the kind that `errors` names. Nothing was changed.",
     remedy:
-      "Wait until something of that kind is gone, or ask the operator for more; `GET /v1/usage` shows what is stored " +
-      "and what is left.",
+      "Wait until something of that kind has been removed, or ask the operator for more; `GET /v1/usage` shows what " +
+      "is stored and what is left.",
     hasErrors: true,
   },
   route_retired: {

@@ -37,7 +37,8 @@ export type RateLimits = {
   /**
    * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
    * nothing of its account's. The state is that of the bucket that refuses it, else of the one with the least left. If
-   * the store fails or takes longer than `waitMs`, lets the request through with the last known state of the first.
+   * the store fails or takes longer than `waitMs`, it is counted here alone, by what was last known of the first: where
+   * nothing is known of it, it is let through.
    */
   count(buckets: readonly Bucket[], waitMs: number): Promise<RateLimitState>;
   /** The same in two steps: counts at once, and says what it came to when it is asked. */
@@ -54,7 +55,7 @@ type Known = { readonly remaining: number; readonly endsAtMs: number };
 // headers are written here.
 export function createRateLimits(options: {
   readonly countRequest: CountRequest;
-  /** Called for every request that was let through uncounted. */
+  /** Called for every request that this process had to count by itself. */
   readonly onStoreFailure: (error: unknown) => void;
   /** Monotonic milliseconds. */
   readonly monotonicMs: () => number;
@@ -62,12 +63,22 @@ export function createRateLimits(options: {
   const { countRequest, onStoreFailure, monotonicMs } = options;
   const known = new TtlMap<string, Known>({ entriesMax: REMEMBERED_BUCKETS_MAX, now: monotonicMs });
 
-  function lastKnown({ bucket, policy }: Bucket): RateLimitState {
-    const { remaining, endsAtMs } = known.get(bucket) ?? {
+  const knownOf = ({ bucket, policy }: Bucket): Known =>
+    known.get(bucket) ?? {
       remaining: policy.requestsMax,
-      endsAtMs: monotonicMs() + policy.windowSeconds * 1000,
+      endsAtMs: monotonicMs() + policy.windowSeconds * 1_000,
     };
-    return stateOf(policy, true, remaining, endsAtMs - monotonicMs());
+
+  function lastKnown(bucket: Bucket): RateLimitState {
+    const { remaining, endsAtMs } = knownOf(bucket);
+    return stateOf(bucket.policy, true, remaining, endsAtMs - monotonicMs());
+  }
+
+  function countHere(bucket: Bucket): RateLimitState {
+    const { remaining: before, endsAtMs } = knownOf(bucket);
+    const [remaining, leftMs] = [Math.max(0, before - 1), endsAtMs - monotonicMs()];
+    known.set(bucket.bucket, { remaining, endsAtMs }, leftMs);
+    return stateOf(bucket.policy, before > 0, remaining, leftMs);
   }
 
   async function countIn({ bucket, policy }: Bucket): Promise<RateLimitState> {
@@ -92,7 +103,7 @@ export function createRateLimits(options: {
         );
       } catch (error) {
         onStoreFailure(error);
-        return lastKnown(buckets[0]!);
+        return countHere(buckets[0]!);
       }
     };
   }

@@ -27,7 +27,7 @@ export class IncomingBody implements ReceivedBody {
   #checked: CheckedBytes | null = null;
   #isClosed = false;
   #place: MovingPlace | null = null;
-  #cutBy: TemporarilyUnavailable | null = null;
+  #cutBy: Problem | TemporarilyUnavailable | null = null;
 
   constructor(request: IncomingMessage, announced: AnnouncedBody, progress: BodyProgress) {
     const { mediaType, bytes, sha256 } = announced;
@@ -90,8 +90,8 @@ export class IncomingBody implements ReceivedBody {
     return this.#checked?.isComplete ?? false;
   }
 
-  /** Its place is another's, whether somebody has begun to take it or not. */
-  cut(reason: TemporarilyUnavailable): void {
+  /** Its place is another's, or it may not go on, whether somebody has begun to take it or not. */
+  cut(reason: Problem | TemporarilyUnavailable): void {
     this.#isClosed = true;
     this.#cutBy = reason;
     this.#checked?.destroy(reason);

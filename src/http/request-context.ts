@@ -8,6 +8,8 @@ export type RequestContext = {
   /** The operation's key; `page` for public pages, `console` for its pages, `none` where no route matches. */
   readonly operationKey: string;
   key: ApiKey | null;
+  /** `key` was valid not long ago: whoever refuses the request looks it up first. Null: it has been. */
+  findKey: (() => Promise<ApiKey | null>) | null;
   /** Null where no account is known. */
   accountId: string | null;
   /** Of the console; null: none. */
@@ -25,7 +27,7 @@ export type RequestContext = {
 
 /** A completed request, for metrics and one wide log line. It holds no secret. */
 export type CompletedRequest = Readonly<
-  Omit<RequestContext, "key" | "waitedMs" | "worksWithBody" | "bufferedBody"> & {
+  Omit<RequestContext, "key" | "findKey" | "waitedMs" | "worksWithBody" | "bufferedBody"> & {
     method: string;
     status: number;
     durationMs: number;
@@ -47,6 +49,7 @@ export function beginRequest(
   const context = {
     operationKey,
     key: null,
+    findKey: null,
     accountId: null,
     sessionId: null,
     problemCode: null,

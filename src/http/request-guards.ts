@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { isUuid } from "../base/model/formats.ts";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
-import { RATE_LIMIT_WITHIN_MS } from "./limits.ts";
+import { ANSWER_WITHIN_MS, RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Caller, Operation } from "./operation.ts";
 import { type Principal, refuseCaller } from "./perform.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
@@ -30,8 +30,8 @@ export type RequestGuardOptions = {
 export type RateLimitPolicies = {
   readonly key: RateLimitPolicy;
   /**
-   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So no
-   * user, with however many keys, shuts out the account or another user.
+   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So
+   * no user, with however many keys, shuts out the account or another user.
    */
   readonly account?: RateLimitPolicy;
   /** For clients without a key. */
@@ -69,7 +69,8 @@ export function createRequestGuards(options: RequestGuardOptions) {
 
   /**
    * Looks the key up and counts the request, both at once where the key is known to have been valid: whose bucket that
-   * is never changes. If it is valid no more the request counts by its address, as without one.
+   * is never changes. If it is valid no more the request counts by its address, as without one. A batched write looks
+   * at its key itself, in its transaction: it is only looked up when the request is refused before that.
    */
   async function identifyAndLimit(
     operation: Operation,
@@ -78,9 +79,14 @@ export function createRequestGuards(options: RequestGuardOptions) {
   ): Promise<ApiKey | null> {
     const context = contextOf(request);
     const state = await waitingFor(request, async () => {
-      const { found, expected } = authenticate(request.headers.authorization);
+      const { find, expected, isRecent } = authenticate(request.headers.authorization);
       const counting = expected === null ? null : startCounting(expected, request, operation);
-      context.key = await withDeadline(msLeft(context), "authentication", found);
+      if (counting !== null && isRecent && operation.work.kind === "batched_write") {
+        context.key = expected;
+        context.findKey = find;
+        return await counting();
+      }
+      context.key = await withDeadline(msLeft(context), "authentication", find());
       const isExpected = counting !== null && context.key !== null;
       return await (isExpected ? counting : startCounting(context.key, request, operation))();
     });
@@ -91,9 +97,9 @@ export function createRequestGuards(options: RequestGuardOptions) {
   /** For public pages. Leaves the key unknown if it cannot be looked up: they are served all the same. */
   async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
     const context = contextOf(request);
-    const { found } = authenticate(request.headers.authorization);
+    const { find } = authenticate(request.headers.authorization);
     try {
-      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", found));
+      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", find()));
     } catch (error) {
       if (!(error instanceof TemporarilyUnavailable)) throw error;
     }
@@ -175,6 +181,13 @@ export function createRequestGuards(options: RequestGuardOptions) {
     refuseRequestId(request);
   }
 
+  /** Looks the key of an admitted request up again. @throws Problem when it is good no more */
+  async function confirmKey(request: FastifyRequest): Promise<void> {
+    const finding = authenticate(request.headers.authorization).find();
+    if ((await withDeadline(ANSWER_WITHIN_MS, "authentication", finding)) === null)
+      throw new Problem("unauthorized");
+  }
+
   /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
   async function countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession) {
     const own = { bucket: `session:${session.id}`, policy: policies.key };
@@ -194,7 +207,7 @@ export function createRequestGuards(options: RequestGuardOptions) {
     writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
   }
 
-  return { guardOperation, guardPublic, countSession, guardProbe, addRateLimitHeaders };
+  return { guardOperation, guardPublic, confirmKey, countSession, guardProbe, addRateLimitHeaders };
 }
 
 function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {

@@ -1,6 +1,6 @@
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { entityTag, quoteEntityTag } from "./bytes.ts";
-import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
+import { ANSWER_BYTES_IN_TURN_MIN, RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
 import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
 import type { Content } from "./operation-io.ts";
 import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
@@ -57,6 +57,19 @@ export function compileResponse(
     const etag = isTagged ? tagOf(body, own) : null;
     return { status: response.status, headers: { ...headers, ...own }, body, etag };
   };
+}
+
+/** Whether making its response keeps the thread for long: what is in it is counted until that is clear. */
+export function isLarge(result: ErasedResult): boolean {
+  if (!result || "content" in result) return false;
+  if ("bytes" in result) return result.bytes.length >= ANSWER_BYTES_IN_TURN_MIN;
+  let bytesLeft = ANSWER_BYTES_IN_TURN_MIN;
+  const hasRoom = (value: unknown): boolean => {
+    bytesLeft -= typeof value === "string" ? value.length : 8;
+    if (typeof value === "object" && value !== null) Object.values(value).every(hasRoom);
+    return bytesLeft > 0;
+  };
+  return !hasRoom("other" in result ? result.other : result.body);
 }
 
 function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Record<string, string> {
@@ -141,7 +154,7 @@ function standingHeaders({ status }: ProblemKind): Readonly<Record<string, strin
 }
 
 const BAD_URL = [
-  { path: "url", message: "The address is not decodable: a % needs two hexadecimal digits after it." },
+  { path: "url", message: "The URL cannot be decoded: a % needs two hexadecimal digits after it." },
 ];
 
 /** Maps any error to a problem; `fault`: the error if it is an internal one, else null. */

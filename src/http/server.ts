@@ -4,7 +4,7 @@ import { AccountPlaces } from "../base/model/account-places.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import { AccountNews } from "./account-news.ts";
 import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
-import { createReadBody } from "./buffered-bodies.ts";
+import { createHoldAnswer, createReadBody } from "./buffered-bodies.ts";
 import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
 import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
@@ -32,8 +32,8 @@ import {
 } from "./request-context.ts";
 import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
 import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
-import { createTurns, TransferPlaces } from "./turns.ts";
-import { createWriteBatches, type PerformEach } from "./write-batches.ts";
+import { createThreadTurns, createTurns, TransferPlaces } from "./turns.ts";
+import { createWriteBatches } from "./write-batches.ts";
 
 /**
  * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
@@ -82,7 +82,7 @@ function explain(code: string | undefined): string {
 }
 
 export type ApiOptions = PageOptions &
-  Omit<HttpAppOptions, "newRequestId" | "readBody" | "onClientError" | "onUnroutableUrl"> & {
+  Omit<HttpAppOptions, "newRequestId" | "readBody" | "holdAnswer" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
     readonly findApiKey: FindApiKey;
     /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
@@ -101,6 +101,8 @@ export type ApiOptions = PageOptions &
     readonly now: () => number;
     /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
     readonly newId: () => string;
+    /** Requests at work on the database at a time; absent: WORK_PLACES_MAX. */
+    readonly workPlacesMax?: number;
     /** Absent: those of limits.ts. */
     readonly transferLimits?: TransferLimits;
     /** Absent: what operations come to is not compared with what they declare. */
@@ -124,6 +126,7 @@ export const TRANSFER_LIMITS = {
   receivedBytesMin: limits.RECEIVED_BYTES_MIN,
   renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
   bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
+  answerBytesMax: limits.ANSWER_BYTES_MAX,
 };
 export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
 
@@ -147,7 +150,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const authenticate = createAuthenticate({ findApiKey, prefixes, now });
   const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
   const { idempotencyStore: store, recordWrite } = options;
-  const places = new AccountPlaces({ placesMax: limits.WORK_PLACES_MAX, lightMs: limits.LIGHT_WORK_MS });
+  const { workPlacesMax: placesMax = limits.WORK_PLACES_MAX } = options;
+  const places = new AccountPlaces({ placesMax, lightMs: limits.LIGHT_WORK_MS });
   const inTurn = createTurns(places, "a request of the account's");
   const { news = new AccountNews(0, () => undefined) } = options;
   const idempotentWrites = createIdempotentWrites({
@@ -160,8 +164,9 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
   const performing = {
     idempotentWrites,
-    createBatches: (performEach: PerformEach) => createWriteBatches({ store, recordWrite, performEach }),
+    createBatches: createWriteBatches<unknown>,
     inTurn,
+    onThread: createThreadTurns(),
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
@@ -178,11 +183,29 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     const { status, headers, body } = renderProblem(noteProblem(error, request), request.id);
     guards.addRateLimitHeaders(request, reply);
     keepReading(request, reply);
+    // Of an answer for which there was no room.
+    reply.removeHeader("etag");
     reply.code(status).headers(headers).send(body);
   };
 
+  /** A request that was let in because its key was valid not long ago is told no more than its key is good for. */
+  const refusalOf = async (error: unknown, request: FastifyRequest): Promise<unknown> => {
+    const context = contextOf(request);
+    const { findKey } = context;
+    if (findKey === null || !(error instanceof Problem)) return error;
+    context.findKey = null;
+    try {
+      context.key = await withDeadline(msLeft(context), "authentication", findKey());
+    } catch (failure) {
+      return failure;
+    }
+    return context.key === null ? new Problem("unauthorized") : error;
+  };
+
+  const holdAnswer = createHoldAnswer(new TransferPlaces("answer-bytes", transferLimits.answerBytesMax));
   const app = createHttpApp({
     ...options,
+    holdAnswer,
     newRequestId: newId,
     readBody: createReadBody(new TransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
     onClientError: createClientErrorHandler({
@@ -221,7 +244,10 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     onCompleted(completedRequest(request, reply));
     done();
   });
-  app.setErrorHandler((error, request, reply) => sendProblem(error, request, reply));
+  app.setErrorHandler(async (error, request, reply) => {
+    sendProblem(await refusalOf(error, request), request, reply);
+    return reply;
+  });
   app.setNotFoundHandler(() => {
     throw new Problem("not_found");
   });
@@ -229,6 +255,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const streaming = {
     downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
     progressWithinMs: transferLimits.progressWithinMs,
+    confirmEveryMs: transferLimits.renewEveryMs,
     receivedBytesMin: transferLimits.receivedBytesMin,
     onSourceFailure: onInternalError,
   };
@@ -241,6 +268,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
     inTurn,
+    holdAnswer,
     ask: async (operationKey, principal, asked) => {
       const perform = performs.get(operationKey);
       if (perform === undefined) throw new Error(`There is no operation ${operationKey}.`);
@@ -249,7 +277,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     admit: guards.guardPublic,
     countSession: guards.countSession,
     identify: (key, request) =>
-      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).found),
+      withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).find()),
     describe: (error, request) => {
       const { code, errors, headers } = noteProblem(error, request);
       const { status, title, meaning, remedy } = registry.problems[code]!;

@@ -1,3 +1,4 @@
+import { setImmediate, setTimeout } from "node:timers/promises";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { AccountPlaces, type Place } from "../base/model/account-places.ts";
 import { RETRY_AFTER_UNAVAILABLE_SECONDS, SCARCE_BYTES_PER_SECOND } from "./limits.ts";
@@ -41,6 +42,33 @@ export function createTurns(places: AccountPlaces, name: string): InTurn {
   };
 }
 
+/** Runs what keeps the thread busy once it is its account's turn. @throws TemporarilyUnavailable as InTurn does */
+export type OnThread = <T>(accountId: string, turn: Turn, work: () => T) => Promise<T>;
+
+/**
+ * Turns at the one thread that serves everybody: one piece of work at a time, of the account whose pieces have taken
+ * the least lately. After each there is none for as long as it took, so that small requests go on, whose steps are
+ * many. Losing option: a rest for its account alone. Twenty of them had all of the thread.
+ */
+export function createThreadTurns(): OnThread {
+  const places = new AccountPlaces({ placesMax: 1, keptPlaces: 0, lightMs: 0 });
+  const inTurn = createTurns(places, "a large body or answer");
+  let owedMs = 0;
+  return (accountId, turn, work) =>
+    new Promise((resolve, reject) => {
+      const workAndRest = async () => {
+        const startMs = performance.now();
+        resolve(new Promise((end) => end(work())));
+        owedMs += performance.now() - startMs;
+        // A timer takes a millisecond at least.
+        if (owedMs < 1) return await setImmediate();
+        await setTimeout(owedMs);
+        owedMs = 0;
+      };
+      inTurn(accountId, turn, workAndRest).catch(reject);
+    });
+}
+
 /** Has called back when nobody reads the answer any more, at once if it is so already. */
 export type OnGone = (end: () => void) => void;
 
@@ -71,6 +99,7 @@ const TRANSFERS = {
   uploads: "concurrent-requests",
   downloads: "concurrent-requests",
   "body-bytes": "content-bytes",
+  "answer-bytes": "content-bytes",
 } as const;
 
 /**

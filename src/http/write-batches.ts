@@ -1,17 +1,6 @@
 import { TtlMap } from "../base/model/caches.ts";
-import type { ClaimState, CompletedClaim } from "../base/model/idempotency.ts";
 import { settlesWithin, withDeadline } from "./deadline.ts";
-import {
-  type Completed,
-  earlierResponse,
-  type IdempotencyStore,
-  LockWaitError,
-  type Performed,
-  type RecordWrite,
-  recordPerformed,
-  type Write,
-  type WriteResult,
-} from "./idempotent-write.ts";
+import { earlierResponse, LockWaitError, type Write, type WriteResult } from "./idempotent-write.ts";
 import {
   LOCK_WAIT_IN_BATCH_MS,
   LOCKS_NOTED_MAX,
@@ -19,9 +8,9 @@ import {
   WRITES_PER_BATCH_MAX,
   WRITTEN_BYTES_PER_BATCH_MAX,
 } from "./limits.ts";
-import type { Transaction } from "./operation.ts";
+import type { Earlier } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
-import { toStoredResponse } from "./responses.ts";
+import type { OperationResponse } from "./responses.ts";
 
 /** What becomes of an item that is offered: it goes, stays where it is, or is left with all that come after it. */
 export type Offered = "gone" | "stays" | "stop";
@@ -103,17 +92,14 @@ export type WriteBatches<Item> = {
   add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult>;
 };
 
-/** What was done, or why it was not, in the order of the items. A throw undoes the whole batch. */
+/**
+ * Claims, effects and stored responses in one transaction: what was done of each, or why it was not, in their order. A
+ * throw undoes the whole batch.
+ */
 export type PerformEach<Item = unknown> = (
-  items: readonly Item[],
-  tx: Transaction,
-) => Promise<readonly (Performed | Problem)[]>;
-
-export type WriteBatchesOptions<Item> = {
-  readonly store: IdempotencyStore;
-  readonly recordWrite: RecordWrite;
-  readonly performEach: PerformEach<Item>;
-};
+  writes: readonly BatchedWrite<Item>[],
+  lockWaitMs: number,
+) => Promise<readonly (OperationResponse | Problem | Earlier)[]>;
 
 type Waiting<Item> = {
   readonly write: BatchedWrite<Item>;
@@ -146,8 +132,7 @@ const LATE_MAX = 2;
  * tries again and again, in turn with others, until its caller is gone: to wait for one lock would hold a connection
  * that finds many others free.
  */
-export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): WriteBatches<Item> {
-  const { store } = options;
+export function createWriteBatches<Item>(performEach: PerformEach<Item>): WriteBatches<Item> {
   const normal: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const contended: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const held = new Set<string>();
@@ -208,11 +193,9 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
     if (wanted.length === 0) return;
     try {
       const writes = wanted.map(({ write }) => write);
-      const claims = writes.map(({ claim }) => claim);
-      const outcomes = await store.claimedTransaction(claims, LOCK_WAIT_IN_BATCH_MS, (tx, states) =>
-        perform(tx, writes, states),
-      );
-      for (const [index, waiting] of wanted.entries()) end(waiting, settled(outcomes[index]!));
+      const outcomes = await performEach(writes, LOCK_WAIT_IN_BATCH_MS);
+      for (const [index, waiting] of wanted.entries())
+        end(waiting, resultOf(waiting.write, outcomes[index]!));
     } catch (error) {
       const [first] = wanted;
       if (wanted.length === 1 && error instanceof LockWaitError) runAgain(first!);
@@ -239,37 +222,6 @@ export function createWriteBatches<Item>(options: WriteBatchesOptions<Item>): Wr
     look();
   }
 
-  async function perform(
-    tx: Transaction,
-    writes: readonly BatchedWrite<Item>[],
-    states: readonly ClaimState[],
-  ): Promise<Completed<readonly (WriteResult | Problem)[]>> {
-    const outcomes = writes.map(({ claim, item }, index) => {
-      const earlier = refused(() => earlierResponse(states[index]!, claim));
-      if (earlier instanceof Problem) return earlier;
-      if (earlier !== null) return { response: earlier, isReplayed: true };
-      return item instanceof Problem ? item : null;
-    });
-    const fresh = writes.filter((_, index) => outcomes[index] === null);
-    const items = fresh.map(({ item }) => item as Item);
-    const performed = items.length === 0 ? [] : await options.performEach(items, tx);
-    const completed: CompletedClaim[] = [];
-    for (const [index, write] of fresh.entries()) {
-      const one = performed[index]!;
-      if (one instanceof Problem) continue;
-      await recordPerformed(options.recordWrite, tx, write, one.result);
-      const response = toStoredResponse(one.response, write.holdsSecret);
-      completed.push({ claim: write.claim, response, counted: null });
-    }
-    let next = 0;
-    const result = outcomes.map((outcome) => {
-      if (outcome !== null) return outcome;
-      const one = performed[next++]!;
-      return one instanceof Problem ? one : { response: one.response, isReplayed: false };
-    });
-    return { result, completed };
-  }
-
   return {
     add: (write, waitMs) => {
       let waiting: Waiting<Item>;
@@ -293,18 +245,16 @@ function namesOf<Item>({ claim, name }: BatchedWrite<Item>): readonly string[] {
   return name === null ? [key] : [key, JSON.stringify([operationKey, accountId, name])];
 }
 
-/** What `read` returns, or the problem that it throws. */
-function refused<T>(read: () => T): T | Problem {
-  try {
-    return read();
-  } catch (error) {
-    if (error instanceof Problem) return error;
-    throw error;
-  }
-}
-
-function settled(outcome: WriteResult | Problem): Promise<WriteResult> {
-  return outcome instanceof Problem ? Promise.reject(outcome) : Promise.resolve(outcome);
+async function resultOf(
+  { claim }: Write,
+  outcome: OperationResponse | Problem | Earlier,
+): Promise<WriteResult> {
+  if (outcome instanceof Problem) throw outcome;
+  if (!("earlier" in outcome)) return { response: outcome, isReplayed: false };
+  const response = earlierResponse(outcome.earlier, claim);
+  // Whoever held the claim has let it go since.
+  if (response === null) throw new Problem("idempotency_in_progress");
+  return { response, isReplayed: true };
 }
 
 /** By account; those of one account one by one. */

@@ -29,11 +29,11 @@ const ID_BEGINNING = /^[0-9a-f]{8}(?:-?[0-9a-f]){0,24}$/i;
 
 export const AccountReplay = z
   .object({ ...Replay.shape, account: AccountName })
-  .meta({ id: "AccountReplay", description: "A bulk replay with its progress, and whose it is." });
+  .meta({ id: "AccountReplay", description: "A bulk replay with its progress and its account." });
 
 export type AccountDependencies = {
   readonly pool: Pool;
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
@@ -54,8 +54,8 @@ export function accountOperations({
       summary: "List accounts",
       description:
         "All accounts, newest first; or with `failing` those with abandoned deliveries that can still be replayed, " +
-        "those with most first, which may have changed places between two pages. For staff keys alone, which name " +
-        "no account here.",
+        "those with the most first; their order may change between two pages. For staff keys only, without " +
+        "X-Account-Id.",
       method: "GET",
       path: "/v1/accounts",
       scope: "staff:read",
@@ -69,7 +69,7 @@ export function accountOperations({
       handle: async ({ query: { name = null, hurt = false, cursor, limit, ...query }, problem }) => {
         const failing = query.failing || hurt;
         if (failing && name !== null) {
-          const message = "Not with failing: the worst are listed, whatever they are called.";
+          const message = "Not with failing, which lists the worst, whatever their names.";
           throw problem("invalid_request", [{ path: "query.name", message }]);
         }
         const filter = [name, failing];
@@ -87,15 +87,15 @@ export function accountOperations({
       tag,
       summary: "List running replays of all accounts",
       description:
-        "Bulk replays that start deliveries, or whose deliveries have attempts to come, newest first, at most " +
-        `${REPLAYS_LISTED_MAX}. For staff keys alone, which name no account here.`,
+        "Bulk replays that are starting deliveries, or whose deliveries have attempts to come, newest first, at most " +
+        `${REPLAYS_LISTED_MAX}. For staff keys only, without X-Account-Id.`,
       method: "GET",
       path: "/v1/accounts/replays",
       scope: "staff:read",
       response: jsonResponse(200, pageOf(AccountReplay)),
-      handle: async () => {
+      handle: async ({ caller }) => {
         const replays = await listGoingReplays(pool, REPLAYS_LISTED_MAX);
-        const items = replays.map(({ account, ...replay }) => ({ ...replayBody(replay, true), account }));
+        const items = replays.map(({ account, ...replay }) => ({ ...replayBody(replay, caller), account }));
         return { body: { items, next_cursor: null, total: items.length } };
       },
     }),
@@ -105,8 +105,8 @@ export function accountOperations({
       summary: "Search all accounts",
       description:
         "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
-        `analysis's id, and who has a host. At most ${FOUND_MAX} of each. For staff keys alone, which name no ` +
-        "account here.",
+        `analysis's id, and hosts with their accounts. At most ${FOUND_MAX} of each. For staff keys only, without ` +
+        "X-Account-Id.",
       method: "GET",
       path: "/v1/search",
       scope: "staff:read",

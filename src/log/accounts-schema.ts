@@ -11,7 +11,7 @@ export const ACCOUNTS_SEARCHED_MAX = 10_000;
 /** Whose something is, where it is listed across accounts. */
 export const AccountName = z
   .object({ id, name: z.string() })
-  .meta({ id: "AccountName", description: "An account, as people call it." });
+  .meta({ id: "AccountName", description: "An account's id and name." });
 
 export const Account = z
   .object({
@@ -31,16 +31,16 @@ export const Account = z
         reason: z.enum(END_REASONS).nullable().describe("Null: they are tried again."),
       })
       .nullable()
-      .describe("What most of the newest of these failed with; null: there are none."),
+      .describe("The error of most of the newest of these; null: there are none."),
     since: time
       .nullable()
       .describe(
-        "Since when the endpoint takes nothing; where that is not known, when the oldest of the leading ones was " +
-          "published. Null: all is well.",
+        "Since when the endpoint has accepted nothing; where that is not known, when the oldest of the leading ones " +
+          "was published. Null: all is well.",
       ),
     last_success_at: time.nullable().describe("Null: none among the newest deliveries."),
   })
-  .meta({ id: "Account", description: "An account, and what does not arrive there." });
+  .meta({ id: "Account", description: "An account and its failing deliveries." });
 
 const FoundDelivery = z
   .object({
@@ -50,7 +50,7 @@ const FoundDelivery = z
     target_host: z.string().nullable(),
     account: AccountName,
   })
-  .meta({ id: "FoundDelivery", description: "A delivery that was found, and whose it is." });
+  .meta({ id: "FoundDelivery", description: "A delivery that was found, and its account." });
 
 const FoundHost = z
   .object({
@@ -59,7 +59,7 @@ const FoundHost = z
     failed: z.int().describe("Attempts in the last 24 hours."),
     account: AccountName,
   })
-  .meta({ id: "FoundHost", description: "A host to which attempts went, and whose they were." });
+  .meta({ id: "FoundHost", description: "A host that attempts went to, and their account." });
 
 export const Found = z
   .object({
@@ -70,9 +70,9 @@ export const Found = z
     hosts: z.array(FoundHost).describe("By the whole host, or a URL with it; as of half a minute ago."),
     left_out: z
       .boolean()
-      .describe(`Whether the analysis was looked for in the newest ${ACCOUNTS_SEARCHED_MAX} accounts alone.`),
+      .describe(`Whether the analysis was looked for in the newest ${ACCOUNTS_SEARCHED_MAX} accounts only.`),
   })
-  .meta({ id: "Found", description: "What a search has found, of all accounts." });
+  .meta({ id: "Found", description: "What a search across all accounts has found." });
 
 export type Account = z.output<typeof Account>;
 export type AccountName = z.output<typeof AccountName>;

@@ -18,21 +18,25 @@ const attempts = z.int().min(0);
 export const Activity = z
   .object({
     counted_to: time.describe(
-      "Attempts that ended before are counted, those since are not yet; about a minute ago. What has no item is not " +
-        "counted, which is not silence.",
+      "Attempts that ended before it are counted, later ones not yet; about a minute ago. A time without an item is " +
+        "not counted, which does not mean that there were none.",
     ),
     items: z
       .array(
         z.object({ at: time.describe("When the bucket begins."), succeeded: attempts, failed: attempts }),
       )
       .max(ITEMS_MAX)
-      .describe("A bucket after the other, oldest first, also those without attempts, up to `counted_to`."),
+      .describe(
+        "One bucket after the other, oldest first, including those without attempts, up to `counted_to`.",
+      ),
     top: z
       .array(
         z.object({
           target_host: z
             .string()
-            .describe("`(other)`: not among the 50 hosts that are told apart at a time, or not known."),
+            .describe(
+              "`(other)`: not among the 50 hosts that are counted separately at a time, or not known.",
+            ),
           error_code: z.string().describe("As in the delivery log."),
           attempts,
           last_at: time.describe("When the last of them ended."),
@@ -62,9 +66,9 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
       summary: "Count attempts over time",
       description:
         "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
-        "five minutes, hours or days of UTC; those that `from` and `to` lie in are there whole. At most 288: of a " +
-        "range that touches 289 the first is left out. Kept by five minutes for 48 hours, by hours for 30 days. 403 " +
-        "for keys that act for a user: it counts over the whole account.",
+        "five minutes, hours or days of UTC; those that contain `from` and `to` are included whole. At most 288: " +
+        "if a range touches 289, the first is left out. Five-minute buckets are kept for 48 hours, longer ones for " +
+        "30 days. 403 for keys that act for a user: it counts over the whole account.",
       method: "GET",
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
@@ -96,19 +100,22 @@ function rangeOf({ from, to, bucket }: Asked, nowMs: number): { from: Date; to: 
   const fromMs = from === undefined ? toMs - DAY_MS : Date.parse(from);
   const name = from === undefined ? "query.to" : "query.from";
   if (fromMs >= toMs) throw invalidRequest("query.from", "Must be before `to`, which is now if not given.");
-  if (fromMs > nowMs) throw invalidRequest(name, "Lies in the future.");
+  if (fromMs > nowMs) throw invalidRequest(name, "Is in the future.");
   if (fromMs < nowMs - ACTIVITY_KEPT_MS - bucketMs) {
     throw invalidRequest(name, "Activity is kept for 30 days: ask for a later time.");
   }
   if (bucket === "5m" && fromMs < nowMs - FINE_ACTIVITY_MS) {
-    throw invalidRequest(name, "Five minutes are kept for 48 hours: ask for a later time, or bucket=1h.");
+    throw invalidRequest(
+      name,
+      "Five-minute buckets are kept for 48 hours: ask for a later time, or bucket=1h.",
+    );
   }
   const startMs = Math.floor(fromMs / bucketMs) * bucketMs;
   const endMs = Math.ceil(toMs / bucketMs) * bucketMs;
   const items = (endMs - startMs) / bucketMs;
   // As a day from nearly any moment does.
   if (items > ITEMS_MAX + 1) {
-    const message = `${items} items of ${bucket} are in that range, and at most ${ITEMS_MAX} are answered.`;
+    const message = `That range has ${items} items of ${bucket}, and at most ${ITEMS_MAX} are returned.`;
     throw invalidRequest("query.bucket", `${message} Ask for larger ones, or a shorter range.`);
   }
   const beginMs = items > ITEMS_MAX ? startMs + bucketMs : startMs;

@@ -36,7 +36,7 @@ const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ..
 
 export type DeliveryDependencies = {
   readonly pool: Pool;
-  /** For reading the delivery log; see createLogPool. */
+  /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** For lists of the log, from a standby where there is one. */
   readonly readLog: ReadLog;
@@ -108,7 +108,7 @@ export function deliveryOperations({
       tag,
       summary: "Get a delivery's body",
       description:
-        "The exact bytes that every attempt of the delivery sends, and that its signatures are over. Readable for as " +
+        "The exact bytes that every attempt of the delivery sends, and that its signatures cover. Readable for as " +
         "long as the analysis, then 410.",
       method: "GET",
       path: "/v1/webhooks/deliveries/{delivery_id}/body",
@@ -139,8 +139,8 @@ export function deliveryOperations({
       description:
         "Starts the next run of a `failed` or `abandoned` delivery: same id, same body, new signature, to the " +
         "target as configured now. If an attempt is in flight, the new run starts after it, and is dropped if " +
-        `that attempt succeeds. A delivery has at most ${RUNS_PER_HOUR_MAX} runs within an hour, those of bulk ` +
-        "replays included.",
+        `that attempt succeeds. A delivery has at most ${RUNS_PER_HOUR_MAX} runs within an hour, including ` +
+        "those of bulk replays.",
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",
       scope: "webhooks:replay",

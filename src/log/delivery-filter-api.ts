@@ -17,7 +17,7 @@ export const filters = {
     .string()
     .regex(TARGET_HOST, "Must be a host name, such as hooks.example.com, or an address.")
     .refine(isHostAlone, { error: "Give the host alone, without a port." })
-    .describe("Host name or address of the target, without the port; names of other scripts as `xn--…`."),
+    .describe("Host name or address of the target, without the port; international names as `xn--…`."),
   error_code: errorCode.describe(
     "Of the last attempt, such as `dns_not_found` or `status_503`; one that succeeded has none.",
   ),

@@ -11,7 +11,7 @@ import {
   loggedDeliveries,
 } from "./deliveries-sql.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
-import { fittingStatuses, isEverything, pageConditions } from "./delivery-filter-sql.ts";
+import { isEverything, leadOf, pageConditions } from "./delivery-filter-sql.ts";
 
 /** A way to read an account's deliveries, newest first, along an index, and no further than the limit. */
 export type Newest = {
@@ -62,12 +62,14 @@ const NEWEST_OF_REPLAY: Newest = {
 };
 
 export function newestOf(filter: DeliveryFilter): Newest {
-  if (filter.replay_id != null) return NEWEST_OF_REPLAY;
-  const statuses = fittingStatuses(filter);
-  const isUndelivered =
-    statuses?.length === REPLAYABLE_STATUSES.length &&
-    REPLAYABLE_STATUSES.every((status) => statuses.includes(status));
-  return isUndelivered ? NEWEST_UNDELIVERED : NEWEST_OF_LOG;
+  switch (leadOf(filter)) {
+    case "replay":
+      return NEWEST_OF_REPLAY;
+    case "undelivered":
+      return NEWEST_UNDELIVERED;
+    default:
+      return NEWEST_OF_LOG;
+  }
 }
 
 /**
@@ -234,7 +236,7 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
     { text, values }: Statement,
   ): Promise<PageRow | undefined> {
     const { rows } = await database.query<PageRow>({
-      // One prepared statement per set of filters that occurs.
+      // Of few texts, whatever is asked: see `pageConditions`.
       name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
       text,
       values: [...values],

@@ -31,7 +31,7 @@ export const Delivery = z
     held: z
       .boolean()
       .describe(
-        "Whether it waits because the endpoint is paused, or was until just now; the run's clock stands still.",
+        "Whether it waits because the endpoint is paused, or was until just now; the run's clock is stopped.",
       ),
     target_url: z
       .string()
@@ -85,7 +85,7 @@ export const DeliveryWithAttempts = Delivery.extend({
     .array(Attempt)
     .describe(
       `The newest ${ATTEMPTS_SHOWN_MAX} attempts that have ended, oldest first, with those of the current run always ` +
-        "among them. Older ones are left out: there are as many as `attempts_count` is larger.",
+        "among them. Older ones are left out: `attempts_count` counts them, too.",
     ),
 }).meta({ id: "DeliveryWithAttempts", description: "A delivery with its newest attempts." });
 

@@ -114,10 +114,10 @@ function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: K
   const endedAtMs = Date.parse(lastAttempt.ended_at);
   const askedMs = parseRetryAfterMs(header, endedAtMs);
   const sent = `Retry-After: ${header}`;
-  if (askedMs === null) return `The response's "${sent}" says no time to come, and changed nothing.`;
+  if (askedMs === null) return `The response's "${sent}" names no future time, and changed nothing.`;
   const earlyMs = nextAttemptAtMs - (endedAtMs + askedMs);
   if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
-  if (earlyMs > 0) return `The receiver asked for no more than that wait with "${sent}".`;
+  if (earlyMs > 0) return `The receiver asked for a wait no longer than that with "${sent}".`;
   return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
 }
 

@@ -3,7 +3,7 @@ import { z } from "zod";
 import { id, lineOfText } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { actorOf } from "../base/model/audit.ts";
-import type { Operation } from "../http/operation.ts";
+import type { Caller, Operation } from "../http/operation.ts";
 import { eitherResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, type Problem } from "../http/problems.ts";
@@ -22,14 +22,23 @@ const NOTE_CHARS_MAX = 500;
 export const RATE_PER_SECOND_MAX = 1_000;
 const RATE_PER_SECOND_DEFAULT = 10;
 
-/** With the filter's missing members as null. What support staff are called is for staff to see. */
-export function replayBody(replay: StoredReplay, isForStaff: boolean): Replay {
-  const { filter, created_by } = replay;
-  const isHidden = created_by?.staff === true && !isForStaff;
+/**
+ * With the filter's missing members as null. What support staff are called is for staff to see, and a key that acts
+ * for a user is not told who made others' replays and why.
+ */
+export function replayBody(
+  { ofUser, ...replay }: StoredReplay,
+  caller: Pick<Caller, "isStaff" | "userId">,
+): Replay {
+  const { created_by, note } = replay;
+  const isOthers = caller.userId !== null && ofUser !== caller.userId;
+  const isHidden = created_by?.staff === true && !caller.isStaff;
+  const maker = isHidden ? { ...created_by, name: null, viewer: null } : created_by;
   return {
     ...replay,
-    filter: { ...NOTHING_GIVEN, ...filter } as Replay["filter"],
-    created_by: isHidden ? { ...created_by, name: null, viewer: null } : created_by,
+    filter: { ...NOTHING_GIVEN, ...replay.filter } as Replay["filter"],
+    note: isOthers ? null : note,
+    created_by: isOthers ? null : maker,
   };
 }
 
@@ -60,7 +69,7 @@ const NewReplay = z.strictObject({
     .max(NOTE_CHARS_MAX)
     .nullable()
     .optional()
-    .describe("Why, for whoever looks at the replay later."),
+    .describe("Why, for anyone who looks at the replay later."),
 });
 
 export const DryRun = z
@@ -105,9 +114,9 @@ export function replayOperations({
       description:
         "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
         "at most 100,000, and starts their next runs at the given rate. The set is fixed now: deliveries that " +
-        "fail later are not in it. A key that acts for a user selects of those that the user may read, and sees a " +
-        "replay as long as that is so of all that it has: then a repeat is 404, too. It is refused where more than " +
-        "100,000 would be looked at to find those: a shorter time helps.",
+        "fail later are not in it. A key that acts for a user selects from those that the user may read, and sees " +
+        "a replay only as long as the user may read all of its deliveries: after that a repeat is 404, too. It is " +
+        "refused if more than 100,000 would have to be looked at to find those: a shorter time range helps.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -151,7 +160,7 @@ export function replayOperations({
         });
         if (replay === "too_many_deliveries") throw tooMany(caller.userId);
         if (replay === "too_many_replays" || replay === "replay_changed") throw problem(replay);
-        return { body: replayBody(replay, caller.isStaff) };
+        return { body: replayBody(replay, caller) };
       },
     }),
     read({
@@ -159,8 +168,8 @@ export function replayOperations({
       tag,
       summary: "List replays",
       description:
-        "The account's replays with their progress, newest first, for a key that acts for a user those of what the " +
-        "user may read. `succeeded` and `failed` are as of the last " +
+        "The account's replays with their progress, newest first; for a key that acts for a user, those whose " +
+        "deliveries the user may read. `succeeded` and `failed` are as of the last " +
         "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
         "Getting a replay that is not large counts again.",
       method: "GET",
@@ -171,7 +180,7 @@ export function replayOperations({
       handle: async ({ accountId, reader, caller, query }) => {
         const belowId = cursors.read(query.cursor, accountId);
         const page = await listReplays(pool, await reader(), belowId, query.limit);
-        return { body: cursors.pageBody(page, accountId, (one) => replayBody(one, caller.isStaff)) };
+        return { body: cursors.pageBody(page, accountId, (one) => replayBody(one, caller)) };
       },
     }),
     read({
@@ -188,7 +197,7 @@ export function replayOperations({
       handle: async ({ reader, caller, params, problem }) => {
         const replay = await findReplay(pool, await reader(), params.replay_id);
         if (replay === null) throw problem("not_found");
-        return { body: replayBody(replay, caller.isStaff) };
+        return { body: replayBody(replay, caller) };
       },
     }),
     write({
@@ -197,7 +206,7 @@ export function replayOperations({
       summary: "Cancel a replay",
       description:
         "Starts no more deliveries of the replay; those already started continue. A replay that has ended does " +
-        "not change.",
+        "not change. For a key that acts for a user: 403, unless a key of that user created it.",
       method: "POST",
       path: `${path}/{replay_id}/cancel`,
       scope: "webhooks:replay",
@@ -209,11 +218,17 @@ export function replayOperations({
       judgeRepeat: async ({ reader, params }, tx) =>
         (await findReplay(tx, await reader(tx), params.replay_id)) === null ? "gone" : "again",
       response: jsonResponse(200, Replay),
-      errors: ["not_found"],
+      errors: ["not_found", "access_denied"],
       handle: async ({ reader, caller, params, problem }, tx) => {
-        const replay = await cancelReplay(tx, await reader(tx), params.replay_id);
+        const who = await reader(tx);
+        const found = caller.userId === null ? null : await findReplay(tx, who, params.replay_id);
+        if (found !== null && found.ofUser !== caller.userId) {
+          const message = "It acts for a user, and someone else's key created this replay.";
+          throw problem("access_denied", [{ path: "header.authorization", message }]);
+        }
+        const replay = await cancelReplay(tx, who, params.replay_id);
         if (replay === null) throw problem("not_found");
-        return { body: replayBody(replay, caller.isStaff) };
+        return { body: replayBody(replay, caller) };
       },
     }),
   ];
@@ -223,7 +238,7 @@ function tooMany(userId: string | null): Problem {
   const most = REPLAY_DELIVERIES_MAX.toLocaleString("en");
   return invalidRequest(
     "body.filter",
-    `More than ${most} deliveries ${userId === null ? "match" : "match, or would be looked at for those"}: ` +
+    `More than ${most} deliveries ${userId === null ? "match" : "match, or would have to be looked at for those"}: ` +
       "narrow the filter, for instance to a shorter time.",
   );
 }

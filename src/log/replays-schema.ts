@@ -62,7 +62,10 @@ export const Replay = z
       ),
     waiting: z.int().describe("Of the replayed, those with an attempt to come. Counted like `succeeded`."),
     failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
-    note: z.string().nullable(),
+    note: z
+      .string()
+      .nullable()
+      .describe("Null, too, for a key that acts for a user, if no key of that user made it."),
     created_by: z
       .object({
         staff: z.boolean().describe("Whether it was support staff."),
@@ -72,11 +75,14 @@ export const Replay = z
           .string()
           .nullable()
           .describe(
-            "Whose session of the console it was. Null: it was no session. Staff's is for staff only.",
+            "The viewer of the console session. Null: it was not a console session. Staff's is for staff only.",
           ),
       })
       .nullable()
-      .describe("Null if no API key made it, or before this was recorded."),
+      .describe(
+        "Null if no API key made it, or before this was recorded; for a key that acts for a user, if no key of that " +
+          "user made it.",
+      ),
     created_at: time,
     ended_at: time.nullable(),
   })

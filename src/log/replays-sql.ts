@@ -1,11 +1,11 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
-import { ANSWER_MARGIN_MS } from "../base/database/pools.ts";
 import { refuseReplayBeyondStorage } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
+import { ANSWER_MARGIN_MS } from "../base/database/timed-client.ts";
 import type { Actor } from "../base/model/audit.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
 import { type Held, hasRoomFor, type Reader } from "../base/model/reader.ts";
-import type { ReplayOutcome } from "../base/model/statuses.ts";
+import { type ReplayOutcome, RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from "../base/model/statuses.ts";
 import { sightOf, sightOfDelivery, sightOfReplay } from "../delivery/visibility-sql.ts";
 import type { AccountName } from "./accounts-schema.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
@@ -26,19 +26,25 @@ export async function replayDelivery(
   analysisRetentionMs: number,
 ): Promise<ReplayOutcome> {
   await refuseReplayBeyondStorage(database, reader.accountId, null);
-  const seen = sightOfDelivery(reader, "$1", "$2", 4);
+  const seen = sightOfDelivery(reader, "$1", "$2", 5);
+  const runsMax = reader.spaceIds === null ? RUNS_PER_HOUR_MAX : RUNS_PER_HOUR_OF_USER_MAX;
   const { rows } = await database.query<{ outcome: ReplayOutcome }>({
     name: `replay_delivery${seen.name}`,
     // What is not seen is not there: the function is called for the one row, or for none.
     text: `select replayed.outcome from (select where true${seen.and}) as one
-      cross join lateral sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', now()) as replayed`,
-    values: [reader.accountId, deliveryId, analysisRetentionMs, ...seen.values],
+      cross join lateral sealpost.replay_delivery(
+        $1, $2, $3::float8 * interval '1 millisecond', now(), $4) as replayed`,
+    values: [reader.accountId, deliveryId, analysisRetentionMs, runsMax, ...seen.values],
   });
   return rows[0]?.outcome ?? "not_found";
 }
 
 /** As the API answers, with the filter as it was asked for. */
-export type StoredReplay = Omit<Replay, "filter"> & { readonly filter: DeliveryFilter };
+export type StoredReplay = Omit<Replay, "filter"> & {
+  readonly filter: DeliveryFilter;
+  /** The user whose key made it; null: no user's. */
+  readonly ofUser: string | null;
+};
 
 export type ReplayLimits = {
   /** Replays of one account that still have deliveries to start. */
@@ -181,6 +187,7 @@ const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.repla
       'key_id', r.created_by_key_id, 'name', k.name, 'viewer', r.created_by_viewer)
     from (select) as one left join sealpost.api_keys k on k.id = r.created_by_key_id
   ) end as created_by,
+  (select user_id from sealpost.api_keys where id = r.created_by_key_id) as "ofUser",
   ${timeText("r.created_at")} as created_at, ${timeText("r.ended_at")} as ended_at`;
 const AS_LAST_COUNTED = "cross join lateral (select r.succeeded, r.failed) as c";
 
@@ -265,15 +272,28 @@ export async function cancelReplay(
   replayId: string,
 ): Promise<StoredReplay | null> {
   const seen = sightOfReplay(reader, "r", 3);
-  await client.query(
-    `with cancelled as (
-       update sealpost.replays as r set status = 'cancelled', ended_at = now()
-       where account_id = $1 and id = $2 and status = 'running'${seen.and} returning id
-     )
-     delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`,
-    [reader.accountId, replayId, ...seen.values],
-  );
+  await client.query(cancelling(`id = $2${seen.and}`), [reader.accountId, replayId, ...seen.values]);
   return await findReplay(client, reader, replayId);
+}
+
+/** The same for all of a user's that have deliveries of a space which the user may not read any more. */
+export async function cancelReplaysOf(
+  client: ClientBase,
+  { accountId, userId }: { readonly accountId: string; readonly userId: string },
+  spaceId: string,
+): Promise<void> {
+  const isTheirs =
+    "created_by_key_id in (select id from sealpost.api_keys where account_id = $1 and user_id = $2)";
+  const which = `${isTheirs} and $3::uuid = any (space_ids)`;
+  await client.query(cancelling(which), [accountId, userId, spaceId]);
+}
+
+function cancelling(which: string): string {
+  return `with cancelled as (
+      update sealpost.replays as r set status = 'cancelled', ended_at = now()
+      where account_id = $1 and status = 'running' and ${which} returning id
+    )
+    delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`;
 }
 
 /** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */

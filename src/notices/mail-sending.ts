@@ -182,7 +182,7 @@ function confirmed({ address, accountName }: Confirmation): ConfirmationText {
 export const INVALID_LINK: ConfirmationText = {
   title: "This link is not valid",
   message:
-    "It has expired, or the address was removed, or a newer mail has replaced it. Whoever added the address can add " +
-    "it again, which sends a new link.",
+    "It has expired, or the address was removed, or a newer mail has replaced it. The person who added the address " +
+    "can add it again, which sends a new link.",
   button: null,
 };

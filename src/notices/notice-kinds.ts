@@ -67,8 +67,8 @@ export const KINDS = {
         title: FAILING_TITLES[reason](hostOf(url)),
         message: said.filter((sentence) => sentence !== "").join(" "),
         remedy:
-          "Check the receiver; the delivery log shows each attempt and its answer. What failed is retried by itself; " +
-          "what was abandoned has to be replayed once the receiver works: POST /v1/webhooks/replays.",
+          "Check the receiver; the delivery log shows each attempt and its answer. Failed deliveries are retried " +
+          "automatically; abandoned ones have to be replayed once the receiver works: POST /v1/webhooks/replays.",
       };
     },
   }),
@@ -83,12 +83,13 @@ export const KINDS = {
     path: "/v1/webhooks/deliveries?status=abandoned",
     text: ({ url, succeeded_at, to_replay }) => {
       const count = to_replay.toLocaleString("en") + (to_replay >= TO_REPLAY_MAX ? " or more" : "");
-      const waiting = to_replay === 1 ? "1 abandoned delivery waits" : `${count} abandoned deliveries wait`;
+      const waiting =
+        to_replay === 1 ? "1 abandoned delivery is waiting" : `${count} abandoned deliveries are waiting`;
       return {
         title: `${hostOf(url)} accepts webhooks again`,
         message:
           `A webhook was accepted on ${momentInWords(succeeded_at)}. ` +
-          (to_replay === 0 ? "Nothing waits to be replayed." : `${waiting} to be replayed.`),
+          (to_replay === 0 ? "Nothing is waiting to be replayed." : `${waiting} to be replayed.`),
         remedy:
           to_replay === 0
             ? "Nothing."
@@ -108,8 +109,8 @@ export const KINDS = {
         `The signing secret was rotated on ${momentInWords(rotated_at)}. The previous one stops signing on ` +
         `${momentInWords(expires_at)}; from then on, webhooks carry only the new signature.`,
       remedy:
-        "Make sure that your receiver verifies with the new secret. Checking the receiver tells: " +
-        "POST /v1/webhooks/endpoint/check.",
+        "Make sure that your receiver verifies with the new secret. To find out, check the " +
+        "receiver: POST /v1/webhooks/endpoint/check.",
     }),
   }),
   "certificate.expiring": kind({
@@ -184,7 +185,7 @@ const common = {
         ended_at: time.nullable().describe("When it was sent or given up; null: neither yet."),
       }),
     )
-    .describe("Who was told by mail. Empty: nobody, or not yet."),
+    .describe("Who got a mail about it. Empty: nobody, or not yet."),
 };
 
 const notices = NOTICE_KINDS.map((kind) =>
@@ -211,7 +212,7 @@ export const Recipient = z
         "Notices are sent to confirmed addresses only. One that stays unconfirmed for 7 days is removed.",
       ),
     confirmation_mail: mailStatus.nullable().meta({
-      description: "The last mail that asked to confirm; null: forgotten since.",
+      description: "The last mail that asked to confirm; null: no longer known.",
     }),
     created_at: time,
     confirmed_at: time.nullable(),

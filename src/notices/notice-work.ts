@@ -10,6 +10,8 @@ const MAIL_EVERY_MS = HOUR_MS;
 /** What nobody could be told of for so long, because there was no mail server, is only in the list. */
 const MAILED_WITHIN_MS = 24 * HOUR_MS;
 const GROUPS_PER_STEP = 500;
+/** As many times more seldom than what was seen is written. */
+const LOOK_EVERY = 3;
 
 export type NoticeWorkOptions = {
   readonly pool: Pool;
@@ -36,17 +38,17 @@ export function startNoticeWork(options: NoticeWorkOptions): () => Promise<void>
   const stopping = new AbortController();
   const { signal } = stopping;
 
-  async function repeat(task: NoticeTask, work: () => Promise<void>): Promise<void> {
+  async function repeat(task: NoticeTask, pauseMs: number, work: () => Promise<void>): Promise<void> {
     while (!signal.aborted) {
       await work().catch((error: unknown) => onError(task, error));
-      await abortableDelay(everyMs, signal);
+      await abortableDelay(pauseMs, signal);
     }
   }
 
-  const loops = [repeat("look", () => look(options, signal))];
+  const loops = [repeat("look", LOOK_EVERY * everyMs, () => look(options, signal))];
   if (sending !== null) {
     loops.push(
-      repeat("send", async () => {
+      repeat("send", everyMs, async () => {
         while (!signal.aborted && (await sendNextMail(sending, signal)));
       }),
     );
@@ -59,7 +61,7 @@ export function startNoticeWork(options: NoticeWorkOptions): () => Promise<void>
 
 async function look(options: NoticeWorkOptions, signal: AbortSignal): Promise<void> {
   const { pool, everyMs, news, sending, onCut } = options;
-  if (!(await takeNoticeTurn(pool, everyMs))) return;
+  if (!(await takeNoticeTurn(pool, LOOK_EVERY * everyMs))) return;
   await lookForNews(news, signal);
   for (const id of await giveUpCutMails(pool)) onCut(id);
   if (sending === null) return;

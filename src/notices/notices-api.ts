@@ -52,7 +52,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       tag,
       summary: "List notices",
       description:
-        "What happened to the account's endpoint, newest first, whether or not somebody was told by mail. Notices " +
+        "What happened to the account's endpoint, newest first, whether or not a mail was sent. Notices " +
         "are kept as long as the delivery log. Deliveries with their own `webhook_url` are not watched.",
       method: "GET",
       path,
@@ -96,10 +96,10 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       tag,
       summary: "Add a recipient",
       description:
-        "Sends the address a mail with a link that confirms it, good for 7 days; from then on it gets at most one " +
+        "Sends the address a mail with a link that confirms it, valid for 7 days; from then on it gets at most one " +
         "mail an hour for each kind of notice. Adding an address again returns it and, unless it is confirmed or " +
-        "was asked within 10 minutes, asks it again. An account can have 20 such mails sent in a day, and 5 to one " +
-        "address; then 429.",
+        "was asked within 10 minutes, sends the mail again. An account can have 20 such mails sent in a day, and 5 " +
+        "to one address; then 429.",
       method: "POST",
       path: `${path}/recipients`,
       scope: "webhooks:write",
@@ -138,7 +138,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       key: "webhooks.notices.recipients.remove",
       tag,
       summary: "Remove a recipient",
-      description: "The address gets no more mails, but for one that is being sent now.",
+      description: "The address gets no more mails, except one that is being sent now.",
       method: "DELETE",
       path: `${path}/recipients/{recipient_id}`,
       scope: "webhooks:write",

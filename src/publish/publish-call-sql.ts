@@ -64,7 +64,7 @@ export async function publishAnalyses(
 }
 
 /** Calls one of the SQL functions that publish, `text`, which returns `ids`. */
-export async function callPublish(
+async function callPublish(
   database: PublishingDatabase,
   text: string,
   publications: readonly Publication[],
@@ -129,4 +129,35 @@ function isJson(text: string): boolean {
   } catch {
     return false;
   }
+}
+
+/** Publishes an example event: a real analysis, marked as an example in the log. */
+export async function publishExample(
+  database: PublishingDatabase,
+  publication: Publication,
+  traceparent: string | null = null,
+): Promise<readonly string[]> {
+  return await callPublish(
+    database,
+    "select sealpost.publish($1::uuid[], $2::json[], $3::text[], true, now()) as ids",
+    [publication],
+    traceparent,
+  );
+}
+
+/** The configuration that publishing in SQL needs. */
+export type Settings = {
+  readonly analysisBytesMax: number;
+  /** `host:port` or `*.name:port`; empty in production. */
+  readonly unsafeAllowedTargets: readonly string[];
+};
+
+// An unchanged row is not rewritten: publishers read it all the time.
+const WRITE = `
+update sealpost.settings set analysis_bytes_max = $1, unsafe_allowed_targets = $2
+where (analysis_bytes_max, unsafe_allowed_targets) is distinct from ($1::integer, $2::text[])`;
+
+/** Called after migrating: they hold for publishing from then on. */
+export async function writeSettings(database: PublishingDatabase, settings: Settings): Promise<void> {
+  await database.query(WRITE, [settings.analysisBytesMax, settings.unsafeAllowedTargets]);
 }

@@ -87,7 +87,7 @@ const FAULTS = {
       "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.",
     ],
     refuses_repeats: [
-      "It rejects a webhook that it has accepted before, so one whose response got lost is retried in vain.",
+      "It rejects a webhook that it has accepted before, so a retry after a lost response never succeeds.",
       "Respond with 2xx to a delivery id that was already processed, and do nothing else.",
     ],
     slow: [

@@ -15,7 +15,7 @@ const Fault = z
       ),
     message: z.string().describe("What the receiver does wrong."),
     remedy: z.string().describe("How to fix it."),
-    probes: z.array(probeName).describe("Those that showed it; empty if it was seen otherwise."),
+    probes: z.array(probeName).describe("Those that showed it; empty if it was found in another way."),
   })
   .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
 

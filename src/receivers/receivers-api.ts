@@ -16,7 +16,7 @@ import type { Operation } from "../http/operation.ts";
 import { jsonBody, jsonResponse } from "../http/operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
-import { publishExample } from "../publish/publications-sql.ts";
+import { publishExample } from "../publish/publish-call-sql.ts";
 import { CHECK_LIMIT_MS, type CheckReceiver } from "./receiver-check.ts";
 import { ReceiverCheck } from "./receiver-check-schema.ts";
 

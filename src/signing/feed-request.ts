@@ -157,7 +157,7 @@ function checkedPage(page: unknown): FeedPage {
     Array.isArray(items) &&
     items.every(({ body, signature }) => typeof body === "string" && typeof signature === "string");
   if (isPage) return page as FeedPage;
-  throw new WebhookPullError("not_a_feed", 200, "The answer is no page of the feed. Check baseUrl.");
+  throw new WebhookPullError("not_a_feed", 200, "The answer is not a page of the feed. Check baseUrl.");
 }
 
 /** Resolves after `ms`, or when stopped. */

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createAccount, hasAccounts } from "../../src/accounts/accounts-sql.ts";
 import { findEndpoint, removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findSigningSecrets, rotateSigningSecret } from "../../src/delivery/signing-secrets-sql.ts";
-import { writeSettings } from "../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../src/publish/publish-call-sql.ts";
 import { changeRows, countRows, rowOf, rowsOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
@@ -58,11 +58,11 @@ describe("a signing secret", () => {
     const mine = await createAccount(database.pool, "Mine", secretsKey);
     const theirs = await createAccount(database.pool, "Theirs", secretsKey);
     await expect(findSigningSecrets(database.pool, mine.accountId, randomBytes(32))).rejects.toThrow(
-      /does not open/,
+      /cannot be decrypted/,
     );
     const { sealed } = await rowOf(database.pool, "signing_secrets", { account_id: theirs.accountId });
     await changeRows(database.pool, "signing_secrets", { account_id: mine.accountId }, { sealed });
-    await expect(secretsOf(mine.accountId)).rejects.toThrow(/does not open/);
+    await expect(secretsOf(mine.accountId)).rejects.toThrow(/cannot be decrypted/);
   });
 
   test("of an unknown account is not there and cannot be made", async () => {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { fc } from "@fast-check/vitest";
 import { afterAll, beforeAll, expect, inject, test } from "vitest";
+import { API_LIMITS } from "../../src/app/api-server.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
@@ -30,8 +31,13 @@ beforeAll(async () => {
   // With all limits raised, that of checking receivers included.
   api = await startTestApi(
     database,
-    { REPLAYS_RUNNING_MAX: "10000", CONSOLE_ANCESTORS: "https://app.example.com", ...MAIL },
-    { checkPolicy: { name: "check", requestsMax: 1_000_000, windowSeconds: 60 } },
+    { CONSOLE_ANCESTORS: "https://app.example.com", ...MAIL },
+    {
+      limits: {
+        replays: { ...API_LIMITS.replays, runningMax: 10_000 },
+        checks: { name: "check", requestsMax: 1_000_000, windowSeconds: 60 },
+      },
+    },
   );
 });
 afterAll(async () => {

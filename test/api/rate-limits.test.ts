@@ -21,7 +21,6 @@ describe("two processes beside one database", () => {
     const env = {
       DATABASE_URL: database.url,
       RATE_LIMIT_REQUESTS: `${LIMIT}`,
-      RATE_LIMIT_WINDOW_SECONDS: "600",
     };
     [api, ...processes] = await Promise.all([
       startTestApi(database),
@@ -54,16 +53,20 @@ describe("two processes beside one database", () => {
   test("count together, key by key", async () => {
     const answers = await send(80, api.account.ownKey);
     const allowed = answers.filter(({ status }) => status === 200);
-    expect(allowed).toHaveLength(LIMIT);
+    expect(allowed.length).toBeGreaterThanOrEqual(LIMIT);
+    expect(allowed.length).toBeLessThan(1.5 * LIMIT);
     const left = allowed.map(({ headers }) => Number(/r=(\d+)/.exec(headers.get("ratelimit") ?? "")?.[1]));
-    expect(left.sort((a, b) => a - b)).toEqual(Array.from({ length: LIMIT }, (_, n) => n));
+    // Until half of it is used each knows its own requests, and what the other has told.
+    expect(Math.min(...left)).toBeLessThan(LIMIT / 2);
+    expect(Math.max(...left)).toBe(LIMIT - 1);
     for (const { status, body, headers } of answers) {
-      expect(headers.get("ratelimit-policy")).toBe(`"default";q=${LIMIT};w=600`);
+      expect(headers.get("ratelimit-policy")).toBe(`"default";q=${LIMIT};w=60`);
       if (status === 200) continue;
       expect([status, body.code]).toEqual([429, "rate_limited"]);
       const seconds = headers.get("retry-after");
       expect(headers.get("ratelimit")).toBe(`"default";r=0;t=${seconds}`);
-      expect(Number(seconds)).toBeGreaterThan(590);
+      expect(Number(seconds)).toBeGreaterThan(Math.max(0, 60 - patience(10_000) / 1_000));
+      expect(Number(seconds)).toBeLessThanOrEqual(60);
     }
     // Refused ones are refused from memory too.
     expect((await send(4, api.account.ownKey)).map(({ status }) => status)).toEqual([429, 429, 429, 429]);
@@ -72,10 +75,13 @@ describe("two processes beside one database", () => {
   });
 
   test("count what comes without a key by its address, under a policy of its own", async () => {
-    const answers = await send(LIMIT + 10, null);
-    expect(answers.filter(({ status }) => status === 401)).toHaveLength(LIMIT);
-    expect(answers.filter(({ status }) => status === 429)).toHaveLength(10);
-    expect(answers[0]?.headers.get("ratelimit-policy")).toBe(`"address";q=${LIMIT};w=600`);
+    const answers = await send(2 * LIMIT, null);
+    const admitted = answers.filter(({ status }) => status === 401).length;
+    // Beyond the limit only what a process had counted by itself when the other one counted its last.
+    expect(admitted).toBeGreaterThanOrEqual(LIMIT);
+    expect(admitted).toBeLessThan(1.5 * LIMIT);
+    expect(answers.filter(({ status }) => status === 429)).toHaveLength(2 * LIMIT - admitted);
+    expect(answers[0]?.headers.get("ratelimit-policy")).toBe(`"address";q=${LIMIT};w=60`);
     expect((await send(1, api.account.ownKey))[0]?.status).toBe(200);
   });
 });
@@ -87,19 +93,26 @@ describe("a limiter whose store fails", () => {
   });
   afterEach(() => api.close());
 
-  test("lets requests through, with the state last known, and says so in the log", async () => {
+  test("lets through what the state last known leaves, and says so in the log", async () => {
     await api.ask("GET", "/v1/operations");
     await api.ask("GET", "/v1/operations");
     await withoutTable(database.pool, "rate_limits", async () => {
-      for (let n = 0; n < 10; n++) {
-        const { status, headers } = await api.ask("GET", "/v1/operations");
-        expect([status, headers.get("ratelimit")]).toEqual([
-          200,
-          expect.stringMatching(/^"default";r=3;t=\d+$/),
+      for (const [status, left] of [
+        [200, 2],
+        [200, 1],
+        [200, 0],
+        [429, 0],
+        [429, 0],
+      ]) {
+        const { status: answered, headers } = await api.ask("GET", "/v1/operations");
+        expect([answered, headers.get("ratelimit")]).toEqual([
+          status,
+          expect.stringMatching(`^"default";r=${left};t=\\d+$`),
         ]);
       }
       expect((await api.ask("GET", "/v1/operations", { key: null })).status).toBe(401);
-      expect(api.log.filter(({ msg }) => msg === "a request was let through uncounted")).toHaveLength(11);
+      const message = "a request was counted by this process alone";
+      expect(api.log.filter(({ msg }) => msg === message)).toHaveLength(6);
     });
     expect((await api.ask("GET", "/v1/operations")).headers.get("ratelimit")).toMatch(/r=2;/);
   });
@@ -114,7 +127,7 @@ describe("a limiter whose store fails", () => {
 });
 
 test("an account's many keys ask no more than ten of them might, at no statement more", async () => {
-  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2", RATE_LIMIT_WINDOW_SECONDS: "600" });
+  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2" }, { limits: { windowSeconds: 600 } });
   const keys = await Promise.all(Array.from({ length: 12 }, () => api.newKey(api.account.accountId)));
   const counted = () => api.statements().filter((text) => text.includes("sealpost.rate_limits")).length;
   const before = counted();
@@ -129,7 +142,7 @@ test("an account's many keys ask no more than ten of them might, at no statement
 });
 
 test("a window ends, and the next begins anew", async () => {
-  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2", RATE_LIMIT_WINDOW_SECONDS: "1" });
+  const api = await startTestApi(database, { RATE_LIMIT_REQUESTS: "2" }, { limits: { windowSeconds: 1 } });
   const statuses: number[] = [];
   while (!statuses.includes(429)) statuses.push((await api.ask("GET", "/v1/operations")).status);
   while (statuses.at(-1) === 429) statuses.push((await api.ask("GET", "/v1/operations")).status);

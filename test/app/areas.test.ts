@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createFindHindrances } from "../../src/app/monitoring.ts";
+import { createReadinessCheck } from "../../src/app/monitoring.ts";
 import { ConfigError, readConfig } from "../../src/base/config/config.ts";
 import { migrate, readMigrationNames } from "../../src/base/database/migrate.ts";
 import { AREAS } from "../../src/base/model/areas.ts";
@@ -23,7 +23,7 @@ describe("AREAS", () => {
       const refused = () => readConfig({ AREAS: text });
       expect(refused).toThrow(ConfigError);
       expect(refused).toThrow(
-        `AREAS is ${JSON.stringify(text)} but must be a comma-separated list out of webhooks, workspace.`,
+        `AREAS is ${JSON.stringify(text)} but must be a comma-separated list of any of webhooks, workspace.`,
       );
     },
   );
@@ -76,14 +76,14 @@ describe.each(AREAS)("with %s alone", (area) => {
   });
 
   test("the database is ready for it, and for both once they are migrated", async () => {
-    const hindrances = async (areas: string) =>
-      await (await createFindHindrances(database.pool, readConfig({ AREAS: areas }), SECRETS_KEY))();
-    expect(await hindrances(area)).toEqual([]);
+    const problems = async (areas: string) =>
+      await (await createReadinessCheck(database.pool, readConfig({ AREAS: areas }), SECRETS_KEY))();
+    expect(await problems(area)).toEqual([]);
     const files = (await readMigrationNames(["workspace"])).filter((name) => name.startsWith("workspace/"));
     const missing = files.map((file) => `The migration ${file} is not applied: run migrate.`);
-    expect(await hindrances("webhooks,workspace")).toEqual(area === "webhooks" ? missing : []);
+    expect(await problems("webhooks,workspace")).toEqual(area === "webhooks" ? missing : []);
     await migrate({ databaseUrl: database.url });
-    expect(await hindrances("webhooks,workspace")).toEqual([]);
+    expect(await problems("webhooks,workspace")).toEqual([]);
     // An area that is off keeps its tables.
     expect((await migrate({ databaseUrl: database.url, areas: ["webhooks"] })).applied).toEqual([]);
   });

@@ -46,6 +46,5 @@ test("what is written and done grows with every delivery", async () => {
   await flushStatistics(database.pool);
   const after = await readCapacity(database.pool);
   expect(after.busyMsEver).toBeGreaterThan(before.busyMsEver);
-  expect(after.walBytesEver).toBeGreaterThan(before.walBytesEver + 1_000);
   expect(after.databaseBytes).toBeGreaterThan(1_000_000);
 });

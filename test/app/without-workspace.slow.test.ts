@@ -25,6 +25,7 @@ export type Area = (typeof AREAS)[number];
 `,
   "src/app/areas.ts": `
 import type { ApiPart } from "../api/operations.ts";
+import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 export function apiPartsOf(options: { dependencies: Dependencies; [other: string]: unknown }): readonly ApiPart[] {
   return [webhooksPart(options.dependencies)];
@@ -38,6 +39,7 @@ export function startAreaWork(_options: object): () => Promise<void> {
 export function startAreaSteps(_options: object): () => Promise<void> {
   return async () => undefined;
 }
+export const guardPublishing: GuardPublishing = (pool, _asked, _waitMs, publish) => publish(pool, new Set());
 export async function findMoveHindrance(): Promise<string | null> {
   return null;
 }

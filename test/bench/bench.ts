@@ -51,7 +51,7 @@ export type Bench = BenchOptions & {
   startDefaultDispatcher(database: BenchDatabase): Promise<SealpostProcess>;
   /** The real `serve`, logging to a file, with its rate limit raised … */
   startApi(database: BenchDatabase, env?: Readonly<Record<string, string>>): Promise<SealpostProcess>;
-  /** … and with its own defaults. */
+  /** … and with its own defaults, but for the limit on publishing, which would be what is measured. */
   startDefaultApi(database: BenchDatabase): Promise<SealpostProcess>;
   startPublisher(database: BenchDatabase): AskedProcess;
   startBareFastify(database: BenchDatabase): AskedProcess;
@@ -147,7 +147,8 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
       }),
     startApi: (database, env = {}) =>
       startServe(database, { RATE_LIMIT_REQUESTS: String(RAISED_RATE_LIMIT), ...env }),
-    startDefaultApi: (database) => startServe(database, {}),
+    startDefaultApi: (database) =>
+      startServe(database, { PUBLISH_RATE_PER_SECOND: String(RAISED_RATE_LIMIT) }),
     startPublisher: ({ publisherUrl }) =>
       keepTrack(startAsked("publisher-process.ts", { databaseUrl: publisherUrl })),
     startBareFastify: ({ publisherUrl }) =>

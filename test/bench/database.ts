@@ -8,7 +8,7 @@ import { readConfig } from "../../src/base/config/config.ts";
 import { migrate } from "../../src/base/database/migrate.ts";
 import { startEmbeddedPostgres } from "../../src/base/embedded/embedded.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { writeSettings } from "../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../src/publish/publish-call-sql.ts";
 import { SECRETS_KEY } from "../support/installation.ts";
 
 /** Several runs may share one server. */

@@ -19,8 +19,10 @@ import { cells } from "./cases/cells.ts";
 import { consolePages } from "./cases/console/console.ts";
 import { deploy } from "./cases/deploy.ts";
 import { feed } from "./cases/feed.ts";
+import { heldSnapshot } from "./cases/held-snapshot.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
+import { idle } from "./cases/idle.ts";
 import { isolation } from "./cases/isolation/isolation.ts";
 import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
@@ -41,6 +43,8 @@ import { type BenchCase, type CaseReport, describeReport, isMet } from "./figure
 const CASES: readonly BenchCase<Bench>[] = [
   httpEndpoint,
   httpLatency,
+  idle,
+  heldSnapshot,
   sqlSingle,
   sqlBatches,
   zipf,
@@ -60,6 +64,8 @@ const CASES: readonly BenchCase<Bench>[] = [
   runs,
   observing,
 ];
+/** Only where they are asked for. */
+const LONG = [heldSnapshot];
 const { values: wishes } = parseArgs({
   options: {
     only: { type: "string" },
@@ -75,7 +81,8 @@ const { values: wishes } = parseArgs({
 
 const names = wishes.only?.split(",");
 const asked = [...(wishes.profile ? [profile] : []), ...(wishes.cells === undefined ? [] : [cells])];
-const chosen = asked.length > 0 ? asked : CASES.filter(({ name }) => names?.includes(name) ?? true);
+const chosen =
+  asked.length > 0 ? asked : CASES.filter((each) => names?.includes(each.name) ?? !LONG.includes(each));
 const unknown = names?.filter((name) => !CASES.some((known) => known.name === name)) ?? [];
 const scale = Number(wishes.scale);
 const cellCounts = wishes.cells?.split(",").map(Number) ?? [];

@@ -29,8 +29,12 @@ it("an account can go where everything is kept for as long, or longer, or by nob
 it.each([
   ["analysisRetentionMs", "ANALYSIS_RETENTION_SECONDS is 604799 there and 604800 here", 1_000],
   ["logRetentionMs", "LOG_RETENTION_DAYS is 29 there and 30 here", DAY_MS],
-  ["auditRetentionMs", "AUDIT_RETENTION_DAYS is 364 there and 365 here", DAY_MS],
-  ["idempotencyRetentionMs", "IDEMPOTENCY_RETENTION_SECONDS is 86399 there and 86400 here", 1_000],
+  ["auditRetentionMs", "The audit log's retention in days is 364 there and 365 here", DAY_MS],
+  [
+    "idempotencyRetentionMs",
+    "The retention of idempotency keys in seconds is 86399 there and 86400 here",
+    1_000,
+  ],
 ] as const)("it cannot where %s is shorter", (name, told, lessMs) => {
   expect(retentionRefusalOf(usual, { ...usual, [name]: usual[name] - lessMs })).toContain(told);
 });

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { claimIdempotencyKeys, storingResponses } from "../../src/base/database/idempotency.ts";
+import { claimIdempotencyKeys, storingResponse } from "../../src/base/database/idempotency.ts";
 import { deleteMoved } from "../../src/cells/calling-off.ts";
 import type { MovePart } from "../../src/cells/move.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
@@ -83,16 +83,14 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
     actor: "command_line",
   });
   await pool.query(
-    storingResponses(
-      [
-        {
-          claim: claimOf(accountId, keyId, "k-1"),
-          response: { status: 200, headers: { etag: "x" }, body: Buffer.from("a secret"), holdsSecret: true },
-          counted: { userId: null, isRefused: true, auditBytes: 0 },
-        },
-      ],
+    storingResponse(
+      {
+        claim: claimOf(accountId, keyId, "k-1"),
+        response: { status: 200, headers: { etag: "x" }, body: Buffer.from("a secret"), holdsSecret: true },
+        counted: { userId: null, isRefused: true, auditBytes: 0 },
+      },
       SECRETS_KEY,
-    )!,
+    ),
   );
   const notice = { account_id: accountId, kind: "secret.expiring", subject: "s", details: "{}" };
   await insertRow(pool, "notices", notice);

@@ -35,17 +35,18 @@ export async function startWorld(): Promise<World> {
       UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
     };
     await allowTargets(database.pool, unsafeAllowed([receiver]));
-    const dispatcher = startTestDispatcher(database, [receiver], env);
-    resources.defer(() => dispatcher.stop());
     const sequencer = new Sequencer({
       holder: randomUUID(),
       sequence: (holder, leaseMs) => sequenceEvents(database.pool, holder, leaseMs),
       endLease: (holder) => endSequencingLease(database.pool, holder),
-      onSequenced: () => undefined,
       onError: () => undefined,
     });
     sequencer.start();
     resources.defer(() => sequencer.stop());
+    const dispatcher = startTestDispatcher(database, [receiver], env, {
+      onPublished: () => sequencer.tell(),
+    });
+    resources.defer(() => dispatcher.stop());
     const api = await startTestApi(database, env);
     resources.defer(() => api.close());
     return { database, api };

@@ -80,7 +80,7 @@ describe("the endpoint in a browser", () => {
     await page.waitForSelector("h1:has-text('example-')");
     await page.goto(viewer.base);
     await page.click("text=Check the receiver");
-    await page.waitForSelector("h1:has-text('Check of the receiver')");
+    await page.waitForSelector("h1:has-text('Receiver check')");
     await page.click("nav.way a");
     await page.click("a:text-is('Rotate')");
     await page.selectOption("select", { label: "1 hour" });

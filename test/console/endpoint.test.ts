@@ -155,7 +155,7 @@ describe("a pause", () => {
     await publish(database.pool, hand.account.accountId, '{"id":"p-1","status":"succeeded"}');
     const page = await hand.get(`${hand.base}/endpoint?done=paused`);
     expect(page.text).toMatch(
-      /Paused: what would go to this URL.*paused<\/span> since\s+<time.*1 delivery is held/s,
+      /Paused: deliveries to this URL.*paused<\/span> since\s+<time.*1 delivery is held/s,
     );
     expect(page.text).toMatch(/up to 100 a second, the oldest first/);
     expect(page.text).not.toContain("/endpoint/pause");
@@ -163,7 +163,7 @@ describe("a pause", () => {
 
     await hand.post(`${hand.base}/endpoint/resume`, { _key: "resume" });
     const after = await hand.get(`${hand.base}/endpoint?done=resumed`);
-    expect(after.text).toMatch(/Resumed: what is new goes out at once.*1 delivery is held still/s);
+    expect(after.text).toMatch(/Resumed: new deliveries go out at once.*1 delivery is held/s);
     expect(await auditOf(hand)).toEqual(["webhooks.endpoint.pause", "webhooks.endpoint.resume"]);
   });
 
@@ -182,7 +182,7 @@ describe("the check", () => {
     const _key = formKey((await hand.get(`${hand.base}/endpoint`)).text);
     const { status, text } = await hand.post(`${hand.base}/endpoint/check`, { _key });
     expect(status).toBe(200);
-    expect(text).toMatch(/<h1>Check of the receiver<\/h1>.*dangerous/);
+    expect(text).toMatch(/<h1>Receiver check<\/h1>.*dangerous/);
     const [first, rest] = text.split("What it does right");
     expect(first).toContain("It does not verify signatures: anyone who knows its URL can forge events.");
     expect(first).toContain("Verify the signature over the raw bytes before anything else");
@@ -196,7 +196,7 @@ describe("the check", () => {
     expect([again.status, again.text.includes("dangerous")]).toEqual([200, true]);
     const soon = await hand.post(`${hand.base}/endpoint/check`, { _key: "another" });
     expect(soon.status).toBe(429);
-    expect(soon.text).toMatch(/A receiver is checked once a minute.*Check again in\s+\d+ seconds?\./s);
+    expect(soon.text).toMatch(/A receiver can be checked once a minute.*Check again in\s+\d+ seconds?\./s);
     expect(gullible.requests).toHaveLength(sent);
   });
 
@@ -204,7 +204,7 @@ describe("the check", () => {
     const hand = await visit(target(careful));
     carefulSecret = hand.account.secret;
     const { text } = await hand.post(`${hand.base}/endpoint/check`, { _key: "a" });
-    expect(text).toMatch(/<h1>Check of the receiver<\/h1>.*right/);
+    expect(text).toMatch(/<h1>Receiver check<\/h1>.*right/);
     expect(text.match(/ right<\/span>/g)).toHaveLength(15);
     expect(text).not.toContain("Remedy");
   });
@@ -219,7 +219,7 @@ describe("the check", () => {
     expect(formKey(second.text)).toBe("clicked");
     letGo.resolve();
     expect((await first).status).toBe(200);
-    expect((await check()).text).toContain("Check of the receiver");
+    expect((await check()).text).toContain("Receiver check");
     expect(await auditOf(hand)).toEqual(["webhooks.endpoint.check"]);
   });
 
@@ -289,7 +289,7 @@ describe("a rotation while another is under way", () => {
     await rotate({ _key: "one" });
     const refused = await rotate({ _key: "two" });
     expect(refused.status).toBe(409);
-    expect(refused.text).toMatch(/Nothing was rotated\. Another rotation was under way/);
+    expect(refused.text).toMatch(/Nothing was rotated\. Another rotation was in progress/);
     expect(refused.text).toMatch(/value="3600" selected/);
     const going = await rotate({ _key: formKey(refused.text), end_previous: "yes" });
     expect([going.status, going.headers.get("location")]).toEqual([

@@ -79,7 +79,9 @@ describe("a link", () => {
     const greedy = { viewer, permissions: ["webhooks:read", "webhooks:secrets"] };
     expect(await api.ask("POST", "/v1/console/links", { key, body: greedy })).toMatchObject({
       status: 400,
-      body: { errors: [{ path: "body.permissions", message: "The key itself has no webhooks:secrets." }] },
+      body: {
+        errors: [{ path: "body.permissions", message: "The key itself does not have webhooks:secrets." }],
+      },
     });
     const framed = { viewer, embed_origin: "https://evil.example" };
     expect(await api.ask("POST", "/v1/console/links", { key, body: framed })).toMatchObject({ status: 400 });

@@ -300,14 +300,16 @@ describe("an assertion of the proxy in front", () => {
     expect([page.status, page.text.includes("Temporarily unavailable")]).toEqual([503, true]);
     expect(await signIn(fresh, {}, headers)).toMatchObject({ status: 503, cookie: "" });
     // Whoever comes, however often, causes no more questions and lines for a while.
-    const told = () => fresh.log.filter(({ msg }) => msg === "staff's keys cannot be had").length;
+    const told = () => fresh.log.filter(({ msg }) => msg === "the staff key set cannot be fetched").length;
     expect([proxy.asked() - before, told()]).toEqual([1, 1]);
     proxy.answerWith(null);
     await fresh.close();
   });
 
   test("of whomever the proxy lets through is enough where that is said", async () => {
-    const open = await startTestApi(database, { ...proxy.env, STAFF_JWT_SCOPES: "*=staff:read" });
+    const open = await startTestApi(database, {
+      STAFF_JWT: JSON.stringify({ ...JSON.parse(proxy.env.STAFF_JWT!), scopes: { "*": ["staff:read"] } }),
+    });
     const headers = await assertion(
       proxy.assert({ groups: undefined, name: undefined, email: "sam@example.com" }),
     );

@@ -36,7 +36,6 @@ beforeAll(async () => {
     DATABASE_URL: database.url,
     ...targetsEnv([receiver]),
     ATTEMPT_DEADLINE_MS: "1000",
-    CONNECT_TIMEOUT_MS: "1000",
     RETRY_WINDOW_SECONDS: "6",
   };
 });

@@ -105,7 +105,7 @@ describe("publishing", () => {
     ["http://hooks.example.com/", /https/],
     ["https://user:pass@hooks.example.com/", /user name/],
     ["https://127.0.0.1/", /public/],
-    ["https://hooks.example.com/#x", /^The URL holds a #/],
+    ["https://hooks.example.com/#x", /^The URL contains a #/],
     ["https://hooks.example.com:25/", /port/i],
     [`https://hooks.example.com/${"x".repeat(2048)}`, /2,?048/],
     ["", /./],

@@ -55,10 +55,10 @@ function startDispatcher(
   const recorded: string[] = [];
   const quarantined: string[] = [];
   const failures: { work: string; error: unknown }[] = [];
-  const config = testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000", CONNECT_TIMEOUT_MS: "15000" });
+  const config = testConfig([receiver], { ATTEMPT_DEADLINE_MS: "15000" });
   const delivering = createDelivering({
     config,
-    egress: createEgress(config),
+    egress: createEgress(config, config.attemptDeadlineMs),
     secretsKey: SECRETS_KEY,
     random: Math.random,
   });
@@ -96,7 +96,6 @@ function startDispatcher(
         tell();
       },
       overflowed: () => undefined,
-      claimed: () => undefined,
       failed: (work, error) => {
         failures.push({ work, error });
         tell();

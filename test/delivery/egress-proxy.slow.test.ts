@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { createFaults } from "../../src/base/metrics/database-metrics.ts";
 import { createDispatchMetrics } from "../../src/base/metrics/dispatch-metrics.ts";
 import { createMetricsRegistry } from "../../src/base/metrics/registry.ts";
 import { createAttemptMetrics } from "../../src/delivery/attempt-observers.ts";
@@ -31,7 +32,7 @@ async function publishOne(): Promise<string> {
 /** The series that the alerts on egress and on success are made of, by what `attempts` add to them. */
 async function countedBy(attempts: readonly RecordedAttempt[]): Promise<Record<string, number>> {
   const registry = createMetricsRegistry();
-  const observer = createAttemptMetrics(createDispatchMetrics(registry));
+  const observer = createAttemptMetrics(createDispatchMetrics(registry), createFaults(registry));
   for (const { delivery, delivered, recorded } of attempts) {
     observer.attemptRecorded(delivery, delivered, recorded);
   }

@@ -27,8 +27,8 @@ afterEach(async () => {
   await receiver.close();
 });
 
-function start(env: Record<string, string> = {}): TestDispatcher {
-  const dispatcher = startTestDispatcher(database, [receiver], env);
+function start(env: Record<string, string> = {}, more = {}): TestDispatcher {
+  const dispatcher = startTestDispatcher(database, [receiver], env, more);
   dispatchers.push(dispatcher);
   return dispatcher;
 }
@@ -45,7 +45,7 @@ const arrived = () => receiver.requests.map(idOf);
 
 describe("a paused endpoint", () => {
   it("gets nothing, and after the resume everything, oldest first, once", async () => {
-    start({ LANE_IN_FLIGHT_MAX: "1" });
+    start({}, { laneInFlightMax: 1 });
     await publishSome(1);
     await receiver.waitForRequests(1);
     await pauseNow();
@@ -106,7 +106,6 @@ describe("a paused endpoint", () => {
         DATABASE_URL: database.url,
         ...targetsEnv([receiver]),
         ATTEMPT_DEADLINE_MS: String(patience(1_000)),
-        CONNECT_TIMEOUT_MS: "1000",
       };
       const launch = async () => {
         const one = await startProcess("dispatch", env);

@@ -125,7 +125,7 @@ describe("what lanes need of the database", () => {
     ]);
   });
 
-  it("waits for none of the leader's connections", async () => {
+  it("waits for none of what may take long", async () => {
     const database = await createTestDatabase();
     const receiver = await startReceiver();
     const dispatcher = startTestDispatcher(database, [receiver]);
@@ -138,7 +138,7 @@ describe("what lanes need of the database", () => {
         `select distinct application_name from pg_stat_activity
          where datname = current_database() and pid <> pg_backend_pid() and query like '%answered_lanes%'`,
       );
-      expect(rows).toEqual([{ application_name: "sealpost lanes" }]);
+      expect(rows).toEqual([{ application_name: "sealpost general" }]);
     } finally {
       await dispatcher.stop();
       await receiver.close();

@@ -29,9 +29,9 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
   const leader = new Leader({
     sweepMs: 20,
     holder: randomUUID(),
-    lead: (holder, leaseMs) => {
+    lead: async (holder, leaseMs) => {
       leasedForMs = patience(leaseMs);
-      return lead(database.pool, holder, leasedForMs);
+      return { ...(await lead(database.pool, holder, leasedForMs)), isDue: true, isPaced: true };
     },
     promote: async () => {
       events.emit("promote");
@@ -55,6 +55,8 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
 }
 
 const soon = () => ({ signal: patientSignal(5_000) });
+
+const BUSY = { leads: true, isDue: true, isPaced: true };
 
 describe("how often the leader looks", () => {
   it("is every second, or in proportion to a compressed window", () => {
@@ -101,7 +103,7 @@ describe("a leader's work", () => {
     const { events, errors } = startLeader({
       lead: async () => {
         if (++calls === 1) throw new Error("no connection");
-        return true;
+        return BUSY;
       },
       advanceReplays: async () => {
         throw new Error("refused");
@@ -128,7 +130,7 @@ describe("a leader's work", () => {
     startLeader({
       lead: async () => {
         leads.emit("asked", ++asked);
-        return true;
+        return BUSY;
       },
       promote: async () => {
         await new Promise((resolve) => setImmediate(resolve));

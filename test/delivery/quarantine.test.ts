@@ -52,7 +52,6 @@ function postInQuarantine(...deliveryIds: string[]) {
         attemptRecorded: () => undefined,
         mustBeQuarantined: () => undefined,
         overflowed: () => undefined,
-        claimed: () => undefined,
         failed: (work) => failures.push(work),
       },
     },

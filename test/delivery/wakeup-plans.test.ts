@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { createWakeupPool } from "../../src/base/database/graphile-worker.ts";
+import { createWakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import { Wakeups } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount } from "../support/installation.ts";
@@ -49,15 +49,16 @@ test.each(["empty", "emptied"])(
 );
 
 function startWaking() {
-  const pool = createWakeupPool({
+  const queue = createWakeupQueue({
     databaseUrl: database.url,
     connectionsMax: 4,
     applicationName: "test wakeups",
     onError: () => undefined,
   });
+  const { pool } = queue;
   let woken = 0;
   const wakeups = new Wakeups({
-    pool,
+    queue,
     wake: async (waiting) => {
       woken += waiting.length;
     },

@@ -1,7 +1,7 @@
 // How wake-ups outlive a database or a network that says nothing any more.
 import { EventEmitter, once } from "node:events";
 import { describe, expect, it } from "vitest";
-import { createWakeupPool } from "../../src/base/database/graphile-worker.ts";
+import { createWakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import { Wakeups, type WakeupsOptions } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
@@ -25,17 +25,17 @@ async function withWakeups(
     ...proxy,
     publish: () => publish(database.pool, accountId, `{"id":"a-${published++}","status":"succeeded"}`),
   };
-  const pool = createWakeupPool({
+  const queue = createWakeupQueue({
     databaseUrl: proxy.url,
     connectionsMax: 4,
     applicationName: "test wakeups",
     onError: () => undefined,
   });
-  const wakeups = new Wakeups({ ...options(line), pool, random: Math.random });
+  const wakeups = new Wakeups({ ...options(line), queue, random: Math.random });
   wakeups.start();
   await play(line);
   await wakeups.stop();
-  await pool.end();
+  await queue.pool.end();
   await proxy.close();
   await database.drop();
 }

@@ -1,27 +1,38 @@
 import { EventEmitter, once } from "node:events";
 import { makeWorkerUtils } from "graphile-worker";
-import type { Pool } from "pg";
-import { afterEach, expect, test } from "vitest";
+import { afterEach, describe, expect, test } from "vitest";
+import { createWakeupQueue, JobsBound, type WakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import type { WaitingDelivery } from "../../src/delivery/lane.ts";
 import { Wakeups } from "../../src/delivery/wakeups.ts";
 import { begin, insertAccount, publish } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
-import { countJobs } from "../support/wakeup-jobs.ts";
+import { countJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
 const database = await openDatabase();
 
 let running: Wakeups | null = null;
+const queues: WakeupQueue[] = [];
 afterEach(async () => {
   await running?.stop();
   running = null;
+  for (const { pool } of queues.splice(0)) await pool.end();
+  // What was told and woken may not have been fetched yet.
+  await takeWakeups(database.pool);
 });
 
+function openQueue(bound = new JobsBound()): WakeupQueue {
+  const names = { databaseUrl: database.url, applicationName: "test wakeups" };
+  const queue = createWakeupQueue({ ...names, connectionsMax: 4, onError: () => undefined }, bound);
+  queues.push(queue);
+  return queue;
+}
+
 /** Wakes from now on; what it gives resolves with the deliveries that were woken, once they are `count`. */
-function startWaking(pool: Pool = database.pool): (count: number) => Promise<readonly WaitingDelivery[]> {
+function startWaking(queue = openQueue()): (count: number) => Promise<readonly WaitingDelivery[]> {
   const woken: WaitingDelivery[] = [];
   const events = new EventEmitter();
   running = new Wakeups({
-    pool,
+    queue,
     wake: async (waiting) => {
       woken.push(...waiting);
       events.emit("woken");
@@ -62,7 +73,10 @@ test("of transactions that commit at the same moment one tells of its wake-ups, 
   ids.push(await publish(database.pool, accountId, '{"id":"w-2","status":"succeeded"}'));
   expect(await listening.heard(), "the second leaves it to the first").toEqual([]);
   await commit();
-  expect(await listening.heard()).toEqual(['{"count":1}']);
+  const wakes = { ids: [ids[0]], accounts: [accountId], lanes: [expect.any(String)] };
+  expect((await listening.heard()).map((told) => JSON.parse(told))).toEqual([
+    { count: 1, job: expect.stringMatching(/^\d+$/), wakes },
+  ]);
 
   ids.push(await publish(database.pool, accountId, '{"id":"w-3","status":"succeeded"}'));
   expect(await listening.heard(), "alone, it tells").toHaveLength(2);
@@ -80,6 +94,47 @@ test("finds wake-ups that nobody told of, soon behind others and at the latest w
   const second = await publish(database.pool, accountId, '{"id":"m-2","status":"succeeded"}');
   expect((await woken(2)).map(({ deliveryId }) => deliveryId)).toEqual([first, second]);
   mute.release(true);
+});
+
+test("of a transaction with many jobs only the first is told with what it wakes", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const listening = await listen();
+  const { client, commit } = await begin(database.pool);
+  for (let n = 0; n < 5; n++) await publish(client, accountId, `{"id":"many-${n}","status":"succeeded"}`);
+  await commit();
+  const told = (await listening.heard()).map((text) => JSON.parse(text));
+  expect(told).toEqual([{ count: 1, job: expect.anything(), wakes: expect.anything() }, { count: 1 }]);
+  listening.stop();
+  await startWaking()(5);
+});
+
+test("is told of a delivery once, and not again by its job", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const woken = startWaking();
+  await publish(database.pool, accountId, '{"id":"t-0","status":"succeeded"}');
+  await woken(1);
+  const ids = [];
+  for (let n = 1; n <= 20; n++)
+    ids.push(await publish(database.pool, accountId, `{"id":"t-${n}","status":"succeeded"}`));
+  await expect.poll(() => countJobs(database.pool)).toBe(0);
+  expect(
+    (await woken(21))
+      .slice(1)
+      .map(({ deliveryId }) => deliveryId)
+      .sort(),
+  ).toEqual(ids.sort());
+});
+
+test("looks as ever when somebody tells what is no wake-up", async () => {
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  const woken = startWaking();
+  await publish(database.pool, accountId, '{"id":"f-0","status":"succeeded"}');
+  await woken(1);
+  for (const told of ["", "no JSON", "null", "[]", '{"wakes":7}', '{"wakes":{"ids":["x"],"lanes":["1"]}}']) {
+    await database.pool.query("select pg_notify('jobs:insert', $1)", [told]);
+  }
+  const id = await publish(database.pool, accountId, '{"id":"f-1","status":"succeeded"}');
+  expect((await woken(2))[1]?.deliveryId).toBe(id);
 });
 
 test("ignores jobs that somebody made by hand", async () => {
@@ -101,7 +156,7 @@ test("ignores jobs that somebody made by hand", async () => {
 test("stops when it is asked to while its runner is still starting", async () => {
   const ends: unknown[] = [];
   const wakeups = new Wakeups({
-    pool: database.pool,
+    queue: openQueue(),
     wake: async () => undefined,
     onRunnerEnded: (error) => ends.push(error),
     random: Math.random,
@@ -122,4 +177,65 @@ test("goes on after graphile-worker's cleanup of tasks without jobs", async () =
   await graphile.release();
   await publish(database.pool, accountId, '{"id":"w-after","status":"succeeded"}');
   expect(await woken(2)).toHaveLength(2);
+});
+
+describe("looks begin where everything before has been fetched", () => {
+  let bound: JobsBound;
+  const wakeFromBound = () => {
+    bound = new JobsBound(20, 100);
+    return startWaking(openQueue(bound));
+  };
+
+  /** Publishes and takes one after the other until the bound has passed `after`. Returns how many that were. */
+  async function moveOn(
+    woken: (count: number) => Promise<unknown>,
+    before: number,
+    after: string,
+  ): Promise<number> {
+    const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+    let count = before;
+    while (bound.from <= after) {
+      await publish(database.pool, accountId, `{"id":"on-${count}","status":"succeeded"}`);
+      await woken(++count);
+    }
+    return count;
+  }
+
+  test("and no earlier, and what a long transaction commits behind that is found when it ends", async () => {
+    const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+    const woken = wakeFromBound();
+    const { client, commit } = await begin(database.pool);
+    const late = await publish(client, accountId, '{"id":"late","status":"succeeded"}');
+    const { rows } = await client.query<{ at: string }>(
+      `select to_char(clock_timestamp() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at`,
+    );
+    const count = await moveOn(woken, 0, rows[0]!.at);
+    expect((await woken(count)).map(({ deliveryId }) => deliveryId)).not.toContain(late);
+    await commit();
+    expect((await woken(count + 1)).at(-1)?.deliveryId).toBe(late);
+  });
+
+  test("so that a look takes no longer while somebody holds a snapshot", async () => {
+    const woken = wakeFromBound();
+    const holding = await database.pool.connect();
+    await holding.query("begin isolation level repeatable read; select 1");
+    await database.pool.query(
+      `insert into graphile_worker._private_jobs (task_id, run_at, payload)
+       select id, clock_timestamp(), '{}' from graphile_worker._private_tasks, generate_series(1, 5000)
+       where identifier = 'deliver'`,
+    );
+    await expect.poll(() => countJobs(database.pool)).toBe(0);
+    await moveOn(woken, 0, bound.from);
+    const read = async (from: string) => {
+      const { rows } = await database.pool.query<{ "QUERY PLAN": [{ Plan: Record<string, number> }] }>(
+        `explain (analyze, buffers, format json) select from graphile_worker._private_jobs
+         where is_available and priority = 0 and run_at >= '${from}' order by priority, run_at limit 100`,
+      );
+      const { Plan: plan } = rows[0]!["QUERY PLAN"][0];
+      return plan["Shared Hit Blocks"]! + plan["Shared Read Blocks"]!;
+    };
+    expect(await read("-infinity")).toBeGreaterThan(100);
+    expect(await read(bound.from)).toBeLessThan(50);
+    holding.release(true);
+  });
 });

@@ -49,10 +49,8 @@ function envOf(name: Cell["name"], url: string): Record<string, string> {
   return {
     DATABASE_URL: url,
     CELL: name,
-    API_KEY_BRAND: BRANDS[name],
-    API_KEY_BRANDS: "svc,c2",
+    API_KEY_BRAND: `${BRANDS[name]},svc,c2`,
     SECRETS_KEY: (name === "c1" ? SECRETS_KEY : TARGET_KEY).toString("base64"),
-    TARGET_SECRETS_KEY: TARGET_KEY.toString("base64"),
     ...targets,
     RATE_LIMIT_REQUESTS: "1000000",
     TRUST_PROXY: "127.0.0.1",
@@ -127,7 +125,10 @@ describe("two cells behind HAProxy", () => {
   async function makeMoved() {
     const { account_id: accountId } = await run("c1", c1.url, "account", "create", "--name", "moved");
     const made = await run("c1", c1.url, "key", "create", "--account", accountId, "--scopes", SCOPES);
-    await run("c1", c1.url, "account", "move", "--account", accountId, "--to", c2.url);
+    const keyFile = join(folder, "c2-key");
+    writeFileSync(keyFile, TARGET_KEY.toString("base64"));
+    const there = ["--to", c2.url, "--target-secrets-key-file", keyFile];
+    await run("c1", c1.url, "account", "move", "--account", accountId, ...there);
     return { accountId, key: made.api_key as string };
   }
 

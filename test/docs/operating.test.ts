@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { DISPATCHER_CONNECTIONS, STEP_CONNECTIONS } from "../../src/app/dispatch-process.ts";
+import { dispatcherConnections, STEP_CONNECTIONS } from "../../src/app/dispatch-process.ts";
 import { readConfig } from "../../src/base/config/config.ts";
 import { variables } from "../../src/base/config/variables.ts";
 import { migrate } from "../../src/base/database/migrate.ts";
@@ -43,23 +43,19 @@ test("the documents name metrics and variables that exist, and their defaults", 
   const rows = [...budgets.matchAll(/^\| [^|]+ \| ([\d,]*)[^|]* \| `([A-Z_]+)` \|/gm)];
   const written = rows.map(([, value = "", name = ""]) => [name, value.replaceAll(",", "") || null]);
   const defaults = new Map(Object.entries(variables).map(([name, { fallback }]) => [name, fallback]));
-  expect(written).toHaveLength(5);
+  expect(written).toHaveLength(1);
   expect(written).toEqual(written.map(([name]) => [name, defaults.get(name ?? "")]));
 });
 
 test("the document counts a dispatcher's connections, and those of its other processes", () => {
-  const pools = Object.values<number>(DISPATCHER_CONNECTIONS).reduce(
-    (sum, connections) => sum + connections,
-    0,
-  );
-  const withMetrics = pools + 1;
-  const all = withMetrics + STEP_CONNECTIONS + 2;
-  expect(document).toMatch(
-    new RegExp(
-      `^\\| \`dispatch\` \\|.*\\| ${withMetrics}, ${STEP_CONNECTIONS} of its steps' process, and briefly 2 more \\|$`,
-      "m",
-    ),
-  );
+  const own = Number(variables.DATABASE_CONNECTIONS_MAX.fallback);
+  const { dispatch, wakeups, general } = dispatcherConnections(own);
+  expect(dispatch + wakeups + general).toBe(own);
+  const all = own + STEP_CONNECTIONS + 2;
+  expect(document).toMatch(new RegExp(`^\\| \`serve\` \\|.*\\| ${own} \\|$`, "m"));
+  const others = `${STEP_CONNECTIONS} of its steps' process, and briefly 2 more`;
+  expect(document).toMatch(new RegExp(`^\\| \`dispatch\` \\|.*\\| ${own}, ${others} \\|$`, "m"));
+  expect(document).toContain(`${own} per \`serve\``);
   expect(document).toContain(`${all} per \`dispatch\``);
   expect(document).toContain(`Each adds ${all} connections`);
 });

@@ -32,20 +32,22 @@ export const PROTECTIONS: readonly Protection[] = [
   {
     name: "the lease sweep",
     path: "sql/0010_delivery.sql",
-    text: "where wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)",
-    without: "where wake_at <= at and due_at <= at and lease_until is null",
+    text: "and wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)",
+    without: "and wake_at <= at and due_at <= at and lease_until is null",
     file: "test/faults/dispatchers.slow.test.ts",
     scenario: "killed-before-recording",
   },
   {
     name: "the answer after the commit",
-    path: "src/http/write-batches.ts",
-    text: "(tx, states) =>\n        perform(tx, writes, states),",
-    without: `async (tx, states) => {
-        const performed = await perform(tx, writes, states);
-        for (const [index, waiting] of wanted.entries()) end(waiting, settled(performed.result[index]!));
-        return performed;
-      },`,
+    path: "src/delivery/analyses-sql.ts",
+    text: "onConnection(database, (client) =>",
+    without: `(async (work) => {
+      const client = await (database as Pool).connect();
+      await client.query("begin");
+      const answer = await work(client);
+      setTimeout(() => client.query("commit").finally(() => client.release()), 20);
+      return answer;
+    })((client) =>`,
     file: "test/faults/publishing.slow.test.ts",
     scenario: "publishing-killed",
   },

@@ -96,6 +96,7 @@ async function listen(onError: (error: unknown) => void = () => undefined): Prom
   listening = listenToFeed({
     pool: feedPool,
     onNews: (accountIds) => api.news.tell(accountIds),
+    onPublished: () => undefined,
     onListening: () => {
       begun.resolve();
       api.news.tellAll();

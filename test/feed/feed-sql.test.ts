@@ -9,7 +9,7 @@ import {
   findFeedPlaces,
   sequenceEvents,
 } from "../../src/feed/feed-sql.ts";
-import { publishExample } from "../../src/publish/publications-sql.ts";
+import { publishExample } from "../../src/publish/publish-call-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
 import {

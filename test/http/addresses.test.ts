@@ -45,7 +45,7 @@ describe("an address", () => {
       await start();
       const response = await fetch((await api.listen()) + path);
       await expectProblem(response, 400, "invalid_request", [
-        { path: "url", message: "The address is not decodable: a % needs two hexadecimal digits after it." },
+        { path: "url", message: "The URL cannot be decoded: a % needs two hexadecimal digits after it." },
       ]);
       expect(response.headers.get("ratelimit")).toBe('"address";r=59;t=60');
       expect(api.answered).toMatchObject([

@@ -147,6 +147,15 @@ describe("CONNECT", () => {
     expect(api.answered).toMatchObject([{ method: "CONNECT", status: 404, operationKey: "none" }]);
   });
 
+  test("behind a request that is not answered yet harms nobody", async () => {
+    await start();
+    await api.listen();
+    const socket = connect(api.port(), "127.0.0.1");
+    socket.write(`GET /v1/boxes HTTP/1.1\r\nHost: x\r\n\r\n${connectTo("a.b:443")}`);
+    await text(socket).catch(() => "");
+    expect((await fetch(`http://127.0.0.1:${api.port()}/healthz`)).status).toBe(200);
+  });
+
   test("of a client that goes before its answer harms nobody", async () => {
     const { promise: entered, resolve: enter } = Promise.withResolvers<void>();
     const { promise: left, resolve: leave } = Promise.withResolvers<void>();

@@ -131,17 +131,17 @@ describe("a batch that fails", () => {
     [
       "claiming",
       (toy) => ({
-        claimedTransaction: async (claims, ms, work) => {
+        claimedTogether: async (claims, work) => {
           if (claims.some(({ idempotencyKey }) => idempotencyKey === "bad")) throw new Error("broken");
-          return await toy.claimedTransaction(claims, ms, work);
+          return await toy.claimedTogether(claims, work);
         },
       }),
     ],
     [
       "storing the answers",
       (toy) => ({
-        claimedTransaction: (claims, ms, work) =>
-          toy.claimedTransaction(claims, ms, async (tx, states) => {
+        claimedTogether: (claims, work) =>
+          toy.claimedTogether(claims, async (tx, states) => {
             const done = await work(tx, states);
             if (done.completed.some(({ claim }) => claim.idempotencyKey === "bad")) throw new Error("broken");
             return done;
@@ -158,8 +158,8 @@ describe("a batch that fails", () => {
   test("after its commit, without saying so, is no second effect", async () => {
     let fails = 1;
     const { add, effects } = openBatches((toy) => ({
-      claimedTransaction: async (claims, ms, work) => {
-        const result = await toy.claimedTransaction(claims, ms, work);
+      claimedTogether: async (claims, work) => {
+        const result = await toy.claimedTogether(claims, work);
         if (fails-- > 0) throw new Error("who knows");
         return result;
       },

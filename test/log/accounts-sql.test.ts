@@ -1,10 +1,10 @@
 import type { Pool } from "pg";
 import { afterEach, beforeEach, expect, it } from "vitest";
-import { createLogPool } from "../../src/base/database/pools.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { listFailingAccounts } from "../../src/log/accounts-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount, insertLog, readIndexReads } from "../support/installation.ts";
+import { openLogPool } from "../support/log-pool.ts";
 
 const RETENTION_MS = 7 * DAY_MS;
 const ARRIVED = 5_000;
@@ -14,12 +14,7 @@ let pool: Pool;
 beforeEach(async () => {
   database = await createTestDatabase();
   // One connection, so that what was planned is what is used.
-  pool = createLogPool({
-    databaseUrl: database.url,
-    connectionsMax: 1,
-    applicationName: "test account pages",
-    onError: () => undefined,
-  });
+  pool = openLogPool(database.url, { connectionsMax: 1 });
 });
 afterEach(async () => {
   await pool.end();

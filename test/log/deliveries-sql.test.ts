@@ -1,12 +1,12 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
-import { createLogPool } from "../../src/base/database/pools.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
 import { findDelivery } from "../../src/log/deliveries-sql.ts";
 import { createListDeliveries, type ListDeliveries } from "../../src/log/delivery-pages-sql.ts";
 import { ATTEMPTS_SHOWN_MAX } from "../../src/log/delivery-schema.ts";
 import { failAgain } from "../support/delivery-rows.ts";
 import { changeRows, insertAccount, publish } from "../support/installation.ts";
+import { openLogPool } from "../support/log-pool.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
@@ -39,12 +39,7 @@ describe("a delivery with its attempts", () => {
     const id = await abandoned();
     await failAgain(database.pool, accountId, id, 10_000);
     const seen: { text: string; values: unknown[] }[] = [];
-    const pool = createLogPool({
-      databaseUrl: database.url,
-      connectionsMax: 1,
-      applicationName: "test log",
-      onError: () => undefined,
-    });
+    const pool = openLogPool(database.url, { connectionsMax: 1 });
     const spy = {
       query: async (query: (typeof seen)[number]) => {
         seen.push(query);

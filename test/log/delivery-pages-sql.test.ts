@@ -1,12 +1,15 @@
 import { randomUUID } from "node:crypto";
+import type pg from "pg";
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
-import { createLogPool } from "../../src/base/database/pools.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
+import type { DeliveryFilter } from "../../src/log/delivery-filter-api.ts";
+import { fittingCondition } from "../../src/log/delivery-filter-sql.ts";
 import { BELIEVED_MS, createListDeliveries, type ListDeliveries } from "../../src/log/delivery-pages-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount, insertLog } from "../support/installation.ts";
+import { openLogPool } from "../support/log-pool.ts";
 
 const TOTAL_MAX = 10_000;
 
@@ -17,13 +20,7 @@ let nowMs = 0;
 let accountId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
-  pool = createLogPool({
-    databaseUrl: database.url,
-    connectionsMax: 1,
-    applicationName: "test pages",
-    onError: () => undefined,
-    onQuery: () => statements++,
-  });
+  pool = openLogPool(database.url, { connectionsMax: 1, onQuery: () => statements++ });
 });
 afterAll(async () => {
   await pool.end();
@@ -210,4 +207,78 @@ it("days that are made ahead are not opened for a page", async () => {
   await list(wholeAccount(accountId), { status: ["abandoned"] }, null, 50);
   await list(wholeAccount(accountId), { error_code: "status_503" }, null, 50);
   expect((await scans()) - before).toBe(0);
+});
+
+describe("whatever is asked", () => {
+  const deliveryId = "0199a1f0-7d2c-7c3a-9b1e-3f6f2f6f0a11";
+  const asked: DeliveryFilter = {
+    created_after: "2026-01-02T03:04:05.678Z",
+    created_before: "2026-01-02T03:04:05.678+01:00",
+    analysis_id: "a",
+    reason: ["no_target"],
+    event: "analysis.failed",
+    target_host: "a.example.com",
+    error_code: "status_503",
+    status_code: 503,
+    status_code_min: 500,
+    status_code_max: 599,
+    replay_id: deliveryId,
+  };
+  const names = Object.keys(asked) as (keyof DeliveryFilter)[];
+  const statuses: DeliveryFilter["status"][] = [
+    null,
+    ["pending"],
+    ["failed"],
+    ["failed", "abandoned"],
+    ["failed", "succeeded"],
+  ];
+
+  /** Every set of filters. */
+  function* all(): Iterable<DeliveryFilter> {
+    for (let set = 0; set < 2 ** names.length; set++) {
+      const some = Object.fromEntries(
+        names.filter((_, n) => (set >> n) & 1).map((name) => [name, asked[name]]),
+      );
+      for (const status of statuses) yield { ...some, status };
+    }
+  }
+
+  it("a connection prepares no more than 15 statements", { timeout: 60_000 }, async () => {
+    const texts = new Map<string, string>();
+    // Each text is prepared once; whatever comes with it then is the same to the server.
+    const query = async (statement: pg.QueryConfig) => {
+      const known = texts.get(statement.name!);
+      if (known === undefined) {
+        texts.set(statement.name!, statement.text);
+        if (texts.size <= 15) await pool.query(statement);
+      } else if (known !== statement.text) throw new Error(`two texts have the name ${statement.name}`);
+      const counts = { matches: TOTAL_MAX + 1, looked_at: TOTAL_MAX + 1, looked_at_to: null };
+      return { rows: [{ ...counts, long_by: deliveryId, deliveries: { id: [] } }] };
+    };
+    const list = createListDeliveries(
+      (read) => read({ query } as unknown as Pool),
+      () => nowMs,
+    );
+    for (const filter of all())
+      for (const spaceIds of [null, [deliveryId]])
+        for (const belowId of [null, deliveryId]) await list({ accountId, spaceIds }, filter, belowId, 50);
+    expect(texts.size).toBeLessThanOrEqual(15);
+    const { rows } = await pool.query(
+      "select count(*)::integer as n from pg_prepared_statements where name like 'list_deliveries%'",
+    );
+    expect(rows[0].n).toBeLessThanOrEqual(15);
+  });
+
+  it("a moment is the id that the database says", async () => {
+    for (const moment of [
+      "1970-01-01T00:00:00Z",
+      "2026-01-02T03:04:05.678+01:00",
+      "9999-12-31T23:59:59-12:00",
+    ]) {
+      const values: unknown[] = [];
+      fittingCondition(values, accountId, { created_after: moment });
+      const { rows } = await pool.query("select sealpost.uuid_v7_floor($1::timestamptz) as id", [moment]);
+      expect(values).toEqual([accountId, rows[0].id]);
+    }
+  });
 });

@@ -187,13 +187,13 @@ describe("what is known besides", () => {
 
   test.each([
     ["30", 30_000, /The receiver asked for that time with "Retry-After: 30"\./],
-    ["1", 30_000, /asked for no more than that wait with "Retry-After: 1"\./],
+    ["1", 30_000, /asked for a wait no longer than that with "Retry-After: 1"\./],
     [
       "86400",
       30_000,
       /asked for a longer wait with "Retry-After: 86400" than the retry schedule allows; this is the longest\./,
     ],
-    ["soon", 30_000, /"Retry-After: soon" says no time to come, and changed nothing\./],
+    ["soon", 30_000, /"Retry-After: soon" names no future time, and changed nothing\./],
     [undefined, 30_000, /^(?!.*Retry-After)/],
   ])("the effect of Retry-After: %s", (header, waitMs, said) => {
     const headers: Record<string, string> = header === undefined ? {} : { "retry-after": header };

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, onTestFinished, test } from "vitest";
+import { API_LIMITS } from "../../src/app/api-server.ts";
 import { writeStorageLimits } from "../../src/base/database/storage.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
@@ -154,7 +155,7 @@ describe("creating a replay", () => {
     expect(refused.status).toBe(409);
     expect(refused.body).toMatchObject({ code: "too_many_replays", title: "Too many replays" });
     expect((await create({ filter: {}, dry_run: true })).status, "counting is no replay").toBe(200);
-    await api.ask("POST", `${path}/${replays[0]!.body.id}/cancel`, { ...account, idempotencyKey: "stop" });
+    await api.ask("POST", `${path}/${replays[0]!.body.id}/cancel`, { key: account.ownKey });
     expect((await create({ filter: {} })).status).toBe(202);
   });
 
@@ -171,7 +172,11 @@ describe("creating a replay", () => {
     expect(await statuses(other.key, 2)).toEqual([202, 409]);
     expect(await statuses(account.ownKey, 2)).toEqual([202, 409]);
     await deleteRows(database.pool, "replays");
-    const few = await startTestApi(database, { REPLAY_DELIVERIES_WAITING_MAX: "9" });
+    const few = await startTestApi(
+      database,
+      {},
+      { limits: { replays: { ...API_LIMITS.replays, waitingMax: 9 } } },
+    );
     onTestFinished(() => few.close());
     const statusOf = async (key: string) => (await few.ask("POST", path, { key, body: asked })).status;
     expect([await statusOf(account.key), await statusOf(account.key)]).toEqual([202, 409]);
@@ -302,9 +307,10 @@ describe("a replay that exists", () => {
     await abandon(1);
     const made: unknown[] = [];
     for (let n = 0; n < 5; n++) made.unshift((await create({ filter: {} }, { key: account.ownKey })).body);
-    const first = await api.ask("GET", `${path}?limit=3`, account);
+    const asked = { key: account.ownKey };
+    const first = await api.ask("GET", `${path}?limit=3`, asked);
     expect(first.body).toMatchObject({ items: made.slice(0, 3), total: 5 });
-    const second = await api.ask("GET", `${path}?limit=3&cursor=${first.body.next_cursor}`, account);
+    const second = await api.ask("GET", `${path}?limit=3&cursor=${first.body.next_cursor}`, asked);
     expect(second.body).toEqual({ items: made.slice(3), next_cursor: null, total: 5 });
   });
 
@@ -319,6 +325,33 @@ describe("a replay that exists", () => {
     await step(5);
     expect(await read(id)).toEqual(cancelled.body);
     expect((await api.ask("POST", `${path}/${id}/cancel`, account)).body).toEqual(cancelled.body);
+  });
+
+  test("of others is cancelled by no user, who is told neither their names nor why", async () => {
+    await abandon(1);
+    const other = await api.newUser(account.accountId);
+    const newKey = { name: "second", scopes: ["webhooks:replay"] };
+    const made = await api.ask("POST", "/v1/api-keys", { key: account.key, body: newKey });
+    const hers = [account.key, String(made.body.api_key)];
+    const cancel = (id: unknown, key: string) => api.ask("POST", `${path}/${id}/cancel`, { key });
+    for (const [maker, strangers, cancelling] of [
+      [account.key, [other.key], hers[1]!],
+      [other.key, hers, account.ownKey],
+      [account.ownKey, [...hers, other.key], account.ownKey],
+    ] as const) {
+      const { body } = await create({ filter: {}, note: "why" }, { key: maker });
+      expect(body).toMatchObject({ note: "why", created_by: { staff: false, key_id: expect.any(String) } });
+      for (const key of strangers) {
+        const hidden = { ...body, note: null, created_by: null };
+        expect((await api.ask("GET", `${path}/${body.id}`, { key })).body).toEqual(hidden);
+        expect((await api.ask("GET", path, { key })).body.items).toContainEqual(hidden);
+        const refused = await cancel(body.id, key);
+        expect([refused.status, refused.body.code]).toEqual([403, "access_denied"]);
+      }
+      const { ended_at, ...stopped } = (await cancel(body.id, cancelling)).body;
+      expect({ ...stopped, ended_at: null }).toEqual({ ...body, status: "cancelled" });
+      expect(ended_at).not.toBeNull();
+    }
   });
 
   test("that has ended stays as it is when it is cancelled", async () => {

@@ -28,7 +28,6 @@ function dispatch(): Promise<SealpostProcess> {
     DATABASE_URL: database.url,
     ...targetsEnv([receiver]),
     ATTEMPT_DEADLINE_MS: String(patience(2_000)),
-    CONNECT_TIMEOUT_MS: String(patience(1_000)),
   });
 }
 

@@ -85,7 +85,7 @@ describe("notices", () => {
         "1 delivery was abandoned and will not be tried again unless replayed. The last error was status_503: ",
     );
     expect(recovered).toMatchObject({ details: { to_replay: 12 } });
-    expect(recovered?.message).toContain("12 abandoned deliveries wait to be replayed.");
+    expect(recovered?.message).toContain("12 abandoned deliveries are waiting to be replayed.");
     expect(secret).toMatchObject({ details: { expires_at: "2026-11-22T10:43:00.000Z" } });
     expect(certificate).toMatchObject({ details: { host: "hooks.example.com" } });
   });

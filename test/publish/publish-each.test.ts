@@ -1,20 +1,43 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { inTransaction } from "../../src/base/database/transaction.ts";
-import { publishEach } from "../../src/publish/publications-sql.ts";
+import { insertApiKey } from "../../src/accounts/api-keys-sql.ts";
+import { type PublishResult, type PublishWrite, publishWrites } from "../../src/delivery/analyses-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { createTestAccount, rowsOf } from "../support/installation.ts";
+import { createTestAccount, rowsOf, SECRETS_KEY } from "../support/installation.ts";
 
 let database: TestDatabase;
 let withEndpoint: string;
 let withoutEndpoint: string;
+let keyId: string;
 beforeAll(async () => {
   database = await createTestDatabase();
   ({ accountId: withEndpoint } = await createTestAccount(database, "https://hooks.example.com/x"));
   ({ accountId: withoutEndpoint } = await createTestAccount(database));
+  keyId = (await insertApiKey(database.pool, {
+    ...{ accountId: withEndpoint, digest: Buffer.alloc(32), class: "test", name: null },
+    ...{ scopes: [], expiresInSeconds: null },
+  }))!;
 });
 afterAll(() => database.drop());
 
-type Asked = Parameters<typeof publishEach>[1][number];
+type Asked = { readonly accountId: string; readonly analysis: string } & Partial<PublishWrite>;
+
+/** Requests with an account's key, each under an Idempotency-Key of its own. */
+function publish(asked: readonly Asked[]): Promise<readonly PublishResult[]> {
+  const writes = asked.map(({ accountId, ...rest }) => ({
+    claim: {
+      ...{ accountId, keyId, idempotencyKey: randomUUID(), operationKey: "analyses.publish" },
+      fingerprint: Buffer.from("f"),
+    },
+    answer: (deliveryId: string) => ({
+      ...{ status: 202, headers: {}, holdsSecret: false },
+      body: Buffer.from(JSON.stringify({ delivery_id: deliveryId })),
+    }),
+    ...{ userId: null, traceparent: null },
+    ...rest,
+  }));
+  return publishWrites(database.pool, writes, { secretsKey: SECRETS_KEY, lockWaitMs: 1_000 });
+}
 
 const TRACE = `00-${"a".repeat(32)}-${"b".repeat(16)}-01`;
 const text = (id: string, more: object = {}) => JSON.stringify({ id, status: "succeeded", ...more });
@@ -33,9 +56,7 @@ async function publishAmid(neighbours: number, change: (id: string) => Partial<A
   const others = Array.from({ length: neighbours }, (_, n) => ({
     ...{ accountId: withEndpoint, analysis: text(`${id}-${n}`), traceparent: null, userId: null },
   }));
-  const [result] = await inTransaction(database.pool, (client) =>
-    publishEach(client, [asked, ...others], {}),
-  );
+  const result = (await publish([asked, ...others]))[0]!;
   const [delivery] = await rowsOf(database.pool, "deliveries", { analysis_id: id });
   const ofDelivery = { delivery_id: delivery?.id ?? null };
   const [body] = await rowsOf(database.pool, "bodies", ofDelivery);
@@ -45,8 +66,9 @@ async function publishAmid(neighbours: number, change: (id: string) => Partial<A
     [delivery?.id ?? "none"],
   );
   return {
-    refusal: "refusal" in result! ? [result.refusal.code, result.refusal.message.replaceAll(id, "ID")] : null,
-    isThatDelivery: "deliveryId" in result! && result.deliveryId === delivery?.id,
+    refusal:
+      result.kind === "refused" ? [result.refusal.code, result.refusal.message.replaceAll(id, "ID")] : null,
+    isThatDelivery: result.kind === "published" && result.deliveryId === delivery?.id,
     status: delivery?.status,
     reason: delivery?.reason,
     isExample: delivery?.is_example,

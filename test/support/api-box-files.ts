@@ -67,6 +67,7 @@ export function createFileOperations(
         if (mediaType === "text/sealed") throw problem("box_sealed");
         return { body: { bytes, media_type: mediaType } };
       },
+      recheck: async () => undefined,
       refused: async () => undefined,
     }),
     read({

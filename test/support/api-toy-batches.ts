@@ -1,5 +1,7 @@
 import { LockWaitError } from "../../src/http/idempotent-write.ts";
+import type { Earlier, Transaction } from "../../src/http/operation.ts";
 import { Problem } from "../../src/http/problems.ts";
+import { type OperationResponse, toStoredResponse } from "../../src/http/responses.ts";
 import { createWriteBatches } from "../../src/http/write-batches.ts";
 import { createToyIdempotencyStore, type ToyIdempotencyStore, toyTx } from "./api-toy-stores.ts";
 
@@ -40,27 +42,42 @@ export function openBatches(
     /** What a batch waits for before it ends. */
     gate: async (_items: readonly string[]): Promise<void> => {},
   };
-  const batches = createWriteBatches<string>({
-    store,
-    recordWrite: async () => 0,
-    performEach: async (items, tx) => {
-      world.batches.push(items);
-      await world.gate(items);
-      for (const item of items) {
-        const error = world.poison.get(item);
-        if (error !== undefined) throw error;
-        if (!world.locked.has(item)) continue;
-        await new Promise(setImmediate);
-        throw new LockWaitError("held");
-      }
-      return items.map((item) => {
-        if (world.refused.has(item)) return new Problem("box_sealed");
-        world.effects.push(item);
-        toyTx(tx).undo.push(() => world.effects.splice(world.effects.lastIndexOf(item), 1));
-        const body = Buffer.from(item);
-        return { result: undefined, response: { status: 201, headers: {}, body, etag: null } };
+  const perform = async (items: readonly string[], tx: Transaction) => {
+    world.batches.push(items);
+    await world.gate(items);
+    for (const item of items) {
+      const error = world.poison.get(item);
+      if (error !== undefined) throw error;
+      if (!world.locked.has(item)) continue;
+      await new Promise(setImmediate);
+      throw new LockWaitError("held");
+    }
+    return items.map((item) => {
+      if (world.refused.has(item)) return new Problem("box_sealed");
+      world.effects.push(item);
+      toyTx(tx).undo.push(() => world.effects.splice(world.effects.lastIndexOf(item), 1));
+      return { status: 201, headers: {}, body: Buffer.from(item), etag: null };
+    });
+  };
+  const batches = createWriteBatches<string>((writes) => {
+    const claims = writes.map(({ claim }) => claim);
+    return store.claimedTogether(claims, async (tx, states) => {
+      const outcomes: (Problem | Earlier | OperationResponse | null)[] = writes.map(({ item }, index) => {
+        const earlier = states[index]!;
+        if (earlier.state !== "claimed") return { earlier };
+        return item instanceof Problem ? item : null;
       });
-    },
+      const fresh = writes.filter((_, index) => outcomes[index] === null);
+      const items = fresh.map(({ item }) => item as string);
+      const performed = items.length === 0 ? [] : await perform(items, tx);
+      const completed = fresh.flatMap(({ claim }, index) => {
+        const response = performed[index]!;
+        if (response instanceof Problem) return [];
+        return [{ claim, response: toStoredResponse(response, false) }];
+      });
+      let next = 0;
+      return { result: outcomes.map((outcome) => outcome ?? performed[next++]!), completed };
+    });
   });
   let keys = 0;
   const add = async (item: string, asked: Asked = {}): Promise<string> => {

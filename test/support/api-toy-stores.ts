@@ -14,7 +14,17 @@ type Entry =
   | { readonly kind: "completed"; readonly fingerprint: Buffer; readonly response: StoredResponse }
   | { readonly kind: "calling"; readonly token: string; readonly leaseMs: number; readonly renewals: number };
 
+type Done = { readonly claim: IdempotencyClaim; readonly response: StoredResponse };
+
 export type ToyIdempotencyStore = IdempotencyStore & {
+  /** The same for many writes, as an operation does that takes them together. */
+  claimedTogether<T>(
+    claims: readonly IdempotencyClaim[],
+    work: (
+      tx: Transaction,
+      states: readonly ClaimState[],
+    ) => Promise<{ readonly result: T; readonly completed: readonly Done[] }>,
+  ): Promise<T>;
   readonly entries: Map<string, Entry>;
   /** Transactions that were committed. */
   commits(): number;
@@ -52,7 +62,12 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
   const store: ToyIdempotencyStore = {
     entries,
     commits: () => commits,
-    claimedTransaction: (claims, _lockWaitMs, work) =>
+    claimedTransaction: (claim, work) =>
+      store.claimedTogether([claim], async (tx, [state]) => {
+        const { result, completed } = await work(tx, state!);
+        return { result, completed: completed === null ? [] : [completed] };
+      }),
+    claimedTogether: (claims, work) =>
       store.transaction(async (tx) => {
         const { result, completed } = await work(
           tx,

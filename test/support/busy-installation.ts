@@ -30,7 +30,6 @@ export async function startBusyInstallation(
     ...targetsEnv([steady, refusing, absent]),
     RETRY_WINDOW_SECONDS: "10",
     RATE_LIMIT_REQUESTS: "5",
-    RATE_LIMIT_WINDOW_SECONDS: "2",
     ...env,
   };
   const [first, second, api] = await Promise.all([

@@ -5,11 +5,18 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { pino } from "pino";
 import { inject } from "vitest";
-import { type DispatchProcess, startDispatching } from "../../src/app/dispatch-process.ts";
+import {
+  type DispatchProcess,
+  type DispatchProcessOptions,
+  openDispatcherPools,
+  startDispatching,
+} from "../../src/app/dispatch-process.ts";
 import { createEgress } from "../../src/app/egress.ts";
 import { type Config, readConfig } from "../../src/base/config/config.ts";
+import { createMetricsRegistry } from "../../src/base/metrics/registry.ts";
 import type { LeasedDelivery } from "../../src/delivery/claim-sql.ts";
 import type { Delivered } from "../../src/delivery/deliver.ts";
+import { createProcessMetrics } from "../../src/delivery/process-metrics.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 import type { TestDatabase } from "./database.ts";
 import { SECRETS_KEY } from "./installation.ts";
@@ -40,7 +47,6 @@ export function testConfig(receivers: readonly Receiver[], env: Record<string, s
   return readConfig({
     ...targetsEnv(receivers),
     ATTEMPT_DEADLINE_MS: String(patience(2_000)),
-    CONNECT_TIMEOUT_MS: String(patience(1_000)),
     DISPATCH_IN_FLIGHT_MAX: "100",
     ...env,
   });
@@ -50,20 +56,24 @@ export function startTestDispatcher(
   database: TestDatabase,
   receivers: readonly Receiver[],
   env: Record<string, string> = {},
+  more: Pick<DispatchProcessOptions, "laneInFlightMax" | "onPublished"> = {},
 ): TestDispatcher {
   const config = testConfig(receivers, env);
   const events = new EventEmitter();
   const attempts: RecordedAttempt[] = [];
   const failures: { work: string; error: unknown }[] = [];
   const quarantined: string[] = [];
-  const process = startDispatching({
+  const metrics = createProcessMetrics(createMetricsRegistry());
+  const options: DispatchProcessOptions = {
+    ...more,
     databaseUrl: database.url,
     config,
-    egress: createEgress(config),
+    egress: createEgress(config, patience(1_000)),
     secretsKey: config.secretsKey?.export() ?? SECRETS_KEY,
     log: pino({ level: "silent" }),
     random: Math.random,
     wallClockMs: Date.now,
+    metrics,
     observer: {
       attemptRecorded: (delivery, delivered, recorded) => {
         attempts.push({ delivery, delivered, recorded });
@@ -74,13 +84,14 @@ export function startTestDispatcher(
         events.emit("quarantined");
       },
       overflowed: () => undefined,
-      claimed: () => undefined,
       failed: (work, error) => {
         failures.push({ work, error });
         events.emit("failure");
       },
     },
-  });
+  };
+  const pools = openDispatcherPools(options, metrics.database);
+  const process = startDispatching(options, pools);
   return {
     process,
     attempts,
@@ -98,7 +109,10 @@ export function startTestDispatcher(
       }
       return attempts.slice(0, count);
     },
-    stop: () => process.stop(),
+    stop: async () => {
+      await process.stop();
+      await pools.end();
+    },
   };
 }
 

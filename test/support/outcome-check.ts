@@ -15,6 +15,12 @@ function checkResult({ key, response }: Operation, result: ErasedResult): void {
   const kind = kindOf(result);
   if (kind !== response.kind)
     throw new Error(`Operation ${key} declares ${response.kind} and returned ${kind}.`);
+  if (response.kind === "bytes" && "bytes" in result!) {
+    const { bytes } = result;
+    const checked = response.documentedAs.safeParse(JSON.parse(Buffer.from(bytes).toString()));
+    if (!checked.success)
+      throw new Error(`Operation ${key} returned what it does not declare.`, checked.error);
+  }
   if (response.kind !== "json" || result === undefined || "bytes" in result || "content" in result) return;
   const isOther = "other" in result;
   const checked = isOther

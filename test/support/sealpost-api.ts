@@ -8,14 +8,13 @@ import { Writable } from "node:stream";
 import type pg from "pg";
 import { pino } from "pino";
 import { createAccount } from "../../src/accounts/accounts-sql.ts";
-import { createApiServer } from "../../src/app/api-server.ts";
+import { type ApiLimits, createApiServer } from "../../src/app/api-server.ts";
 import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/base/config/config.ts";
-import { createApiPool, createLogPool } from "../../src/base/database/pools.ts";
+import { createApiPool, readingLog } from "../../src/base/database/pools.ts";
 import { scopes as everyScope, userScopes } from "../../src/base/model/api-keys.ts";
 import { AccountNews } from "../../src/http/account-news.ts";
 import { WORK_PLACES_MAX } from "../../src/http/limits.ts";
-import type { RateLimitPolicy } from "../../src/http/rate-limits.ts";
 import type { TransferLimits } from "../../src/http/server.ts";
 import type { TestDatabase } from "./database.ts";
 import { fileHeaders } from "./file-headers.ts";
@@ -88,7 +87,7 @@ export const MAIL: Record<string, string> = {
 
 export type TestWorld = {
   readonly now?: () => number;
-  readonly checkPolicy?: RateLimitPolicy;
+  readonly limits?: Partial<ApiLimits>;
   readonly transferLimits?: TransferLimits;
 };
 
@@ -114,9 +113,8 @@ export async function startTestApi(
   const log: Json[] = [];
   const statements: string[] = [];
   const options = { databaseUrl: database.url, applicationName: "test api", onError: () => undefined };
-  const pool = createApiPool({ ...options, connectionsMax: WORK_PLACES_MAX + 2 });
-  const logPool = createLogPool({ ...options, connectionsMax: 5 });
-  for (const each of [pool, logPool]) each.on("connect", (client) => countStatements(client, statements));
+  const pool = createApiPool({ ...options, connectionsMax: WORK_PLACES_MAX + 3 });
+  pool.on("connect", (client) => countStatements(client, statements));
   let waiting = 0;
   const news = new AccountNews(100, (count) => {
     waiting = count;
@@ -124,12 +122,12 @@ export async function startTestApi(
   const app = await createApiServer({
     config,
     pool,
-    logPool,
+    logPool: readingLog(pool),
     secretsKey,
     publicUrl: "https://api.sealpost.test",
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
-    checkPolicy: world.checkPolicy,
+    limits: world.limits,
     transferLimits: world.transferLimits,
     news,
     check: checkOutcome,
@@ -174,7 +172,7 @@ export async function startTestApi(
     },
     close: async () => {
       await app.close();
-      await Promise.all([pool.end(), logPool.end()]);
+      await pool.end();
       await rm(ownDir, { recursive: true });
     },
   };

@@ -32,6 +32,7 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     checkPolicy: CHECK_POLICY,
     publicUrl: "https://api.sealpost.test",
     consoleAncestors: [],
+    guardPublishing: (pool, _asked, _waitMs, publish) => publish(pool, new Set()),
     sendsMail: true,
     now: () => 0,
   };

@@ -79,14 +79,20 @@ export async function startStaffProxy(): Promise<StaffProxy> {
       .setProtectedHeader({ alg: "ES256", kid: KEY_ID })
       .sign(key);
   };
+  const settings = {
+    header: ASSERTION_HEADER,
+    issuer: ISSUER,
+    audience: AUDIENCE,
+    jwks_url: `http://127.0.0.1:${port}/keys`,
+    scopes: {
+      support: ["staff:read", "webhooks:read", "webhooks:replay", "audit:read"],
+      readers: ["webhooks:read"],
+      leads: ["staff:read"],
+    },
+  };
   return {
     env: {
-      STAFF_JWT_HEADER: ASSERTION_HEADER,
-      STAFF_JWT_ISSUER: ISSUER,
-      STAFF_JWT_AUDIENCE: AUDIENCE,
-      STAFF_JWT_JWKS_URL: `http://127.0.0.1:${port}/keys`,
-      STAFF_JWT_SCOPES:
-        "support=staff:read+webhooks:read+webhooks:replay+audit:read,readers=webhooks:read,leads=staff:read",
+      STAFF_JWT: JSON.stringify(settings),
     },
     asked: () => count,
     answerWith: (body) => {

@@ -31,7 +31,6 @@ const DEADLINE_MS = Math.max(8_000, patience(3_000));
 
 const ENV = {
   ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
-  CONNECT_TIMEOUT_MS: String(DEADLINE_MS),
   RATE_LIMIT_REQUESTS: "100000",
 };
 

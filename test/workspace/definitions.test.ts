@@ -217,11 +217,11 @@ describe("what is wrong is told with its path", () => {
       "nodes.1.parameters.top_words",
       /^Must be /,
     ],
-    "a wait for nothing": [wait({}), "nodes.2.parameters", /^Give for_seconds or until/],
+    "a wait for nothing": [wait({}), "nodes.2.parameters", /^Give either for_seconds or until/],
     "two waits": [
       wait({ for_seconds: 1, until: "2027-01-15T08:00:00Z" }),
       "nodes.2.parameters",
-      /^Give for_seconds or until/,
+      /^Give either for_seconds or until/,
     ],
     "no wait": [wait({ for_seconds: 0 }), "nodes.2.parameters.for_seconds", /at least 1\.$/],
     "a long wait": [wait({ for_seconds: 2_592_001 }), "nodes.2.parameters.for_seconds", /at most 2592000\.$/],
@@ -258,8 +258,8 @@ describe("what is wrong is told with its path", () => {
       "edges.0.when",
       /^Unknown fi/,
     ],
-    "an edge to itself": [withEdges(["n1", "n1"]), "edges.3", /^Closes a circle.*: n1 > n1\.$/],
-    "two in a circle": [withEdges(["n1", "n0"]), "edges.3", /^Closes a circle.*: n0 > n1 > n0\.$/],
+    "an edge to itself": [withEdges(["n1", "n1"]), "edges.3", /^Closes a cycle.*: n1 > n1\.$/],
+    "two in a circle": [withEdges(["n1", "n0"]), "edges.3", /^Closes a cycle.*: n0 > n1 > n0\.$/],
     "a node by itself": [
       { ...row, nodes: [...row.nodes, analyze("alone")] },
       "nodes.4",
@@ -300,7 +300,7 @@ test.each([2, 3, 10, 50, NODES_MAX - 1])(
     expect(others).toEqual([]);
     expect(fault!.path).toBe(`definition.edges.${size}`);
     expect(fault!.message).toMatch(
-      /^Closes a circle, which no run would leave\. Remove an edge of it: n0 > n1/,
+      /^Closes a cycle, which no run would leave\. Remove one of its edges: n0 > n1/,
     );
   },
 );

@@ -95,7 +95,7 @@ async function claimedInOrder(
   });
   const mover = new Mover({
     ...{ pool: watched, objects, keptMs: 0, now: Date.now, lookEveryMs: 10 },
-    ...{ onMoved: () => undefined, onRemoved: () => undefined, onLost: () => undefined },
+    onLost: () => undefined,
     onError: (_, error) => {
       throw error;
     },

@@ -1,8 +1,14 @@
-// Publishing under the id of a run: it tells a user nothing of what the run has published, even who guesses it all.
-import { beforeAll, expect, test } from "vitest";
+// Publishing under the id of a run: it tells a user nothing of what the run has published, even who guesses it all, and
+// publishes nothing in the run's name.
+import { beforeAll, describe, expect, test } from "vitest";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { removeMember } from "../../src/workspace/store/spaces.ts";
 import { rowsOf } from "../support/installation.ts";
+import { startTestApi } from "../support/sealpost-api.ts";
+import { read, waiting } from "./external-world.ts";
 import { api, database, documents, newUser, publishOwn, runIn, setRole, told } from "./membership-world.ts";
-import { useRuns } from "./run-world.ts";
+import { runs, space, stepping, useRuns } from "./run-world.ts";
+import { stepAll } from "./support/runs.ts";
 
 useRuns();
 
@@ -63,4 +69,88 @@ test("keys that act for no user publish it again, and everybody what others than
   const { key } = await newUser();
   const known = await publish(key, '{"id":"own-again","status":"succeeded"}');
   expect([known.status, known.body.delivery_id]).toEqual([202, own.deliveryId]);
+});
+
+describe("a user's key", () => {
+  const FORGED = "forged";
+  const forge = (key: string, id: string) =>
+    publish(key, JSON.stringify({ id, status: "succeeded", document_id: FORGED }));
+  const refused = [409, "analysis_conflict"];
+  const answered = async (key: string, id: string) => {
+    const { status, body } = await forge(key, id);
+    return [status, body.code];
+  };
+
+  test.each([null, "VIEWER", "EDITOR", "ADMIN"])("publishes no run's own analysis: %s", async (role) => {
+    const user = await newUser();
+    if (role !== null) await setRole(space.id, user, role);
+    const [{ run, analysisId: answer }, { run: cancelled }] = [await waiting(), await waiting()];
+    await runs.cancel(cancelled.id);
+    for (const id of [run.id, run.id.toUpperCase(), cancelled.id])
+      expect([id, ...(await answered(user.key, id))]).toEqual([id, ...refused]);
+    expect((await forge(api.account.ownKey, answer)).status).toBe(202);
+    await read();
+    expect(await stepAll(stepping())).toBe("run_succeeded");
+    const { bytes } = await api.ask("GET", `/v1/analyses/${run.id}`);
+    expect(JSON.parse(bytes.toString())).toMatchObject({ id: run.id, result: { items_total: 1 } });
+    expect((await api.ask("GET", `/v1/analyses/${cancelled.id}`)).status).toBe(404);
+  });
+
+  test.each([
+    [null, refused],
+    ["VIEWER", refused],
+    ["removed", refused],
+    ["EDITOR", [202, undefined]],
+    ["ADMIN", [202, undefined]],
+  ])("publishes what a run waits for where it may run workflows: %s", async (role, expected) => {
+    const user = await newUser();
+    const { run, analysisId: awaited } = await waiting();
+    if (role !== null) await setRole(space.id, user, role === "removed" ? "EDITOR" : role);
+    if (role === "removed") await setRole(space.id, user, null);
+    expect(await answered(user.key, awaited)).toEqual(expected);
+    await read();
+    await stepAll(stepping());
+    const items = await runs.items(run.id, "node-0");
+    expect(items.map(({ document_id }) => document_id)).toEqual(expected === refused ? [] : [FORGED]);
+    await runs.cancel(run.id);
+  });
+
+  test("does not while its user is being removed, among others that are published", async () => {
+    const user = await newUser();
+    await setRole(space.id, user, "EDITOR");
+    const { analysisId: awaited } = await waiting();
+    const { forging } = await inTransaction(database.pool, async (tx) => {
+      await removeMember(tx, { accountId: api.account.accountId, userId: user.userId }, String(space.id));
+      const all = [answered(user.key, awaited), answered(user.key, "its-own")] as const;
+      expect(await all[1]).toEqual([202, undefined]);
+      return { forging: all[0] };
+    });
+    expect(await forging).toEqual(refused);
+  });
+
+  test("does not where the API serves webhooks alone", async () => {
+    const webhooks = await startTestApi(database, { AREAS: "webhooks" });
+    const { key } = await newUser();
+    const { run } = await waiting();
+    const body = { analysis: { id: run.id, status: "failed" } };
+    expect((await webhooks.ask("POST", "/v1/analyses", { key, body })).status).toBe(409);
+    await webhooks.close();
+    await runs.cancel(run.id);
+  });
+
+  test("costs a look only under an id that a run may have, and others none", async () => {
+    const { key } = await newUser();
+    const looks = async (by: string, id: string) => {
+      const isLook = (text: string) => text.includes("workspace.");
+      const before = api.statements().filter(isLook).length;
+      expect((await forge(by, id)).status).toBe(202);
+      return api.statements().filter(isLook).length - before;
+    };
+    const [one, other] = ["0199a1f0-7d2c-7c3a-9b1e-000000000001", "0199a1f0-7d2c-7c3a-9b1e-000000000002"];
+    expect(await looks(api.account.ownKey, other)).toBe(0);
+    expect(await looks(key, "contract-1")).toBe(0);
+    expect(await looks(key, `${one}:part`)).toBe(0);
+    expect(await looks(key, one)).toBe(1);
+    expect(await looks(key, `${one}:${other}`)).toBe(1);
+  });
 });

@@ -274,8 +274,12 @@ describe("whoever is removed from a space", () => {
       expect([operation, repeated.status]).toEqual([operation, 404]);
       expect(told(repeated)).toEqual(told(await again({ idempotencyKey: randomUUID() })));
     }
-    await setRole(space, user, "VIEWER");
+    // A link's URL is a secret, which a member without the permission is not told again either.
     const link = repeats.find(({ operation }) => operation === "pages.links_create")!;
+    await setRole(space, user, "VIEWER");
+    const refused = await link.again();
+    expect([refused.status, refused.body.code]).toEqual([403, "access_denied"]);
+    await setRole(space, user, "EDITOR");
     expect(await link.again().then(({ body }) => body)).toEqual(link.first.body);
   });
 
@@ -362,7 +366,8 @@ describe("statements", () => {
     await api.ask("GET", path, { key });
     const before = api.statements().length;
     expect((await api.ask("GET", path, { key })).status).toBe(200);
-    return api.statements().slice(before);
+    const sent = api.statements().slice(before);
+    return sent.filter((text) => !text.includes("sealpost.rate_limits"));
   };
   test.each([
     "/v1/webhooks/deliveries",

@@ -1,9 +1,10 @@
 import { createHash, randomBytes, scryptSync } from "node:crypto";
-import type { Pool } from "pg";
+import type { Pool, QueryConfig } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { countVisits, openLink } from "../../src/workspace/store/page-links.ts";
+import { countVisits, openLinks } from "../../src/workspace/store/page-links.ts";
 import { createRendering } from "../../src/workspace/visiting/rendering.ts";
 import {
+  createFindLink,
   createPasswordTries,
   createPasswordTurns,
   createVisitCount,
@@ -19,7 +20,12 @@ const HOST = "console.localhost";
 /** Whoever comes from elsewhere, as a proxy says. */
 const from = (address: string) => ({ "x-forwarded-for": address });
 const PASSWORD = "correct horse";
-const NEVER = new AbortController().signal;
+const VISITOR = {
+  address: "192.0.2.8",
+  isAsking: false,
+  gone: new AbortController().signal,
+  hold: () => undefined,
+};
 
 usePages();
 
@@ -27,6 +33,8 @@ const visits = async (link: Json) => {
   const { visit_count, last_visited_at, state } = await world.linkOf(link.id);
   return { visit_count, last_visited_at, state };
 };
+
+const tokenOf = (link: Json) => String(link.url).split("/").at(-1)!;
 
 /**
  * A link with the password, whose hash costs little, as it says itself: where many try at once, those of the cost that
@@ -71,7 +79,7 @@ test("a page is written, published, linked and opened", async () => {
 
 test("a link's token is kept nowhere, not even in its stored answer", async () => {
   const { link } = await world.linked();
-  const token = String(link.url).split("/").at(-1)!;
+  const token = tokenOf(link);
   const { rows } = await database.pool.query(
     "select to_jsonb(l)::text as row from workspace.page_links as l",
   );
@@ -287,12 +295,13 @@ test("a visit needs the password that the link has at its end", async () => {
       if (left-- > 0) await api.ask("PATCH", `/v1/page-links/${link.id}`, { body: change });
       return tried;
     };
-    const token = String(link.url).split("/").at(-1)!;
-    const visitor = { token, password: PASSWORD, address: "192.0.2.8", isAsking: false, gone: NEVER };
+    const token = tokenOf(link);
+    const visitor = { token, password: PASSWORD, ...VISITOR };
     const { kind } = await visit(
       {
         pool: database.pool,
         rendering,
+        findLink: createFindLink(database.pool),
         tryPassword: tryAndChange,
         countVisit: createVisitCount(database.pool),
       },
@@ -317,10 +326,10 @@ test("a link finds its version among thousands by its key, pinned or not", async
     [version.id],
   );
   const client = await database.pool.connect();
-  const digest = digestToken(String(link.url).split("/").at(-1)!);
+  const digest = digestToken(tokenOf(link)).toString("hex");
   const looksAt = async () => {
     await client.query("begin");
-    const { versionId } = (await openLink(client as unknown as Pool, digest))!;
+    const { versionId } = (await openLinks(client, [digest])).get(digest)!;
     const { rows } = await client.query(
       "select seq_tup_read + idx_tup_fetch as read from pg_stat_xact_user_tables where relid = $1::regclass",
       ["workspace.page_versions"],
@@ -343,16 +352,16 @@ test("a link finds its version among thousands by its key, pinned or not", async
 
 test("a visit that was begun before the password changed is not counted", async () => {
   const { link } = await world.linked({ password: PASSWORD });
-  const digest = digestToken(String(link.url).split("/").at(-1)!);
-  const begun = (await openLink(database.pool, digest))!;
+  const opened = async () => (await createFindLink(database.pool)(tokenOf(link)))!;
+  const begun = await opened();
   await api.ask("PATCH", `/v1/page-links/${link.id}`, { body: { password: "another horse" } });
   expect(await countVisits(database.pool, begun, 1)).toBe(0);
-  expect(await countVisits(database.pool, (await openLink(database.pool, digest))!, 1)).toBe(1);
+  expect(await countVisits(database.pool, await opened(), 1)).toBe(1);
 });
 
 test("visits that are counted together are as many as are left, and no more", async () => {
   const { link } = await world.linked({ max_visits: 7 });
-  const opened = (await openLink(database.pool, digestToken(String(link.url).split("/").at(-1)!)))!;
+  const opened = (await createFindLink(database.pool)(tokenOf(link)))!;
   const counts = [createVisitCount(database.pool), createVisitCount(database.pool)];
   const counted = await Promise.all(Array.from({ length: 20 }, (_, n) => counts[n % 2]!(opened)));
   expect(counted.filter(Boolean)).toHaveLength(7);
@@ -373,4 +382,18 @@ test("however many open one link, they leave others the database", async () => {
   const statuses = (await crowd).map(({ status }) => status);
   expect(statuses).toEqual(statuses.map(() => 200));
   expect((await visits(link)).visit_count).toBe(200);
+});
+
+test("links that are asked for together are found by one statement, and those that are not there are not", async () => {
+  const links = [(await world.linked()).link, (await world.linked()).link];
+  let statements = 0;
+  const query = (statement: QueryConfig) => {
+    statements++;
+    return database.pool.query(statement);
+  };
+  const find = createFindLink({ query } as unknown as Pool);
+  const tokens = [...links.map(tokenOf), "a".repeat(43), tokenOf(links[0]!)];
+  const found = await Promise.all(tokens.map(find));
+  expect(found.map((link) => link?.id)).toEqual([links[0]!.id, links[1]!.id, undefined, links[0]!.id]);
+  expect(statements).toBe(1);
 });

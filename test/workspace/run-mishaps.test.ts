@@ -159,7 +159,7 @@ test("an input is an object, whose numbers have an end", async () => {
   const workflow = await runs.newWorkflow(space.id, chain());
   for (const [input, path, message] of [
     ["[]", "body.input", "Must be an object."],
-    ['{"a":[1,{"b":-1e400}]}', "body.input.a.1.b", "No number is as large. Send it as text."],
+    ['{"a":[1,{"b":-1e400}]}', "body.input.a.1.b", "Too large for a number. Send it as text."],
   ]) {
     const body = `{"input":${input}}`;
     const answer = await api.ask("POST", `/v1/workflows/${workflow}/runs`, { body });

@@ -239,6 +239,39 @@ test("items and events are read page by page while the run goes on: each once, n
   expect((await runs.eventPage(id, "?after=1000")).body).toEqual({ items: [], events_cursor: 1_000 });
 });
 
+test("a page of items has 256 KiB of them at most, or one, and the next one goes on", async () => {
+  const run = await done(chain({ kind: "analyze" }), { a: 1 });
+  // Numbers that a double cannot hold, and spaces, tell whether an item was read and written again.
+  const texts = [100, 200, 60, 60, 300, 1].map(
+    (kib) => `{"n":  12345678901234567890,"t":"${"x".repeat(kib * 1_024)}"}`,
+  );
+  await database.pool.query(
+    `with gone as (delete from workspace.node_items where run_id = $1)
+     insert into workspace.node_items (account_id, run_id, sequence, index, item)
+     select $2, $1, 2, 10 + n, item from unnest($3::json[]) with ordinality as handed (item, n)`,
+    [run.id, api.account.accountId, texts],
+  );
+  await database.pool.query(
+    "update workspace.node_runs set item_count = 17 where run_id = $1 and sequence = 2",
+    [run.id],
+  );
+  const pages: string[] = [];
+  for (let query = "?limit=100"; ; ) {
+    const page = await runs.itemPage(run.id, "node-0", query);
+    expect([page.status, page.headers.get("content-type"), page.body.total]).toEqual([
+      200,
+      "application/json",
+      17,
+    ]);
+    pages.push(page.bytes.toString());
+    if (page.body.next_cursor === null) break;
+    query = `?limit=100&cursor=${page.body.next_cursor}`;
+  }
+  const itemOf = (n: number) => `{"node_id":"node-0","index":${n + 11},"item":${texts[n]}}`;
+  const expected = [[0], [1], [2, 3], [4], [5]].map((page) => `"items":[${page.map(itemOf).join()}]`);
+  expect(pages.map((page, n) => page.includes(expected[n]!))).toEqual([true, true, true, true, true]);
+});
+
 describe("a text", () => {
   test.each([
     ["one line", 1],

@@ -2,7 +2,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
-import { writeSettings } from "../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../src/publish/publish-call-sql.ts";
 import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
 import { removeMember } from "../../src/workspace/store/spaces.ts";
 import { type Json, startTestApi, type TestAccount } from "../support/sealpost-api.ts";
@@ -153,6 +153,17 @@ describe("whoever may no longer run workflows in the space", () => {
     expect(await told(id)).toEqual([["succeeded", url]]);
   });
 
+  test.each([
+    ["revoked_at = now()", null],
+    ["expires_at = now()", null],
+    ["expires_at = now() + interval '1 hour'", webhook_url],
+  ])("is sent nothing once the key of the request is no longer valid: %s", async (change, url) => {
+    const { id, user } = await waiting();
+    await database.pool.query(`update sealpost.api_keys set ${change} where user_id = $1`, [user.userId]);
+    expect(await stepAll(stepping())).toBe("run_succeeded");
+    expect(await told(id)).toEqual([["succeeded", url]]);
+  });
+
   test("nor why one failed", async () => {
     const { id, spaceId, user } = await waiting();
     await setRole(spaceId, user, null);
@@ -266,8 +277,9 @@ describe("a run is not started", () => {
     const workflow = await own.newWorkflow(id, chain());
     const first = await own.started(workflow);
     await database.pool.query(
-      `insert into workspace.runs (account_id, space_id, workflow_id, version, input, requested_by, status)
-       select account_id, space_id, workflow_id, version, input, requested_by, 'WAITING'
+      `insert into workspace.runs
+         (account_id, space_id, workflow_id, version, input, requested_by, requested_key_id, status)
+       select account_id, space_id, workflow_id, version, input, requested_by, requested_key_id, 'WAITING'
        from workspace.runs, generate_series(1, 498) where id = $1`,
       [first.id],
     );

@@ -1,75 +1,34 @@
 // What one account can store, of every kind, tried to its limit.
 import { randomBytes } from "node:crypto";
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { writeStorageLimits } from "../../src/base/database/storage.ts";
-import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/base/model/storage.ts";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { beforeEach, describe, expect, test } from "vitest";
 import type { Definition } from "../../src/workspace/model/definition.ts";
-import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
-import type { TestDatabase } from "../support/database.ts";
-import type { Asked, TestAccount, TestApi } from "../support/sealpost-api.ts";
+import type { Asked } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
-import { digestOf, documentsOf } from "./support/documents.ts";
-import { endKeeping, moveOnce, removeAll, startStillApi } from "./support/moving.ts";
-import { chain, runsOf, stepAll, stepOnce } from "./support/runs.ts";
-import { workflowsOf } from "./support/workflows.ts";
+import {
+  account,
+  accountKey,
+  api,
+  ask,
+  database,
+  documents,
+  expectExact,
+  expectFull,
+  limit,
+  limitUser,
+  MIB,
+  objects,
+  runs,
+  stepping,
+  untilFull,
+  usageOf,
+  useStorage,
+  workflows,
+} from "./storage-world.ts";
+import { digestOf } from "./support/documents.ts";
+import { endKeeping, moveOnce, removeAll } from "./support/moving.ts";
+import { chain, stepAll, stepOnce } from "./support/runs.ts";
 
-const MIB = 1_048_576;
-const NO_LIMIT = Object.fromEntries(STORAGE_KINDS.map((kind) => [kind, null])) as StorageLimits;
-
-let database: TestDatabase;
-let api: TestApi;
-let objects: ObjectStore;
-let close: () => Promise<void>;
-/** Each test has an account of its own. */
-let account: TestAccount;
-let accountKey: string;
-
-beforeAll(async () => {
-  ({ database, api, objects, close } = await startStillApi({
-    transferLimits: { ...TRANSFER_LIMITS, uploadsMax: 200 },
-  }));
-});
-afterAll(() => close());
-beforeEach(async () => {
-  account = await api.newAccount();
-  accountKey = await api.newKey(account.accountId);
-  await limit({});
-});
-
-const ask: TestApi["ask"] = (method, path, options) =>
-  api.ask(method, path, { key: account.key, ...options });
-const documents = documentsOf((...asked) => ask(...asked));
-const runs = runsOf((...asked) => ask(...asked));
-const workflows = workflowsOf((...asked) => ask(...asked));
-const stepping = () => ({ pool: database.pool, objects });
-
-async function limit(limits: Partial<Record<StorageKind, number>>): Promise<void> {
-  await writeStorageLimits(database.pool, { ...NO_LIMIT, ...limits });
-}
-
-type Use = { readonly kind: string; readonly bytes: number; readonly bytes_left: number | null };
-
-async function usageOf(kind: StorageKind): Promise<Use> {
-  const { status, body } = await ask("GET", "/v1/usage", { key: accountKey });
-  expect(status).toBe(200);
-  return (body.storage as Use[]).find((use) => use.kind === kind)!;
-}
-
-/** Asks until it is refused. Returns how often it was not. */
-async function untilFull(kind: StorageKind, tryOnce: (n: number) => Promise<Asked>): Promise<number> {
-  for (let n = 0; ; n++) {
-    const answer = await tryOnce(n);
-    if (answer.status < 300) continue;
-    expectFull(answer, kind);
-    return n;
-  }
-}
-
-function expectFull({ status, body }: Asked, kind: StorageKind): void {
-  expect([status, body.code]).toEqual([409, "storage_full"]);
-  expect(JSON.stringify(body.errors)).toContain(kind === "answers" ? "today" : `kind \\"${kind}\\"`);
-}
+useStorage();
 
 /** A busy machine answers some of many at once with 503. */
 async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked> {
@@ -77,36 +36,6 @@ async function putWhenPossible(id: unknown, content: Uint8Array): Promise<Asked>
     const answer = await documents.put(id, content);
     if (answer.status !== 503) return answer;
   }
-}
-
-/** What the rows are, counted anew, is what was added up as they came and went. */
-async function expectExact(): Promise<void> {
-  const { rows } = await database.pool.query<{ kind: string; stored: number; counted: number }>(
-    `with counted (kind, bytes) as (
-       select 'documents', 1024 + case when has_content then file_size else 0 end from workspace.documents
-         where account_id = $1
-       union all select 'documents', 1024 from workspace.spaces where account_id = $1
-       union all select 'documents', 1024 from workspace.folders where account_id = $1
-       union all select case when is_reserved then 'documents' else 'leftovers' end,
-           bytes + case when is_reserved then 0 else 1024 end
-         from workspace.loose_objects where account_id = $1
-       union all select 'pages', 1024 + octet_length(markdown) from workspace.pages where account_id = $1
-       union all select 'pages', 1024 + octet_length(markdown) + octet_length(html) from workspace.page_versions
-         where account_id = $1
-       union all select 'pages', 1024 from workspace.page_links where account_id = $1
-       union all select 'workflows', 1024 + octet_length(draft::text) from workspace.workflows where account_id = $1
-       union all select 'workflows', 1024 + octet_length(definition::text) from workspace.workflow_versions
-         where account_id = $1
-       union all select 'runs', 1024 + octet_length(input::text) from workspace.runs where account_id = $1
-       union all select 'runs', 1024 from workspace.node_runs where account_id = $1
-       union all select 'runs', 256 + octet_length(item::text) from workspace.node_items where account_id = $1
-     )
-     select kind, s.bytes::float8 as stored, coalesce(sum(c.bytes), 0)::float8 as counted
-     from workspace.storage as s left join counted as c using (kind)
-     where s.account_id = $1 group by kind, s.bytes`,
-    [account.accountId],
-  );
-  for (const { kind, stored, counted } of rows) expect([kind, stored]).toEqual([kind, counted]);
 }
 
 /** Layers of five nodes, each joined with all of the layer before: every layer holds five times as much. */
@@ -159,7 +88,7 @@ describe("runs that multiply what they were given", () => {
   test("hold together no more than the account may store, however many there are", {
     tags: ["slow"],
   }, async () => {
-    await limit({ runs: 4 * MIB });
+    await limitUser({ runs: 4 * MIB });
     const ids: string[] = [];
     while (ids.length < 40) ids.push((await runs.started(workflow, newRun())).id);
     let most = 0;
@@ -205,14 +134,15 @@ test("of 50 uploads at once exactly as many are taken as there is room for", asy
   }
   const before = (await usageOf("documents")).bytes;
   expect(before).toBe(51 * 1_024);
-  await limit({ documents: before + 20 * content.length + 99_999 });
+  const most = before + 20 * content.length + 99_999;
+  await limitUser({ documents: most });
   const answers = await Promise.all(made.map((id) => putWhenPossible(id, content)));
   const full = answers.filter(({ status }) => status !== 200);
   for (const answer of full) expectFull(answer, "documents");
   expect(answers.length - full.length).toBe(20);
   expect(await usageOf("documents")).toMatchObject({
     bytes: before + 20 * content.length,
-    bytes_left: 99_999,
+    bytes_left: most + 99_999,
   });
   await expectExact();
 });
@@ -222,7 +152,7 @@ test("an upload has its room as soon as it begins, and gives it back when it is 
   const { id } = await documents.created({ space_id, file_size: MIB });
   const { id: other } = await documents.created({ space_id, file_name: "Other.txt", file_size: MIB });
   const { bytes: before } = await usageOf("documents");
-  await limit({ documents: before + MIB });
+  await limitUser({ documents: before + MIB });
   const cut = new AbortController();
   const uploading = fetch(new URL(`/v1/documents/${id}/content`, api.url), {
     method: "PUT",
@@ -262,7 +192,7 @@ test("what renames leave is counted, and another is refused while that is too mu
   const { id: space_id } = await documents.newSpace();
   const content = randomBytes(50_000);
   const { id } = await documents.uploaded({ space_id, file_name: "0" }, content);
-  await limit({ leftovers: 120_000 });
+  await limitUser({ leftovers: 120_000 });
   const renames = await untilFull("leftovers", async (n) => {
     const answer = await (n % 2 === 0
       ? documents.rename(id, `${n + 1}`)
@@ -271,7 +201,7 @@ test("what renames leave is counted, and another is refused while that is too mu
     return answer;
   });
   expect(renames).toBe(3);
-  expect(await usageOf("leftovers")).toMatchObject({ bytes: 153_072, bytes_left: 0 });
+  expect(await usageOf("leftovers")).toMatchObject({ bytes: 153_072, bytes_left: 86_928 });
   await expectExact();
   await endKeeping(database.pool, false);
   await removeAll(database.pool, objects);
@@ -283,7 +213,7 @@ test("empty documents, folders, spaces and links have a limit, too", async () =>
   const { id: space_id } = await documents.newSpace();
   const page = await ask("POST", "/v1/pages", { body: { space_id, title: "A page", markdown: "Text." } });
   await ask("POST", `/v1/pages/${page.body.id}/publish`);
-  await limit({ documents: 12 * 1_024, pages: 6 * 1_024 });
+  await limitUser({ documents: 12 * 1_024, pages: 6 * 1_024 });
   const makeOne = (n: number) => {
     if (n % 3 === 0) return documents.create({ space_id, file_name: `${n}` });
     if (n % 3 === 1) return ask("POST", `/v1/spaces/${space_id}/folders`, { body: { name: `${n}` } });
@@ -302,7 +232,7 @@ test("every version of a page counts with its HTML, and drafts that are saved do
     body: { space_id, title: "A page", markdown: "a".repeat(50_000) },
   });
   const path = `/v1/pages/${made.body.id}`;
-  await limit({ pages: 500_000 });
+  await limitUser({ pages: 500_000 });
   const versions = await untilFull("pages", async (n) => {
     const { revision } = (await ask("GET", path)).body;
     const markdown = String.fromCharCode(98 + n).repeat(50_000);
@@ -353,40 +283,4 @@ test("answers of one day have a limit, and what frees something is never refused
   // Publishing goes on, too.
   const analysis = { analysis: { id: "goes-on", status: "succeeded" } };
   expect((await ask("POST", "/v1/analyses", { body: analysis })).status).toBe(202);
-});
-
-test("what is never refused is, once a user has twice as much, and takes nothing of others", async () => {
-  await limit({ answers: 100_000 });
-  const { key } = await api.newUser(account.accountId);
-  const revoke = () => ask("POST", "/v1/console/sessions/revoke", { key });
-  for (let n = 0; n < 60; n++) expect((await revoke()).status).toBe(204);
-  expect((await usageOf("answers")).bytes).toBeLessThanOrEqual(50_000);
-  await untilFull("answers", revoke);
-  expect((await ask("POST", "/v1/spaces", { body: { name: "there is room" } })).status).toBe(201);
-  const link = { viewer: { id: "v", label: "V" } };
-  expect((await ask("POST", "/v1/console/links", { body: link, key: accountKey })).status).toBe(201);
-});
-
-test("answers of one user leave room for others, and those of all for what helps the account", async () => {
-  await limit({ answers: 100_000 });
-  const rename = async (key: string) => {
-    const { body } = await ask("POST", "/v1/spaces", { key, body: { name: "filled" } });
-    return (n: number) => ask("PATCH", `/v1/spaces/${body.id}`, { key, body: { name: `filled ${n}` } });
-  };
-  const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
-  const renamed: number[] = [];
-  for (const { key } of users) renamed.push(await untilFull("answers", await rename(key)));
-  const [first, second, third] = renamed;
-  expect([first! > 1.5 * second!, second! > 1.5 * third!, third! > 0]).toEqual([true, true, true]);
-  await database.pool.query(
-    "update sealpost.write_bytes set answer_bytes = 100_000 where account_id = user_id",
-  );
-  const set = { body: { url: "https://receiver.example.com/hook" }, key: accountKey };
-  expect((await ask("PUT", "/v1/webhooks/endpoint", set)).status).toBe(200);
-  expect((await ask("POST", "/v1/webhooks/endpoint/pause", { key: accountKey })).status).toBe(200);
-  expect((await ask("POST", "/v1/webhooks/signing-secret/rotate", { key: accountKey })).status).toBe(200);
-  const made = { name: "another", scopes: ["webhooks:read"] };
-  expect((await ask("POST", "/v1/api-keys", { body: made, key: accountKey })).status).toBe(201);
-  const link = { viewer: { id: "v", label: "V" } };
-  expectFull(await ask("POST", "/v1/console/links", { body: link, key: accountKey }), "answers");
 });

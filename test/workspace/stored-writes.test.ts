@@ -43,7 +43,7 @@ async function usageOf(kind: StorageKind): Promise<{ readonly bytes: number; rea
 
 function expectFull({ status, body }: Asked, kind: "answers" | "audit"): void {
   expect([status, body.code]).toEqual([409, "storage_full"]);
-  expect(JSON.stringify(body.errors)).toContain(kind === "audit" ? "of the audit log" : "today");
+  expect(JSON.stringify(body.errors)).toContain(kind === "audit" ? "of the audit log" : "of answers a day");
 }
 
 /** Asks until it is refused. Returns how often it was not. */

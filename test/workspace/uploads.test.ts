@@ -2,14 +2,14 @@
 import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
-import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
 import { TRANSFER_LIMITS } from "../../src/http/server.ts";
 import { DOCUMENT_BYTES_MAX } from "../../src/workspace/model/documents.ts";
 import { releaseKeys, reserveKeys } from "../../src/workspace/store/loose-objects.ts";
 import { openRaw, type RawConnection, rawHead } from "../support/raw-http.ts";
-import type { Json } from "../support/sealpost-api.ts";
+import { type Json, startTestApi } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
-import { BYTES, digestOf } from "./support/documents.ts";
+import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
 import {
   endKeeping,
   keysInRows,
@@ -79,6 +79,30 @@ test("one whose client sends hardly anything any more ends, and says so", async 
   expect(answer).toMatch(/^HTTP\/1\.1 400 /);
   expect(answer).toContain('"path":"body","message":"Fewer than 16384 bytes came in 0.5 s."');
   await nothingIsDone();
+});
+
+test.each([
+  [404, "not_found", "member is removed"],
+  [401, "unauthorized", "key is revoked"],
+])("one ends with %i %s when its %s, and the document is free", async (status, code, what) => {
+  const { userId, key } = await api.newUser(api.account.accountId);
+  const member = `/v1/spaces/${document.space_id}/members/${userId}`;
+  await api.ask("PUT", member, { body: { role: "EDITOR" } });
+  const transferLimits = { ...TRANSFER_LIMITS, renewEveryMs: 20 };
+  const other = await startTestApi(database, { STATE_DIR: api.stateDir }, { transferLimits });
+  onTestFinished(() => other.close());
+  const put = () => documentsOf(other.ask).put(document.id, BYTES, { key: api.account.key });
+  const { socket, ended } = await openRaw(Number(new URL(other.url).port));
+  socket.write(head({ authorization: `Bearer ${key}` }) + BYTES.subarray(0, 5));
+  await expect.poll(unfinished, { timeout: patience(5_000) }).toHaveLength(1);
+  expect((await put()).body.code).toBe("document_being_uploaded");
+  if (what.startsWith("member")) expect((await api.ask("DELETE", member)).status).toBe(200);
+  else
+    await database.pool.query("update sealpost.api_keys set revoked_at = now() where user_id = $1", [userId]);
+  const answer = await ended;
+  expect(answer).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+  expect(answer).toContain(`"code":"${code}"`);
+  expect((await put()).status).toBe(200);
 });
 
 test("one whose client goes away leaves nothing", async () => {
@@ -161,11 +185,11 @@ describe("while an upload waits for its space", () => {
 test("what is stored after its reservation has ended is found when that is looked at again", async () => {
   const { pool } = database;
   const key = `spaces/late-000000000000/${randomUUID()}/late.txt`;
-  await reserveKeys(pool, api.account.accountId, [key], BYTES.length);
+  await reserveKeys(pool, api.account, [key], BYTES.length);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);
-  await releaseKeys(pool, api.account.accountId, { keys: [key] });
+  await releaseKeys(pool, api.account, { keys: [key] });
   expect(await keysInStore(objects)).toContain(key);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
@@ -175,7 +199,7 @@ test("what is stored after its reservation has ended is found when that is looke
 test("one that dies after its reservation has ended leaves what is found then, too", async () => {
   const { pool } = database;
   const key = `spaces/late-000000000000/${randomUUID()}/dead.txt`;
-  await reserveKeys(pool, api.account.accountId, [key], BYTES.length);
+  await reserveKeys(pool, api.account, [key], BYTES.length);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);

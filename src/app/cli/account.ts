@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError } from "commander";
 import { listAccounts } from "../../accounts/accounts-sql.ts";
+import { isDatabaseUrl } from "../../base/config/kinds.ts";
 import { readCell } from "../../base/database/cells.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
 import type { MovePart } from "../../cells/move.ts";
@@ -18,17 +19,15 @@ const WAIT_SECONDS_MAX = 86_400;
 function addMoveCommands(account: Command, context: ProcessContext): void {
   account
     .command("move")
-    .description("move an account to another cell's database; run again, it goes on where it was cut off")
+    .description("move an account to another cell's database; run it again to continue after an interruption")
     .requiredOption("--account <id>", "id of the account", parseId)
-    .option("--to <url>", "URL of the target's database (default: TARGET_DATABASE_URL)", parseDatabaseUrl)
-    .option("--cell <name>", "what callers are told: the target's name (default: its own, CELL)")
-    .option(
-      "--target-secrets-key-file <path>",
-      "file of the target's SECRETS_KEY (default: TARGET_SECRETS_KEY)",
-    )
+    .option("--to-file <path>", "file with the URL of the target's database")
+    .option("--to <url>", "the same as an argument, which others on this machine can read", parseDatabaseUrl)
+    .option("--cell <name>", "the target's name, as callers see it (default: its own, CELL)")
+    .option("--target-secrets-key-file <path>", "file with the target's SECRETS_KEY")
     .option(
       "--wait <time>",
-      "how long to wait for transactions and attempts that are under way (default: 10m)",
+      "how long to wait for transactions and attempts in progress (default: 10m)",
       parseSeconds(WAIT_SECONDS_MAX),
     )
     .option("--cancel", "call the move off, if the account is not open at the target yet")
@@ -48,7 +47,8 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
         );
       if (options.targetIsLost) {
         if (!options.cancel) throw new UsageError("Use --target-is-lost with --cancel.");
-        if (options.to !== undefined) throw new UsageError("Use --to, or --target-is-lost: it is not asked.");
+        if (options.to !== undefined || options.toFile !== undefined)
+          throw new UsageError("Name the target, or use --target-is-lost, which does not contact it.");
         await withSource(context, (source) => callOffLostMove({ accountId, source }));
         tellCalledOff();
         return;
@@ -67,7 +67,7 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
         });
         const { targetName } = cells;
         const value = { account_id: accountId, moved_to: targetName, move_id: id };
-        const next = `when you have looked at it there: sealpost account delete-moved --account ${accountId}`;
+        const next = `once you have checked it there: sealpost account delete-moved --account ${accountId}`;
         printResult(context, options, value, inColumns({ account: accountId, "moved to": targetName, next }));
       });
     });
@@ -88,17 +88,17 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
 }
 
 function parseDatabaseUrl(text: string): string {
-  if (URL.canParse(text) && ["postgres:", "postgresql:"].includes(new URL(text).protocol)) return text;
+  if (isDatabaseUrl(text)) return text;
   throw new InvalidArgumentError("It must be a PostgreSQL URL such as postgres://user@host:5432/name.");
 }
 
 const TOLD: Readonly<Record<MovePart, string>> = {
-  prepare: "beginning, or going on",
+  prepare: "starting, or continuing",
   close: "closing the account: publishing and writes are refused from now on",
   wait_for_transactions: "waiting for older transactions to end",
   park: "parking what is open",
   wait_for_feed: "waiting until the feed holds everything",
-  still: "nothing of the account changes any more",
+  still: "the account no longer changes",
   copy: "copying",
   compare: "comparing",
   open: "opening the account at the target",

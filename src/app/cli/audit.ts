@@ -16,12 +16,12 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
     .description("see who changed what")
     .command("list")
     .description("list changes through the API and the command line, newest first")
-    .option("--account <id>", "only of this account (default: all, and what concerns none)", parseId)
-    .option("--operation <key>", "only of this operation, such as webhooks.endpoint.set")
+    .option("--account <id>", "only this account's (default: all, and those of no account)", parseId)
+    .option("--operation <key>", "only this operation's, such as webhooks.endpoint.set")
     .option("--actor <actor>", `a key's id, or ${ACTOR_KINDS.join(", ")}`, parseActor)
-    .option("--after <time>", "only from this time on, such as 2026-11-22T10:00Z", parseTime)
+    .option("--after <time>", "only at or after this time, such as 2026-11-22T10:00Z", parseTime)
     .option("--before <time>", "only before this time", parseTime)
-    .option("--limit <n>", "how many at most", parseWholeNumber(1, ENTRIES_MAX), ENTRIES_DEFAULT)
+    .option("--limit <n>", "maximum number", parseWholeNumber(1, ENTRIES_MAX), ENTRIES_DEFAULT)
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool) => {

@@ -15,7 +15,7 @@ export function addEndpointCommands(program: Command, context: ProcessContext): 
     .command("endpoint")
     .description("set the default URL for an account's webhooks, and hold what would go there");
   addSet(endpoint, context);
-  const pause = "hold every delivery to an account's endpoint, in place of sending it";
+  const pause = "hold every delivery to an account's endpoint instead of sending it";
   const resume = "end a pause: what was held is delivered, oldest first, up to 100 a second";
   addHolding(endpoint, context, "pause", pause, pauseEndpoint);
   addHolding(endpoint, context, "resume", resume, resumeEndpoint);

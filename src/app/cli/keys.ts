@@ -39,7 +39,7 @@ export function addUserCommands(program: Command, context: ProcessContext): void
           const created = await insertUser(tx, { accountId, idpUserId, email, name, imageUrl });
           if (created !== null) return created;
           throw new UsageError(
-            `Account ${accountId} has a user with that --idp-user-id already; \`sealpost user list\` lists all users.`,
+            `Account ${accountId} already has a user with that --idp-user-id; \`sealpost user list\` lists all users.`,
           );
         };
         // Not the address: the audit log is kept longer than people stay.
@@ -118,12 +118,12 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
         const keyScopes = parseScopes(options.scopes);
         const staffScope = keyScopes.find(isStaffScope);
         if (staffScope !== undefined && options.staff === undefined) {
-          throw new UsageError(`The scope ${staffScope} goes across accounts: use it with --staff.`);
+          throw new UsageError(`The scope ${staffScope} works across accounts: use it with --staff.`);
         }
         const ownScope = keyScopes.find(isAccountsOwnScope);
         if (ownScope !== undefined && options.user !== undefined) {
           throw new UsageError(
-            `The scope ${ownScope} is for what is the account's, not one user's: use it with --account.`,
+            `The scope ${ownScope} is for the whole account, not for one user: use it with --account.`,
           );
         }
         const { keyId, apiKey } = await issueApiKey(pool, config, {

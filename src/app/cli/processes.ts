@@ -93,7 +93,7 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
     )
     .option(
       "--area-steps",
-      "compute what areas have to, and post nothing (dispatchers start this themselves)",
+      "do the areas' background work, and post nothing (dispatchers start this themselves)",
     )
     .option("--json", "no effect: logs are always JSON")
     .action(async ({ alone, areaSteps }) => {

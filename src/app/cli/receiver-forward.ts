@@ -25,8 +25,11 @@ export function addReceiverForward(receiver: Command, context: ProcessContext): 
     .command("forward")
     .description("pull an account's events and post them to a receiver on this machine, until Ctrl-C")
     .requiredOption("--to <url>", "the receiver's URL on this machine")
-    .option("--api <url>", "the API's URL, without /v1; without it, that of this configuration")
-    .option("--key-file <path>", `a file of the API key (/dev/stdin for standard input); else ${VARIABLE}`)
+    .option("--api <url>", "the API's URL, without /v1 (default: from this configuration)")
+    .option(
+      "--key-file <path>",
+      `a file with the API key (/dev/stdin for standard input); default: ${VARIABLE}`,
+    )
     .option("--from <cursor>", "where to begin: newest, oldest, or a cursor of the feed", "newest")
     .option("--unsafe-any-target", "post to other machines, too")
     .option("--json", "print events as JSON lines")
@@ -85,7 +88,7 @@ async function readApiKey({ env }: ProcessContext, keyFile: string | undefined):
   throw new UsageError(
     key === ""
       ? `No API key: give --key-file, or set ${VARIABLE}.`
-      : "The API key holds characters that no key has.",
+      : "The API key contains characters that no key has.",
   );
 }
 
@@ -180,10 +183,10 @@ function reasonOf(error: unknown): string {
 }
 
 const REMEDIES: Readonly<Record<string, string>> = {
-  unauthorized: "Give a valid API key of this environment.",
+  unauthorized: "Use a valid API key of this environment.",
   access_denied: "The key needs the scope analyses:read.",
-  account_required: "Give an account's own key: a staff key belongs to none.",
-  cursor_expired: "Leave --from out, or begin at the oldest event.",
+  account_required: "Use an account's own key: a staff key belongs to no account.",
+  cursor_expired: "Omit --from, or start at the oldest event.",
 };
 
 function explained(error: unknown): never {

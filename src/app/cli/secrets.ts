@@ -20,8 +20,8 @@ const VARIABLE = "SEALPOST_SECRET";
 
 export const SECRET_OPTION = "the signing secret, for tests: others on this machine can see it";
 export const SECRET_FILE_OPTION =
-  `a file of the signing secret (/dev/stdin for standard input); without either: ${VARIABLE}. ` +
-  "During a rotation both secrets, with white space between";
+  `a file with the signing secret (/dev/stdin for standard input); without either: ${VARIABLE}. ` +
+  "During a rotation both secrets, separated by whitespace";
 
 export type SecretsOptions = { readonly secret?: readonly string[]; readonly secretFile?: string };
 
@@ -46,7 +46,7 @@ export async function readSigningSecrets(
   }
   if (secret.length > 0) {
     stderr.write(
-      `--secret is shown to everybody on this machine, such as by ps: use --secret-file or ${VARIABLE}.\n`,
+      `--secret is visible to everyone on this machine, for example with ps: use --secret-file or ${VARIABLE}.\n`,
     );
   }
   return secrets;
@@ -120,16 +120,16 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
     .command("secret")
     .description("rotate signing secrets")
     .command("rotate")
-    .description("replace the signing secret; the old one signs too until the overlap ends")
+    .description("replace the signing secret; the old one keeps signing, too, until the overlap ends")
     .requiredOption("--account <id>", "id of the account", parseId)
     .addOption(
-      new Option("--overlap <time>", "how long the old secret still signs too; 0s when it has leaked")
+      new Option("--overlap <time>", "how long the old secret keeps signing, too; 0s if it has leaked")
         .argParser(parseSeconds(7 * DAY_SECONDS))
         .default(DAY_SECONDS, "24h"),
     )
     .option(
       "--end-previous",
-      "rotate although an earlier rotation's overlap lasts: receivers that have only the oldest secret are locked out",
+      "rotate even during an earlier rotation's overlap: receivers that have only the oldest secret are locked out",
     )
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>

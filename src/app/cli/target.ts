@@ -5,7 +5,7 @@ import { createCheckedAddresses, type FindCheckedAddresses } from "../../egress/
 import { ConnectError } from "../../egress/egress.ts";
 import { portOf } from "../../egress/rules/host.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
-import { createTargetResolver, type TargetRules, targetRulesOf } from "../egress.ts";
+import { connectTimeoutOf, createTargetResolver, type TargetRules, targetRulesOf } from "../egress.ts";
 import { printResult, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { readStandardInput } from "./options.ts";
@@ -41,7 +41,7 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
       const findAddresses = options.resolve
         ? createCheckedAddresses({
             ...rules,
-            resolver: createTargetResolver(config, config.connectTimeoutMs),
+            resolver: createTargetResolver(config, connectTimeoutOf(config)),
           })
         : null;
       const verdicts = await mapConcurrently(urls, (url) => check(url, rules, findAddresses));

@@ -67,7 +67,9 @@ export async function playWorkspace(
   const received = receivers.received.get(delivery?.id ?? "");
   if (delivery?.status !== "succeeded" || received?.accepted !== 1 || received.verified !== 1) {
     const fate = delivery?.status ?? "missing";
-    faults.push(`The webhook of run ${runId} is ${fate}; it did not arrive once, with a valid signature.`);
+    faults.push(
+      `The webhook of run ${runId} is ${fate}; it did not arrive exactly once with a valid signature.`,
+    );
   }
   const { status, text } = await api.send(`GET /analyses/${runId}`);
   if (status !== 200 || !text.includes(workflowId)) {

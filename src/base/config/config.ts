@@ -1,5 +1,5 @@
 import { DAY_SECONDS } from "../model/time.ts";
-import { type Variable, variables } from "./variables.ts";
+import { removedVariables, type Variable, variables } from "./variables.ts";
 
 type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
   ? `${Lowercase<Head>}${Capitalize<Camel<Tail>>}`
@@ -40,6 +40,9 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     if (parsed.success) values[camel(name)] = parsed.data;
     else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
   }
+  for (const [name, now] of Object.entries(removedVariables)) {
+    if (env[name]) problems.push(`${name} is set but is no longer read: ${now}. Unset it.`);
+  }
   follow(values, env);
   problems.push(...findConflicts(values as Partial<Config>));
   if (problems.length > 0) throw new ConfigError(problems);
@@ -63,10 +66,7 @@ export function plainSettings(
 /** A default follows the variable that it must fit, so that who changes the one need not know of the other. */
 function follow(values: Record<string, unknown>, env: Readonly<Record<string, string | undefined>>): void {
   const config = values as { -readonly [Field in keyof Config]?: Config[Field] };
-  const { attemptDeadlineMs, connectTimeoutMs, analysisRetentionSeconds, logRetentionDays } = config;
-  if (!env.CONNECT_TIMEOUT_MS && isAbove(connectTimeoutMs, attemptDeadlineMs)) {
-    config.connectTimeoutMs = attemptDeadlineMs!;
-  }
+  const { analysisRetentionSeconds, logRetentionDays } = config;
   const analysisRetentionDays = analysisRetentionSeconds && Math.ceil(analysisRetentionSeconds / DAY_SECONDS);
   if (!env.LOG_RETENTION_DAYS && isAbove(analysisRetentionDays, logRetentionDays)) {
     config.logRetentionDays = analysisRetentionDays!;
@@ -118,13 +118,10 @@ function findConflicts(config: Partial<Config>): string[] {
       problems.push("OBJECT_STORE_URL's endpoint must be an https URL when ENVIRONMENT is production.");
     }
   }
-  problems.push(...findStaffConflicts(config), ...findPagesConflicts(config));
-  if (isAbove(config.connectTimeoutMs, config.attemptDeadlineMs)) {
-    problems.push(
-      `CONNECT_TIMEOUT_MS is ${config.connectTimeoutMs} but must be at most ATTEMPT_DEADLINE_MS, ` +
-        `which is ${config.attemptDeadlineMs}.`,
-    );
+  if (config.environment === "production" && config.staffJwt?.jwks_url.startsWith("http:")) {
+    problems.push("STAFF_JWT's jwks_url must be an https URL when ENVIRONMENT is production.");
   }
+  problems.push(...findPagesConflicts(config));
   const logRetentionSeconds = config.logRetentionDays && config.logRetentionDays * DAY_SECONDS;
   if (isAbove(config.analysisRetentionSeconds, logRetentionSeconds)) {
     problems.push(
@@ -143,34 +140,13 @@ function findPagesConflicts({ pagesUrl, publicUrl, host, environment }: Partial<
   const consoleHost = publicUrl ? new URL(publicUrl).hostname : host;
   if (hostname === consoleHost) {
     problems.push(
-      `PAGES_URL is of the host ${hostname} but must be of another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
-        "pages must not share a host with the API and the console. On your own machine, take localhost for " +
+      `PAGES_URL has the host ${hostname} but must have another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
+        "pages must not share a host with the API and the console. On your own machine, use localhost for " +
         "one and 127.0.0.1 for the other.",
     );
   }
   if (environment === "production" && protocol === "http:") {
     problems.push("PAGES_URL must be an https URL when ENVIRONMENT is production.");
-  }
-  return problems;
-}
-
-/** All of what an assertion is checked by, or nothing. */
-function findStaffConflicts(config: Partial<Config>): string[] {
-  const together = {
-    STAFF_JWT_HEADER: config.staffJwtHeader,
-    STAFF_JWT_ISSUER: config.staffJwtIssuer,
-    STAFF_JWT_AUDIENCE: config.staffJwtAudience,
-    STAFF_JWT_JWKS_URL: config.staffJwtJwksUrl,
-    STAFF_JWT_SCOPES: config.staffJwtScopes,
-  };
-  const names = Object.entries(together);
-  const [first] = names.find(([, value]) => value != null) ?? [];
-  if (first === undefined) return [];
-  const problems = names
-    .filter(([, value]) => value === null)
-    .map(([name]) => `${name} is unset but required when ${first} is set.`);
-  if (config.environment === "production" && config.staffJwtJwksUrl?.startsWith("http:")) {
-    problems.push("STAFF_JWT_JWKS_URL must be an https URL when ENVIRONMENT is production.");
   }
   return problems;
 }

@@ -45,6 +45,16 @@ export function address(expected: string, protocols: readonly string[]): Variabl
   );
 }
 
+export function isDatabaseUrl(text: string): boolean {
+  return hasProtocol(text, ["postgres:", "postgresql:"]);
+}
+
+/** It may hold a password. */
+export function databaseUrl(): VariableKind<string> {
+  const expected = "a PostgreSQL URL such as postgres://user:password@host:5432/name";
+  return secret(kind(expected, z.string().refine(isDatabaseUrl)));
+}
+
 /** An smtp or smtps URL of a server, with or without credentials and port, and nothing else. It may hold a password. */
 export function smtpServer(): VariableKind<string> {
   const isServer = (value: string) => {
@@ -104,27 +114,46 @@ export function someOf<const T extends string>(...choices: readonly T[]): Variab
   const schema = list("", (item) => choices.some((choice) => choice === item)).schema.transform((items) =>
     Object.freeze(choices.filter((choice) => items.includes(choice))),
   );
-  return kind(`a comma-separated list out of ${choices.join(", ")}`, schema);
+  return kind(`a comma-separated list of any of ${choices.join(", ")}`, schema);
 }
 
-/** What a group of people may do. A group's name has no comma and no equals sign. */
-export type GroupScopes = { readonly group: string; readonly scopes: readonly string[] };
+/** How a proxy in front says who support staff are, by a signed assertion (JWT). */
+export type StaffJwt = {
+  /** The header that brings it. */
+  readonly header: string;
+  readonly issuer: string;
+  readonly audience: string;
+  /** URL of the proxy's public keys. */
+  readonly jwks_url: string;
+  /** What members of a group may do; `*`: whomever the proxy lets through. */
+  readonly scopes: Readonly<Record<string, readonly string[]>>;
+};
 
-/** `support=staff:read+webhooks:read,leads=staff:read+audit:read`. */
-export function groupScopes(): VariableKind<readonly GroupScopes[]> {
-  const schema = list("", isGroupWithScopes).schema.transform((items) =>
-    items.map((item): GroupScopes => {
-      const [group = "", granted = ""] = item.split("=");
-      return { group: group.trim(), scopes: granted.split("+").map((scope) => scope.trim()) };
-    }),
-  );
-  return kind("a comma-separated list of group=scope+scope, with scopes of API keys", schema);
-}
-
-function isGroupWithScopes(item: string): boolean {
-  const [group = "", granted = "", ...rest] = item.split("=");
-  const isScope = (scope: string) => scopes.some((known) => known === scope.trim());
-  return rest.length === 0 && group.trim() !== "" && granted.split("+").every(isScope);
+/** One object in JSON: an assertion is checked by all of it. */
+export function staffJwt(): VariableKind<StaffJwt> {
+  const claim = z.string().regex(/^\S{1,500}$/);
+  const members = z.strictObject({
+    header: z.string().regex(/^[A-Za-z0-9-]{1,100}$/),
+    issuer: claim,
+    audience: claim,
+    jwks_url: z.string().refine((value) => hasProtocol(value, ["https:", "http:"])),
+    scopes: z.record(z.string().min(1), z.array(z.enum(scopes)).min(1)),
+  });
+  const schema = z
+    .string()
+    .transform((value, context) => {
+      try {
+        return JSON.parse(value);
+      } catch {
+        context.addIssue("not JSON");
+        return z.NEVER;
+      }
+    })
+    .pipe(members);
+  const expected =
+    "JSON with nothing but header, issuer, audience, jwks_url (an https URL, in development also http) and scopes, " +
+    'such as {"support": ["staff:read"]}';
+  return kind(expected, schema);
 }
 
 /** Where S3 is. Its credentials are variables of their own. */
@@ -169,7 +198,7 @@ export function s3Address(): VariableKind<S3Address> {
       });
     });
   const expected =
-    "s3://bucket, behind it if needed ?endpoint=https://s3.example.com&region=eu-central-1&path_style=true, and " +
+    "s3://bucket, optionally followed by ?endpoint=https://s3.example.com&region=eu-central-1&path_style=true, and " +
     "nothing else";
   return secret(kind(expected, schema));
 }

@@ -18,23 +18,18 @@ export type Variable<T> = {
  */
 export const variables = {
   DATABASE_URL: optional(
-    kinds.secret(
-      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
-        "postgres:",
-        "postgresql:",
-      ]),
-    ),
+    kinds.databaseUrl(),
     "URL of PostgreSQL 15 to 18. Unset: `start` runs an embedded PostgreSQL in `STATE_DIR`.",
   ),
   READ_DATABASE_URL: optional(
-    kinds.secret(
-      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
-        "postgres:",
-        "postgresql:",
-      ]),
-    ),
+    kinds.databaseUrl(),
     "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
       "Unset: they are read from `DATABASE_URL`.",
+  ),
+  DATABASE_CONNECTIONS_MAX: withDefault(
+    kinds.wholeNumber(5, 200),
+    "12",
+    "Connections to PostgreSQL that `serve` and `dispatch` hold at most, each; half as many when idle.",
   ),
   CELL: optional(
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
@@ -47,20 +42,6 @@ export const variables = {
     "Parts of the service that this installation has: `webhooks` (analyses, deliveries, the console), `workspace` " +
       "(spaces, documents, workflows). Run `migrate` after adding one.",
   ),
-  TARGET_DATABASE_URL: optional(
-    kinds.secret(
-      kinds.address("a PostgreSQL URL such as postgres://user:password@host:5432/name", [
-        "postgres:",
-        "postgresql:",
-      ]),
-    ),
-    "For `account move` alone: URL of the database that the account moves to, in place of `--to`, which others on " +
-      "the machine can read.",
-  ),
-  TARGET_SECRETS_KEY: optional(
-    kinds.aesKey(),
-    "For `account move` alone: the `SECRETS_KEY` of that database's cell.",
-  ),
   STATE_DIR: withDefault(
     kinds.text("the path of a folder", /^[^\0]+$/),
     ".state",
@@ -68,7 +49,7 @@ export const variables = {
   ),
   OBJECT_STORE_URL: optional(
     kinds.s3Address(),
-    "S3, or a server that speaks like it, where documents are stored ([Objects](objects.md)): " +
+    "S3, or a compatible server, where documents are stored ([Objects](objects.md)): " +
       "`s3://bucket?region=eu-central-1`, elsewhere also with `endpoint=https://…` and `path_style=true`. Unset: in " +
       "files in `STATE_DIR`.",
   ),
@@ -98,17 +79,13 @@ export const variables = {
     "Decides the class of API keys (`…_test_`, `…_live_`) and whether unsafe settings are allowed.",
   ),
   API_KEY_BRAND: withDefault(
-    kinds.text("1 to 16 lowercase letters and digits, starting with a letter", /^[a-z][a-z0-9]{0,15}$/),
-    "svc",
-    "Prefix of API keys.",
-  ),
-  API_KEY_BRANDS: optional(
     kinds.list(
-      "a comma-separated list of brands, each 1 to 16 lowercase letters and digits, starting with a letter",
+      "1 to 16 lowercase letters and digits, starting with a letter, or several of these, separated by commas",
       (item) => /^[a-z][a-z0-9]{0,15}$/.test(item),
     ),
-    "Prefixes of API keys that are accepted besides `API_KEY_BRAND`: those of all cells, so that an account keeps " +
-      "its keys when it moves. Unset: none.",
+    "svc",
+    "Prefix of API keys. After it, separated by commas, those of other cells: their keys are accepted, too, so that " +
+      "an account keeps its keys when it moves.",
   ),
   PUBLIC_URL: optional(
     kinds.baseUrl(),
@@ -130,16 +107,10 @@ export const variables = {
     "86400",
     "Time over which the attempts of a run are spread, in seconds.",
   ),
-  RETRY_ATTEMPTS: withDefault(kinds.wholeNumber(1, 8), "8", "Attempts per run, at most 8."),
   ATTEMPT_DEADLINE_MS: withDefault(
     kinds.wholeNumber(100, 120_000),
     "15000",
     "Deadline of an attempt, from the DNS lookup to the end of the answer.",
-  ),
-  CONNECT_TIMEOUT_MS: withDefault(
-    kinds.wholeNumber(100, 120_000),
-    "5000",
-    "Time within that deadline for DNS, TCP and TLS together; by default at most the deadline.",
   ),
   ANALYSIS_BYTES_MAX: withDefault(
     kinds.wholeNumber(1_024, 8_388_608),
@@ -148,29 +119,19 @@ export const variables = {
   ),
   ACCOUNT_STORAGE_BYTES_MAX: withDefault(
     kinds.wholeNumber(16_777_216, 2 ** 50),
-    "17179869184",
-    "What an account may store but for analyses, in bytes, shared out by kind " +
+    "19327352832",
+    "What an account may store apart from analyses, in bytes, shared out by kind " +
       "([Storage](operating.md#storage)). Run `migrate` after changing it.",
   ),
   ACCOUNT_ANALYSES_BYTES_MAX: optional(
     kinds.wholeNumber(1_048_576, 2 ** 50),
-    "What an account's analyses may take with their log, in bytes: beyond it publishing is refused, in SQL, too. " +
-      "Unset: any amount. Run `migrate` after changing it.",
+    "How much an account's analyses may take up with their log, in bytes: beyond it publishing is refused, in SQL, " +
+      "too. Unset: no limit. Run `migrate` after changing it.",
   ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
     "1000",
     "Maximum number of concurrent attempts per dispatcher.",
-  ),
-  ACCOUNT_IN_FLIGHT_MAX: optional(
-    kinds.wholeNumber(1, 10_000),
-    "Of those, attempts of one account, even when no other has any to make. Unset: nearly all.",
-  ),
-  LANE_IN_FLIGHT_MAX: withDefault(
-    kinds.wholeNumber(1, 1_000),
-    "128",
-    "Of those, attempts at one receiver (an account's endpoint, or the origin of a `webhook_url`), however fast it " +
-      "answers.",
   ),
   TARGET_DNS_SERVERS: optional(
     kinds.list(
@@ -201,8 +162,8 @@ export const variables = {
   ),
   SMTP_URL: optional(
     kinds.smtpServer(),
-    "Mail server that notices are sent by: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) or " +
-      "`smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
+    "Mail server that notices are sent through: `smtp://user:password@mail.example.com:587` (with TLS by STARTTLS) " +
+      "or `smtps://…`. Unset: notices are listed by the API, and no mail is sent.",
   ),
   NOTICES_FROM: optional(
     kinds.mailSender(),
@@ -211,13 +172,8 @@ export const variables = {
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
-    "Requests per window of an API key, and of each session of the console, publishing apart. All of an account " +
-      "that act for no user have ten times as many together, and so have those of each user.",
-  ),
-  RATE_LIMIT_WINDOW_SECONDS: withDefault(
-    kinds.wholeNumber(1, 3_600),
-    "60",
-    "Length of that window, in seconds.",
+    "Requests per minute of an API key, and of each console session, not counting publishing. All keys and " +
+      "sessions of an account that act for no user have ten times as many together, and so do those of each user.",
   ),
   PUBLISH_RATE_PER_SECOND: withDefault(
     kinds.wholeNumber(1, 1_000_000),
@@ -233,37 +189,10 @@ export const variables = {
     kinds.list("origins such as https://app.example.com, separated by commas", kinds.isOrigin),
     "Origins of pages that may show the console in a frame. Unset: none.",
   ),
-  STAFF_JWT_HEADER: optional(
-    kinds.text("the name of a header, such as x-goog-iap-jwt-assertion", /^[A-Za-z0-9-]{1,100}$/),
-    "Header in which a proxy in front sends a signed assertion (JWT) of who support staff are. Unset: none is " +
-      "believed.",
-  ),
-  STAFF_JWT_ISSUER: optional(
-    kinds.text("the assertions' `iss`, without spaces", /^\S{1,500}$/),
-    "Their issuer (`iss`). Required with `STAFF_JWT_HEADER`, as are the next three.",
-  ),
-  STAFF_JWT_AUDIENCE: optional(
-    kinds.text("the assertions' `aud`, without spaces", /^\S{1,500}$/),
-    "Their audience (`aud`): this installation, as the proxy knows it.",
-  ),
-  STAFF_JWT_JWKS_URL: optional(
-    kinds.address("an https URL of a key set (in development also http)", ["https:", "http:"]),
-    "URL of the proxy's public keys (JWKS).",
-  ),
-  STAFF_JWT_SCOPES: optional(
-    kinds.groupScopes(),
-    "What members of their `groups` may do, or with `*` whomever the proxy lets through: " +
-      "`support=staff:read+webhooks:read+webhooks:replay,leads=staff:read+audit:read`.",
-  ),
-  REPLAYS_RUNNING_MAX: withDefault(
-    kinds.wholeNumber(1, 10_000),
-    "5",
-    "Bulk replays of one account that still have deliveries to start; another is refused with 409.",
-  ),
-  REPLAY_DELIVERIES_WAITING_MAX: withDefault(
-    kinds.wholeNumber(1, 100_000_000),
-    "200000",
-    "Deliveries that wait in those bulk replays of one account.",
+  STAFF_JWT: optional(
+    kinds.staffJwt(),
+    "Signed assertions by which a proxy in front says who support staff are " +
+      "([how](operating.md#staff-behind-a-proxy)), as JSON. Unset: none is accepted.",
   ),
   LOG_LEVEL: withDefault(
     kinds.oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent"),
@@ -280,22 +209,25 @@ export const variables = {
     "30",
     "How long the delivery log is kept, in days; by default at least as long as analyses.",
   ),
-  AUDIT_RETENTION_DAYS: withDefault(
-    kinds.wholeNumber(1, 3_650),
-    "365",
-    "How long the audit log is kept, in days.",
-  ),
   MOVED_OBJECT_RETENTION_SECONDS: withDefault(
     kinds.wholeNumber(300, 90 * DAY_SECONDS),
     "86400",
     "How long the old object of a renamed document is kept, in seconds; longer than a backup takes.",
   ),
-  IDEMPOTENCY_RETENTION_SECONDS: withDefault(
-    kinds.wholeNumber(60, 30 * DAY_SECONDS),
-    "86400",
-    "How long an idempotency key is remembered, in seconds.",
-  ),
 } as const satisfies Record<string, Variable<unknown>>;
+
+/**
+ * Variables of earlier releases, and what holds now. Whoever still sets one relies on it: the audit log of seven years
+ * must not be deleted because nobody reads the variable any more.
+ */
+export const removedVariables: Readonly<Record<string, string>> = {
+  RETRY_ATTEMPTS: "a run has 8 attempts; RETRY_WINDOW_SECONDS says over which time they are spread",
+  CONNECT_TIMEOUT_MS:
+    "connecting may take 5 s, through an egress proxy 10 s, and never more than ATTEMPT_DEADLINE_MS",
+  RATE_LIMIT_WINDOW_SECONDS: "RATE_LIMIT_REQUESTS counts requests per minute",
+  AUDIT_RETENTION_DAYS: "the audit log is kept for 365 days; copy what you need for longer",
+  IDEMPOTENCY_RETENTION_SECONDS: "an idempotency key is remembered for a day",
+};
 
 function withDefault<T>(kind: kinds.VariableKind<T>, fallback: string, meaning: string): Variable<T> {
   return { kind, fallback, meaning };

@@ -10,8 +10,8 @@ export class OtherCellError extends Error {
   constructor(wanted: string, found: string | null) {
     super(
       found === null
-        ? `The database is of no cell yet, and CELL is ${wanted}: run migrate, which writes CELL into it once.`
-        : `The database is that of the cell ${found}, and CELL is ${wanted}: correct CELL or DATABASE_URL.`,
+        ? `The database belongs to no cell yet, and CELL is ${wanted}: run migrate, which writes CELL into it once.`
+        : `The database belongs to the cell ${found}, and CELL is ${wanted}: correct CELL or DATABASE_URL.`,
     );
     this.found = found;
   }

@@ -6,8 +6,8 @@
  * that test, then the tests of wake-ups and the benchmarks.
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.keep_task and its trigger, the trigger of
- * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs table)
- * and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.promote, sealpost.publish_fresh).
+ * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs
+ * table) and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.promote, sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
@@ -29,7 +29,8 @@ const CONCURRENT_JOBS = 8;
  * next first attempt waits. More would leave nothing of a small burst for other dispatchers.
  */
 const JOBS_FETCHED_MAX = 100;
-const POLL_MS = 100;
+/** Whoever adds jobs tells of them; this is the net below. */
+const POLL_MS = 3_000;
 
 /** Brings graphile-worker's own schema to the pinned version. */
 export async function migrateGraphileWorker(databaseUrl: string, log: (line: string) => void): Promise<void> {
@@ -47,13 +48,19 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
   }
 }
 
-export type WakeupRunnerOptions = {
-  /** Made by createWakeupPool. */
+export type WakeupQueue = {
   readonly pool: pg.Pool;
+  readonly bound: JobsBound;
+  /** Called with what somebody tells who has added jobs. True: they need not be looked for at once. */
+  onAdded: (told: string) => boolean;
+};
+
+export type WakeupRunnerOptions = {
+  readonly queue: WakeupQueue;
   /** Takes one job's payload; the job is deleted once it resolves. */
-  readonly handle: (payload: unknown) => Promise<void>;
-  /** The queue was read and held so many jobs. `lookAgain` reads it again, unless it is busy or stopped. */
-  readonly onLook: (found: number, lookAgain: () => void) => void;
+  readonly handle: (payload: unknown, jobId: string) => Promise<void>;
+  /** The queue was read and held these jobs. `lookAgain` reads it again, unless it is busy or stopped. */
+  readonly onLook: (jobIds: readonly string[], lookAgain: () => void) => void;
   /** The runner has begun to end, asked or not. */
   readonly onEnding: () => void;
 };
@@ -65,19 +72,130 @@ export type WakeupRunner = {
   stop(): Promise<void>;
 };
 
+const FROM_THE_FIRST = "-infinity";
+const BOUND_EVERY_MS = 1_000;
+/** What the bound has missed (the clock was set back, a dispatcher has given jobs back) is found then. */
+const ALL_JOBS_EVERY_MS = 60_000;
+/** So long the bound waits for a transaction that has added jobs and is still open. */
+const STRAGGLER_AFTER_MS = 5_000;
+
+/** Whoever may still commit jobs holds this lock, from before they get their `run_at` until the commit can be seen. */
+const ADDING = `
+select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at, array(
+  select virtualtransaction from pg_locks
+  where relation = 'graphile_worker._private_jobs'::regclass and mode = 'RowExclusiveLock' and granted
+    and database = (select oid from pg_database where datname = current_database())
+    and pid is distinct from pg_backend_pid()) as adding`;
+
+/**
+ * The `run_at` from which on jobs are looked for. While anybody holds a snapshot (a backup, a report, a forgotten
+ * transaction) the index keeps the entry of every job that was done since, and a look from its beginning passes all of
+ * them: at 400 a second it took 80 times as long after two minutes, and more with every minute.
+ *
+ * A job has as its `run_at` the time at which it was added (sealpost.add_wakeups), and may be committed much later. So
+ * the bound moves to a moment when all who could still commit earlier ones have ended and two looks have found less
+ * than they may. For a transaction that takes too long to wait for, one look goes back when it has ended.
+ */
+export class JobsBound {
+  #from = FROM_THE_FIRST;
+  /** Where the next look alone begins, and where the present one did; null: at the bound. */
+  #once: string | null = null;
+  #lookedFrom: string | null = null;
+  #candidate: { readonly at: string; readonly adding: readonly string[]; readonly sinceMs: number } | null =
+    null;
+  #settled: string | null = null;
+  #looksLeft = 0;
+  /** Transactions that were open for long, and where a look has to begin when they have ended. */
+  readonly #stragglers = new Map<string, string>();
+  #isAsking = false;
+  #askedAtMs = Number.NEGATIVE_INFINITY;
+  #allAtMs = performance.now();
+  readonly #everyMs: number;
+  readonly #stragglerAfterMs: number;
+
+  constructor(everyMs = BOUND_EVERY_MS, stragglerAfterMs = STRAGGLER_AFTER_MS) {
+    this.#everyMs = everyMs;
+    this.#stragglerAfterMs = stragglerAfterMs;
+  }
+
+  /** Everything before it has been fetched. */
+  get from(): string {
+    return this.#from;
+  }
+
+  beginLook(): string {
+    this.#lookedFrom = this.#once;
+    this.#once = null;
+    return this.#lookedFrom ?? this.#from;
+  }
+
+  /** The look has ended and found so many of `max`. Asks `pool` now and then. Never rejects. */
+  async endLook(found: number, max: number, pool: pg.Pool): Promise<void> {
+    const nowMs = performance.now();
+    const isFull = found === max;
+    if (isFull && this.#lookedFrom !== null) this.#lookOnceFrom(this.#lookedFrom);
+    // The first of the two may have begun before it was known that all had ended.
+    if (!isFull && this.#settled !== null && --this.#looksLeft === 0) {
+      this.#from = this.#settled;
+      this.#settled = null;
+    }
+    if (nowMs - this.#allAtMs > ALL_JOBS_EVERY_MS) {
+      this.#allAtMs = nowMs;
+      this.#lookOnceFrom(FROM_THE_FIRST);
+    }
+    const isQuiet = found === 0 && this.#candidate === null && this.#stragglers.size === 0;
+    if (isQuiet || this.#isAsking || nowMs - this.#askedAtMs < this.#everyMs) return;
+    this.#isAsking = true;
+    this.#askedAtMs = nowMs;
+    try {
+      const { rows } = await pool.query<{ at: string; adding: string[] }>({ name: "adding", text: ADDING });
+      this.#learn(rows[0]!.at, rows[0]!.adding, found > 0);
+    } catch {
+      // Asked again.
+    } finally {
+      this.#isAsking = false;
+    }
+  }
+
+  #learn(at: string, adding: readonly string[], isActive: boolean): void {
+    for (const [transaction, from] of this.#stragglers) {
+      if (adding.includes(transaction)) continue;
+      this.#stragglers.delete(transaction);
+      this.#lookOnceFrom(from);
+    }
+    const sinceMs = performance.now();
+    const last = this.#candidate;
+    if (last !== null) {
+      const open = last.adding.filter((one) => adding.includes(one) && !this.#stragglers.has(one));
+      if (open.length > 0 && sinceMs - last.sinceMs < this.#stragglerAfterMs) return;
+      for (const one of open) this.#stragglers.set(one, this.#from);
+      this.#settled = last.at;
+      this.#looksLeft = 2;
+    }
+    this.#candidate = isActive ? { at, adding, sinceMs } : null;
+  }
+
+  #lookOnceFrom(from: string): void {
+    if (this.#once === null || from < this.#once) this.#once = from;
+  }
+}
+
 /** Runs our jobs until stopped, or until graphile-worker gives up. */
 export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<WakeupRunner> {
+  const { pool, bound } = options.queue;
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
-    options.onLook(jobs.length, () => localQueue.pulse(1));
+    void bound.endLook(jobs.length, JOBS_FETCHED_MAX, pool);
+    const jobIds = jobs.map(({ id }) => id);
+    options.onLook(jobIds, () => localQueue.pulse(1));
   });
   events.on("pool:gracefulShutdown", options.onEnding);
   const runner = await run({
     events,
-    pgPool: options.pool,
+    pgPool: pool,
     noHandleSignals: true,
     logger: new Logger(() => () => undefined),
-    taskList: { [TASK]: options.handle },
+    taskList: { [TASK]: (payload, { job }) => options.handle(payload, job.id) },
     preset: {
       worker: {
         concurrentJobs: CONCURRENT_JOBS,
@@ -93,24 +211,26 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
 }
 
 /**
- * The runner's connections. Left to itself, the planner reads the whole table, dead rows included, if it was small
- * when last analyzed: the queue then grows faster than it is read. With the other ways switched off only the index in
- * their order is left, and with generic plans nothing is planned anew at each fetch. Figures: test/bench/README.md.
+ * The runner's connections, and what they share. Left to itself, the planner reads the whole table, dead rows
+ * included, if it was small when last analyzed: the queue then grows faster than it is read. With the other ways
+ * switched off only the index in their order is left, and with generic plans nothing is planned anew at each fetch.
+ * Figures: test/bench/README.md.
  *
  * Its transactions do not wait for the disk (synchronous_commit=off): jobs are hints, the truth is in the deliveries,
  * and a crash of the server can only undo that a job was taken or done.
  */
-export function createWakeupPool(options: PoolOptions): pg.Pool {
+export function createWakeupQueue(options: PoolOptions, bound = new JobsBound()): WakeupQueue {
   const off = ["seqscan", "bitmapscan", "sort"];
   const pool = createPool(options, [
     "plan_cache_mode=force_generic_plan",
     "synchronous_commit=off",
     ...off.map((path) => `enable_${path}=off`),
   ]);
-  pool.on("connect", ignoreMigrationNotices);
-  pool.on("connect", rewriteJoins);
+  const queue: WakeupQueue = { pool, bound, onAdded: () => false };
+  pool.on("connect", (client) => filterNotices(client, queue));
+  pool.on("connect", (client) => rewriteStatements(client, queue.bound));
   hideErrorCodes(pool);
-  return pool;
+  return queue;
 }
 
 /**
@@ -132,29 +252,41 @@ function hideErrorCodes(pool: pg.Pool): void {
  * graphile-worker stops when it is notified on this channel that its schema has changed, and any role that can connect
  * can notify. Our own migrations do not rely on it: after an upgrade dispatchers are restarted in turn.
  */
-function ignoreMigrationNotices(client: pg.ClientBase): void {
+function filterNotices(client: pg.ClientBase, queue: WakeupQueue): void {
   const emit = client.emit.bind(client) as (event: string, ...args: unknown[]) => boolean;
   client.emit = ((event: string, ...args: unknown[]) => {
-    const [notice] = args as [pg.Notification | undefined];
-    if (event === "notification" && notice?.channel === "worker:migrate") return false;
+    if (event !== "notification") return emit(event, ...args);
+    const { channel, payload = "" } = args[0] as pg.Notification;
+    if (channel === "worker:migrate") return false;
+    if (channel === "jobs:insert" && queue.onAdded(payload)) return false;
     return emit(event, ...args);
   }) as typeof client.emit;
 }
 
 /**
- * graphile-worker fetches and deletes jobs by a join with a list of ids. A plan made while the table was empty may read
- * the whole table for it, and stays until the next ANALYZE while the queue grows. Written as `= any (array[id])`, only
- * an index lookup is left.
+ * graphile-worker fetches and deletes jobs by a join with a list of ids. A plan made while the table was empty may
+ * read the whole table for it, and stays until the next ANALYZE while the queue grows. Written as `= any (array[id])`,
+ * only an index lookup is left. And it looks for jobs from the first index entry on: see `JobsBound`.
  */
-function rewriteJoins(client: pg.ClientBase): void {
+function rewriteStatements(client: pg.ClientBase, bound: JobsBound): void {
   const query = client.query.bind(client) as (...args: readonly unknown[]) => unknown;
-  const ask = (statement: unknown, ...rest: readonly unknown[]) => query(rewritten(statement), ...rest);
+  const ask = (statement: unknown, ...rest: readonly unknown[]) =>
+    query(rewritten(statement, bound), ...rest);
   client.query = ask as typeof client.query;
 }
 
-function rewritten(statement: unknown): unknown {
+function rewritten(statement: unknown, bound: JobsBound): unknown {
   if (typeof statement !== "object" || statement === null || !("text" in statement)) return statement;
-  const given = statement.text as string;
-  const text = given.replace(/\bwhere (id|jobs\.id) = (n|j\.id)$/m, "where $1 = any (array[$2])");
-  return text === given ? statement : { ...statement, text };
+  const given = statement as { readonly text: string; readonly values?: readonly unknown[] };
+  const text = given.text.replace(/\bwhere (id|jobs\.id) = (n|j\.id)$/m, "where $1 = any (array[$2])");
+  if (text === given.text) return statement;
+  const { values = [] } = given;
+  const isFetch = /^ +and run_at <= now\(\)$/m.test(text);
+  if (!isFetch) return { ...given, text };
+  const from = `and priority = 0 and run_at >= $${values.length + 1}::timestamptz`;
+  return {
+    ...given,
+    text: text.replace(/^( +)(and run_at <= now\(\))$/m, `$1${from}\n$1$2`),
+    values: [...values, bound.beginLook()],
+  };
 }

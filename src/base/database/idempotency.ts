@@ -10,7 +10,7 @@ import type {
 import { seal, unseal } from "./sealing.ts";
 
 /** A row with its entries in indexes. */
-const ROW_BYTES = 1_024;
+export const ANSWER_ROW_BYTES = 1_024;
 
 type Row = {
   /** A bigint as text. */
@@ -23,6 +23,7 @@ type Row = {
   body: Buffer | null;
   is_sealed: boolean;
   moved_to: string | null;
+  is_key_good: boolean;
 };
 
 /**
@@ -33,13 +34,13 @@ type Row = {
  * @throws when a role that is not ours holds a lock, naming it
  */
 export async function claimIdempotencyKeys(
-  client: ClientBase,
+  client: Pool | ClientBase,
   claims: readonly IdempotencyClaim[],
   secretsKey: Uint8Array,
 ): Promise<readonly ClaimState[]> {
   const { rows } = await client.query<Row>({
     name: "claim_idempotency_keys",
-    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed, moved_to
+    text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed, moved_to, is_key_good
            from sealpost.claim_idempotency_keys($1::uuid[], $2::uuid[], $3::text[]) order by n`,
     values: keysOf(claims),
   });
@@ -62,6 +63,7 @@ export async function claimIdempotencyKey(
 
 function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): ClaimState {
   const { status, headers, is_sealed: holdsSecret, moved_to: cell } = row;
+  if (!row.is_key_good) return { state: "no_key" };
   if (cell !== null) return { state: "moved", cell };
   if (status === null) return { state: row.is_ours && !row.is_held ? "claimed" : "in_progress" };
   const body = row.body !== null && holdsSecret ? open(row.body, claim, secretsKey) : row.body;
@@ -73,7 +75,7 @@ function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): Cla
  * Any role that connects can hold an advisory lock. Which one a key has only shows while it is locked, so this takes
  * somebody who watches us; waiting for them as for a request of ours would never end, and nobody would know why.
  */
-async function refuseStrangersLock(client: ClientBase, lock: string): Promise<void> {
+async function refuseStrangersLock(client: Pool | ClientBase, lock: string): Promise<void> {
   const { rows } = await client.query<{ pid: number; role: string }>(
     `select pid, usename as role
      from pg_locks join pg_stat_activity using (pid)
@@ -107,7 +109,7 @@ export async function claimIdempotentCall(
     `insert into sealpost.idempotency_keys
        (account_id, key_id, idempotency_key, operation_key, fingerprint, claim_token, claim_until)
      select $1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond'
-     from sealpost.count_write($1, $8, ${ROW_BYTES}, $9, $10)
+     from sealpost.count_write($1, $8, ${ANSWER_ROW_BYTES}, $9, $10)
      on conflict (account_id, key_id, idempotency_key) do update
      set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
        claim_token = excluded.claim_token, claim_until = excluded.claim_until`,
@@ -120,69 +122,33 @@ export async function claimIdempotentCall(
 }
 
 /**
- * Stores responses in the transaction of their effects. Null where there are none. One that is counted is refused
- * (SP009) when its account has no room for it, and with it the transaction.
+ * Stores a response in the transaction of its effect. It is refused (SP009) when its account has no room for it, and
+ * with it the transaction.
  */
-export function storingResponses(
-  completed: readonly CompletedClaim[],
+export function storingResponse(
+  { claim, response, counted }: CompletedClaim,
   secretsKey: Uint8Array,
-): QueryConfig | null {
-  if (completed.length === 0) return null;
-  const claims = completed.map(({ claim }) => claim);
-  const count = completed.map(countOf).find((one) => one !== null);
-  const columns = completed.map(({ claim, response }) => responseColumns(claim, response, secretsKey));
+): QueryConfig {
+  const { userId, auditBytes, isRefused } = counted;
   return {
-    name: count ? "store_counted_answers" : "store_idempotent_answers",
+    name: "store_answer",
     text: `insert into sealpost.idempotency_keys
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
-      select stored.* from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::bytea[], $6::integer[],
-        $7::json[], $8::bytea[], $9::boolean[]) as stored
-        ${count ? "cross join sealpost.count_write($10, $11, $12, $13, $14)" : ""}
+      select $1, $2, $3, $4, $5, $6, $7, $8, $9 from sealpost.count_write($1, $10, $11, $12, $13)
       on conflict (account_id, key_id, idempotency_key) do update
       set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
         body = excluded.body, is_sealed = excluded.is_sealed`,
     values: [
-      ...keysOf(claims),
-      claims.map(({ operationKey }) => operationKey),
-      claims.map(({ fingerprint }) => fingerprint),
-      ...[0, 1, 2, 3].map((column) => columns.map((values) => values[column])),
-      ...(count ?? []),
+      ...[
+        ...keyOf(claim),
+        claim.operationKey,
+        claim.fingerprint,
+        ...responseColumns(claim, response, secretsKey),
+      ],
+      ...[userId, ANSWER_ROW_BYTES + (response.body?.length ?? 0), auditBytes, isRefused],
     ],
   };
-}
-
-/** What `count_write` is called with; null where nothing is counted. */
-function countOf({ claim, response: { body }, counted }: CompletedClaim): readonly unknown[] | null {
-  if (counted === null) return null;
-  const { userId, auditBytes, isRefused } = counted;
-  return [claim.accountId, userId, ROW_BYTES + (body?.length ?? 0), auditBytes, isRefused];
-}
-
-/** An answer of one of many that are stored together. */
-export type AnswerOfMany = {
-  readonly accountId: string;
-  /** Null: of the account's key itself. */
-  readonly userId: string | null;
-  /** Of its body. */
-  readonly answerBytes: number;
-};
-
-/** Counts answers that are stored afterwards, each by itself. Null where there is room for one, else its limit. */
-export async function countAnswers(
-  client: ClientBase,
-  answers: readonly AnswerOfMany[],
-): Promise<readonly (number | null)[]> {
-  const { rows } = await client.query<{ refused: (number | null)[] }>({
-    name: "count_answers",
-    text: "select sealpost.count_answers($1::uuid[], $2::uuid[], $3::bigint[])::float8[] as refused",
-    values: [
-      answers.map(({ accountId }) => accountId),
-      answers.map(({ userId }) => userId),
-      answers.map(({ answerBytes }) => ROW_BYTES + answerBytes),
-    ],
-  });
-  return rows[0]!.refused;
 }
 
 /** Holds the claim of a call for longer; does nothing when it is no longer held under the token. */

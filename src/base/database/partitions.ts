@@ -2,7 +2,7 @@ import type { ClientBase, Pool, QueryConfig, QueryResult, QueryResultRow } from 
 import pg from "pg";
 import { BoundedCache } from "../model/caches.ts";
 import { DAY_MS } from "../model/time.ts";
-import { ANSWER_MARGIN_MS } from "./pools.ts";
+import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
 /** Later days have names of another length; no id of ours is of one. */
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);

@@ -1,97 +1,7 @@
 import pg from "pg";
 import { requireCell } from "./cells.ts";
-
-/** Called for every statement: how long it took from asking to its answer, and whether that was an error. */
-export type OnQuery = (durationMs: number, hasFailed: boolean) => void;
-
-export type TimedClientOptions = {
-  /** For a statement's answer, unless the statement brings a `query_timeout` of its own. */
-  readonly answerMs: number;
-  readonly onQuery: OnQuery;
-};
-
-/** The answer is waited for so much longer than the server allows the statement: the server's own error says more. */
-export const ANSWER_MARGIN_MS = 1_000;
-
-type Answer = (error: unknown, result?: unknown) => void;
-
-/**
- * A client whose statements are timed, whoever sends them: ours by promises, the pool's by callbacks, graphile-worker's
- * by either. The driver has neither hooks nor a diagnostics channel for it.
- *
- * It hangs up when an answer does not come in time: a network that has forgotten the connection never answers again,
- * and graphile-worker would give it back to its pool as a good one. The driver's own query_timeout and its own promises
- * are left alone, because both say `query.callback = () => …`, and V8 makes a function that is assigned to a property
- * in the old generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
- */
-export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof pg.Client {
-  return class TimedClient extends pg.Client {
-    // Of the driver's ten overloads only this matters: with a callback, or without one and then a promise.
-    override query(...given: unknown[]): never {
-      const callback = given.at(-1);
-      if (typeof callback === "function") {
-        this.#ask(given.slice(0, -1), callback as Answer);
-        return undefined as never;
-      }
-      return new Promise((resolve, reject) => {
-        this.#ask(given, (error, result) => (error ? reject(error) : resolve(result)));
-      }).catch(tellWhereAsked) as never;
-    }
-
-    #ask([statement, ...values]: readonly unknown[], answer: Answer): void {
-      const { ownMs, untimed } = takeOwnTime(statement);
-      const startedAtMs = performance.now();
-      let isAnswered = false;
-      const settle: Answer = (error, result) => {
-        if (isAnswered) return;
-        isAnswered = true;
-        clearTimeout(timer);
-        onQuery(performance.now() - startedAtMs, error instanceof Error);
-        answer(error, result);
-      };
-      const timer = setTimeout(() => {
-        hangUp(this);
-        settle(unanswered(ownMs ?? answerMs));
-      }, ownMs ?? answerMs);
-      const query = super.query as (...args: readonly unknown[]) => unknown;
-      try {
-        query.call(this, untimed, ...values, settle);
-      } catch (error) {
-        clearTimeout(timer);
-        throw error;
-      }
-    }
-  };
-}
-
-/**
- * Closes the connection now, whatever is under way. `end` alone waits for the answers to come where statements are sent
- * without waiting (`pipeline`): for one that never comes, for ever.
- */
-export function hangUp(client: pg.Client): void {
-  void client.end();
-  client.connection.stream.destroy();
-}
-
-/** A text has no time of its own, and taking a text apart would be taking it letter by letter. */
-function takeOwnTime(statement: unknown): { readonly ownMs: number | undefined; readonly untimed: unknown } {
-  if (typeof statement !== "object" || statement === null || !("query_timeout" in statement)) {
-    return { ownMs: undefined, untimed: statement };
-  }
-  const { query_timeout, ...untimed } = statement;
-  return { ownMs: query_timeout as number | undefined, untimed };
-}
-
-/** Begins with the driver's words, for whoever looks for them. */
-function unanswered(ms: number): Error {
-  return new Error(`Query read timeout: no answer within ${ms} ms, so the connection was closed`);
-}
-
-/** Where a statement was asked says more than which socket brought its answer. */
-function tellWhereAsked(error: unknown): never {
-  if (error instanceof Error) Error.captureStackTrace(error);
-  throw error;
-}
+import { type OnQuery, timedClient } from "./timed-client.ts";
+import { onConnection } from "./transaction.ts";
 
 type Timeouts = {
   /** How long a statement may take before the server ends it, and before we give up waiting for it. */
@@ -161,27 +71,109 @@ export function createApiPool(options: PoolOptions): pg.Pool {
  * account, and reads and sorts all of its deliveries. Custom plans would be right, too, but making one for 40 days
  * takes longer than running it. Figures: test/bench/README.md.
  */
-export function createLogPool(options: PoolOptions): pg.Pool {
-  return createPool(options, LOG_SETTINGS, API_TIMEOUTS);
-}
-
-const LOG_PATHS_OFF = ["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"];
 const LOG_SETTINGS = [
   "plan_cache_mode=force_generic_plan",
-  ...LOG_PATHS_OFF.map((path) => `enable_${path}=off`),
+  ...["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"].map((path) => `enable_${path}=off`),
 ];
 
-/** The same on a standby. What is promoted unnoticed is not written to either. */
+/** Reads the log on the connections of another pool. */
+export function readingLog(pool: pg.Pool, onQuery?: OnQuery): pg.Pool {
+  return planning(pool, LOG_SETTINGS, onQuery);
+}
+
+/** Reads the log on a standby. What is promoted unnoticed is not written to either. */
 export function createStandbyPool(options: PoolOptions): pg.Pool {
   return createPool(options, [...LOG_SETTINGS, "default_transaction_read_only=on"], STANDBY_TIMEOUTS);
 }
 
 /**
- * For metrics and probes, whose readers wait for them. They read the beginning of a long queue along the index: a
- * planner that expects most rows to be due would rather read and sort them all.
+ * Reads gauges on the connections of another pool: the beginning of a long queue along its index, where a planner that
+ * expects most rows to be due would rather read and sort them all.
  */
-export function createGaugePool(options: PoolOptions): pg.Pool {
-  return createPool(options, ["enable_seqscan=off", "enable_bitmapscan=off"], API_TIMEOUTS);
+export function readingGauges(pool: pg.Pool): pg.Pool {
+  return planning(pool, ["enable_seqscan=off", "enable_bitmapscan=off"]);
+}
+
+/**
+ * The pool, where `query` runs each statement with these settings of the planner: in a transaction of its own, sent in
+ * one go where the pool's clients send without waiting. So what is planned in different ways shares connections.
+ *
+ * @param onQuery told of each statement, the transaction around it included
+ */
+function planning(pool: pg.Pool, settings: readonly string[], onQuery: OnQuery = () => undefined): pg.Pool {
+  const begin = ["begin", ...settings.map((setting) => `set local ${setting}`)].join("; ");
+  const sendsAhead = pool.options.pipeline;
+  const ask = async (statement: pg.QueryConfig, values?: unknown[]) =>
+    await onConnection(pool, async (client) => {
+      const startedAtMs = performance.now();
+      try {
+        const begun = client.query(begin);
+        if (!sendsAhead) await begun;
+        const asked = client.query(statement, values);
+        if (!sendsAhead) await asked;
+        const [, answer] = await Promise.all([begun, asked, client.query("commit")]);
+        onQuery(performance.now() - startedAtMs, false);
+        return answer;
+      } catch (error) {
+        onQuery(performance.now() - startedAtMs, true);
+        throw error;
+      }
+    });
+  const planned: pg.Pool = Object.create(pool);
+  planned.query = ask as typeof planned.query;
+  return planned;
+}
+
+/**
+ * The pool, of which this lends at most `connectionsMax` connections at a time: for what may take long, so that what
+ * must not wait for it finds the others free. Who waits for longer than for a connection is told the same.
+ */
+export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
+  let free = connectionsMax;
+  const waiting = new Set<() => void>();
+
+  /** To who has waited longest. */
+  function giveBack(): void {
+    const [next] = waiting;
+    if (next === undefined) free++;
+    else next();
+  }
+
+  async function untilGiven(): Promise<void> {
+    await new Promise<void>((resolve, reject) => {
+      const timer = setTimeout(() => {
+        waiting.delete(start);
+        reject(new Error("timeout exceeded when trying to connect: the pool's share is lent out"));
+      }, pool.options.connectionTimeoutMillis);
+      const start = () => {
+        clearTimeout(timer);
+        waiting.delete(start);
+        resolve();
+      };
+      waiting.add(start);
+    });
+  }
+
+  async function connect(): Promise<pg.PoolClient> {
+    if (free > 0) free--;
+    else await untilGiven();
+    const client = await pool.connect().catch((error: unknown) => {
+      giveBack();
+      throw error;
+    });
+    const { release } = client;
+    client.release = (error) => {
+      release(error);
+      giveBack();
+    };
+    return client;
+  }
+
+  const share: pg.Pool = Object.create(pool);
+  share.connect = connect as typeof share.connect;
+  share.query = (async (statement: pg.QueryConfig, values?: unknown[]) =>
+    await onConnection(share, (client) => client.query(statement, values))) as typeof share.query;
+  return share;
 }
 
 /**

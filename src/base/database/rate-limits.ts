@@ -8,31 +8,111 @@ export type CountedPolicy = { readonly requestsMax: number; readonly windowSecon
 /** Requests of the bucket's window so far, the counted one included, and when that window ends. */
 export type Counted = { readonly requests: number; readonly resetMs: number };
 
+/** A bucket's window, as far as this process knows it. */
+type Window = {
+  /** Requests of all processes that the database had counted, this process's included. */
+  counted: number;
+  /** Of this process, which the database does not know yet. */
+  pending: number;
+  readonly endsAtMs: number;
+  toldAtMs: number;
+};
+
 /**
- * Counts requests in buckets that all processes beside one database share. A bucket over its limit is not written again
- * until its window ends, so that a flood of refused requests causes no flood of writes. Requests of one turn of the
- * event loop, of all policies together, are counted by one statement, each with a number of its own in its bucket;
- * those beyond the limit may only be told that they are.
+ * Counts requests in buckets that all processes beside one database share. While less than half of a limit is used, a
+ * process counts by itself and tells the database each second (or each quarter of the window, if that is sooner), so
+ * that ordinary use costs no statement. Beyond half, and for limits below SMALL, each request is counted in the
+ * database first. So what passes beyond a limit is at most what the other processes have counted and not told yet,
+ * each of them at most half of the limit.
+ *
+ * A bucket over its limit is not written again until its window ends, so that a flood of refused requests causes no
+ * flood of writes. Requests of one turn of the event loop, of all policies together, are counted by one statement,
+ * each with a number of its own in its bucket; those beyond the limit may only be told that they are.
  *
  * Losing option: rate-limiter-flexible, which counts by this machine's clock, a statement for each bucket, and locks
  * them in any order: nothing of it was left once that had been replaced.
  */
 export function createRequestCounter(
   pool: Pool,
+  /** The smallest limit that is counted here at first; Infinity: none is, whatever it costs. */
+  small = SMALL,
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
   const now = () => performance.now();
   /** When the windows of full buckets end, by `now`. */
-  const full = new TtlMap<string, number>({ entriesMax: FULL_BUCKETS_MAX, now });
-  const consume = gatherByTurn((requests) => countAll(pool, requests));
+  const full = new TtlMap<string, number>({ entriesMax: BUCKETS_MAX, now });
+  const windows = new TtlMap<string, Window>({ entriesMax: BUCKETS_MAX, now });
+  const consume = gatherByTurn(countAllAndPending);
 
-  return async (bucket, { requestsMax, windowSeconds }) => {
+  /** What this process has counted by itself is told with the next statement about its bucket. */
+  async function countAllAndPending(
+    requests: ReadonlyMap<string, number>,
+  ): Promise<ReadonlyMap<string, Row>> {
+    const pending = [...requests].map(([asked, callers]) => ({ asked, callers, taken: takePending(asked) }));
+    try {
+      return await countAll(
+        pool,
+        new Map(pending.map(({ asked, callers, taken }) => [asked, callers + taken])),
+      );
+    } catch (error) {
+      for (const { asked, taken } of pending) givePendingBack(asked, taken);
+      throw error;
+    }
+  }
+
+  function takePending(asked: string): number {
+    const window = windows.get(asked);
+    if (window === undefined) return 0;
+    const { pending } = window;
+    window.counted += pending;
+    window.pending = 0;
+    window.toldAtMs = now();
+    return pending;
+  }
+
+  function givePendingBack(asked: string, taken: number): void {
+    const window = windows.get(asked);
+    if (window === undefined) return;
+    window.counted -= taken;
+    window.pending += taken;
+  }
+
+  function learn(asked: string, counted: number, resetMs: number): void {
+    const pending = windows.get(asked)?.pending ?? 0;
+    const nowMs = now();
+    windows.set(asked, { counted, pending, endsAtMs: nowMs + resetMs, toldAtMs: nowMs }, resetMs);
+  }
+
+  /** Null: the database has to be asked. */
+  function countHere(asked: string, { requestsMax, windowSeconds }: CountedPolicy): Counted | null {
+    const window = windows.get(asked);
+    if (window === undefined || requestsMax < small) return null;
+    if (window.counted + window.pending + 1 > requestsMax / 2) return null;
+    window.pending++;
+    const nowMs = now();
+    if (nowMs - window.toldAtMs > Math.min(TELL_EVERY_MS, windowSeconds * 250)) tell(asked);
+    return { requests: window.counted + window.pending, resetMs: window.endsAtMs - nowMs };
+  }
+
+  /** If it fails, it is told later. */
+  function tell(asked: string): void {
+    countAllAndPending(new Map([[asked, 0]])).then(
+      (rows) => learn(asked, rows.get(asked)!.points, Math.max(0, Number(rows.get(asked)!.leftMs))),
+      () => undefined,
+    );
+  }
+
+  return async (bucket, policy) => {
+    const { requestsMax, windowSeconds } = policy;
     const asked = `${windowSeconds}:${bucket.slice(0, KEY_CHARS_MAX)}`;
     const limited = `${requestsMax}:${asked}`;
     const endsAtMs = full.get(limited);
     if (endsAtMs !== undefined) return { requests: requestsMax + 1, resetMs: endsAtMs - now() };
+    const here = countHere(asked, policy);
+    if (here !== null) return here;
     const { answer, callers, place } = await consume(asked);
     if (answer === undefined) throw new Error("A bucket was not counted.");
     const resetMs = Math.max(0, Number(answer.leftMs));
+    if (place === callers) learn(asked, answer.points, resetMs);
     if (answer.points > requestsMax) full.set(limited, now() + resetMs, resetMs);
     return { requests: answer.points - callers + place, resetMs };
   };
@@ -51,8 +131,10 @@ export async function uncountRequest(pool: Pool, buckets: readonly string[]): Pr
 /** Of the table; a longer one would be refused, and the others of its turn with it. */
 const KEY_CHARS_MAX = 255;
 
-/** A full one that is forgotten is counted, and refused, once more. */
-const FULL_BUCKETS_MAX = 10_000;
+/** One that is forgotten is counted in the database, and refused, once more. */
+const BUCKETS_MAX = 10_000;
+const SMALL = 20;
+const TELL_EVERY_MS = 1_000;
 
 /** In one order everywhere, or two statements might wait for each other. By the database's clock. */
 const COUNT = `

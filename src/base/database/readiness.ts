@@ -55,16 +55,16 @@ export async function probeWriting(pool: Pool): Promise<void> {
 }
 
 /** Why it takes no writes, if this error of it says so; null: it says something else. */
-export function writeHindranceOf(error: unknown): string | null {
+export function writeProblemOf(error: unknown): string | null {
   if (!(error instanceof pg.DatabaseError) || !CANNOT_WRITE.test(error.code ?? "")) return null;
-  return `The database takes no writes (${error.code}): look whether its disk is full.`;
+  return `The database accepts no writes (${error.code}): check whether its disk is full.`;
 }
 
 /** No schema of this name, or no such table: nobody has ever migrated. */
 const NEVER_MIGRATED = /^(?:3F000|42P01)$/;
 
 /** What keeps a process from its work; `text` for people. */
-export type Hindrance = {
+export type ReadinessProblem = {
   readonly kind: "read_only" | "migration" | "partition" | "secrets_key";
   readonly text: string;
 };
@@ -76,11 +76,11 @@ export type Hindrance = {
  * @param migrations the names of all files in sql/
  * @throws what the driver throws when the database is away
  */
-export async function findHindrances(
+export async function findReadinessProblems(
   pool: Pool,
   migrations: readonly string[],
   secretsKey: Uint8Array,
-): Promise<readonly Hindrance[]> {
+): Promise<readonly ReadinessProblem[]> {
   try {
     const { rows } = await pool.query<{
       is_read_only: boolean;
@@ -88,7 +88,7 @@ export async function findHindrances(
       partitions: string[];
       sealed: Sealed | null;
     }>({
-      name: "find_hindrances",
+      name: "find_readiness_problems",
       text: FIND,
       values: [migrations],
     });
@@ -106,10 +106,10 @@ export async function findHindrances(
     ];
   } catch (error) {
     if (!(error instanceof pg.DatabaseError) || !NEVER_MIGRATED.test(error.code ?? "")) throw error;
-    return [missing("The database holds no tables of ours: run migrate.")];
+    return [missing("The database has no Sealpost tables yet: run migrate.")];
   }
 }
 
-function missing(text: string): Hindrance {
+function missing(text: string): ReadinessProblem {
   return { kind: "migration", text };
 }

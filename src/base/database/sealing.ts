@@ -34,7 +34,7 @@ export function unseal(sealed: Uint8Array, key: Uint8Array, owner: SealedFor): s
     return Buffer.concat([decipher.update(encrypted), decipher.final()]).toString("utf8");
   } catch (cause) {
     throw new Error(
-      `secret ${owner.id} does not open: it was sealed with another SECRETS_KEY, or was changed`,
+      `secret ${owner.id} cannot be decrypted: it was encrypted with another SECRETS_KEY, or was changed`,
       { cause },
     );
   }

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool, PoolClient, QueryConfig } from "pg";
 import pg from "pg";
 import { OtherCellError } from "./cells.ts";
-import { hangUp } from "./pools.ts";
+import { hangUp } from "./timed-client.ts";
 
 /**
  * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
@@ -55,8 +55,6 @@ export async function inTransaction<T>(
 }
 
 export type PipelinedTransaction<First, T> = {
-  /** How long to wait for a lock; null: as long as a statement may take. */
-  readonly lockWaitMs: number | null;
   /** Sends a statement that changes nothing by itself: it goes out together with BEGIN. */
   readonly first: (client: ClientBase) => Promise<First>;
   /** The rest, and the statement that COMMIT goes out together with; null: there is none. */
@@ -74,10 +72,10 @@ export type PipelinedTransaction<First, T> = {
  */
 export async function inPipelinedTransaction<First, T>(
   pool: Pool,
-  { lockWaitMs, first, work }: PipelinedTransaction<First, T>,
+  { first, work }: PipelinedTransaction<First, T>,
 ): Promise<T> {
   return await onConnection(pool, async (client) => {
-    const begun = beginOrHangUp(client, lockWaitMs);
+    const begun = beginOrHangUp(client);
     // Both are waited for whatever becomes of the other: a connection with answers to come is not given back.
     const [beginning, asking] = await Promise.allSettled([begun, first(client)]);
     if (beginning.status === "rejected") throw beginning.reason;
@@ -89,11 +87,10 @@ export async function inPipelinedTransaction<First, T>(
   });
 }
 
-function beginOrHangUp(client: ClientBase, lockWaitMs: number | null): Promise<void> {
-  const limit = lockWaitMs === null ? "" : `; set local lock_timeout = ${Math.round(lockWaitMs)}`;
+function beginOrHangUp(client: ClientBase): Promise<void> {
   return new Promise((resolve, reject) => {
     // By callback: it is called before the driver reads the next answer, and a promise's handler may be called after.
-    client.query(`begin${limit}`, (error) => {
+    client.query("begin", (error) => {
       if (!error) return resolve();
       hangUp(client as PoolClient);
       reject(error);
@@ -123,8 +120,17 @@ async function commit(client: ClientBase): Promise<void> {
   if (command !== "COMMIT") throw new Error("COMMIT rolled back: a statement of the transaction had failed");
 }
 
-async function onConnection<T>(pool: Pool, work: (client: PoolClient) => Promise<T>): Promise<T> {
-  const client = await pool.connect();
+/**
+ * `work` has the connection to itself, in no transaction yet; one that it opens and does not end is rolled back. When
+ * it fails, this rejects once the server has undone it: a statement alone rejects before its locks are let go, and the
+ * same again, elsewhere, would meet them.
+ */
+export async function onConnection<T>(
+  database: Pool | ClientBase,
+  work: (client: PoolClient) => Promise<T>,
+): Promise<T> {
+  if (!(database instanceof pg.Pool)) return await work(database as PoolClient);
+  const client = await database.connect();
   let isBroken = false;
   try {
     return await work(client);

@@ -37,13 +37,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     limiterFailures: registry.counter({
       name: "sealpost_limiter_failures_total",
-      help: "Requests let through uncounted because the rate limiter's store failed.",
-      unit: "requests",
-      labels: {},
-    }),
-    faults: registry.counter({
-      name: "sealpost_api_faults_total",
-      help: "Requests that failed with an internal error (500).",
+      help: "Requests that a process counted by itself because the rate limiter's store failed.",
       unit: "requests",
       labels: {},
     }),
@@ -56,14 +50,14 @@ export function createApiMetrics(registry: MetricsRegistry) {
     standbyFaults: registry.counter({
       name: "sealpost_log_standby_faults_total",
       help:
-        "Times that the standby did not serve and was set aside, or still did not when it was tried again: away, " +
+        "How often the standby did not serve and was set aside, or still did not when it was tried again: away, " +
         "behind, refused (promoted, or another server); or that it ended a statement (cancelled).",
       unit: "faults",
       labels: { why: STANDBY_FAULTS },
     }),
-    heldReads: registry.gauge({
-      name: "sealpost_api_held_reads",
-      help: "Readers of the feed that wait for something to read; at most 4,000.",
+    readsWaiting: registry.gauge({
+      name: "sealpost_api_reads_waiting",
+      help: "Feed readers waiting for something to read; at most 4,000.",
       unit: "requests",
       labels: {},
     }),
@@ -73,17 +67,13 @@ export function createApiMetrics(registry: MetricsRegistry) {
       unit: "connections",
       labels: {},
     }),
-    connectionsRefused: registry.counter({
-      name: "sealpost_api_connections_refused_total",
-      help: "Connections closed at once because there were too many: in all, or of one client address.",
+    connectionsClosed: registry.counter({
+      name: "sealpost_api_connections_closed_total",
+      help:
+        "Connections that we closed: at once because there were too many in all, or from one client address; or " +
+        "because the client hardly read its response, or pipelined too many requests.",
       unit: "connections",
-      labels: { limit: ["all", "address"] },
-    }),
-    connectionsCut: registry.counter({
-      name: "sealpost_api_connections_cut_total",
-      help: "Connections cut because the client hardly read its response, or pipelined too many requests.",
-      unit: "connections",
-      labels: { reason: ["slow_reader", "pipelining"] },
+      labels: { why: ["all", "address", "slow_reader", "pipelining"] },
     }),
   };
 }

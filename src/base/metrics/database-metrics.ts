@@ -5,51 +5,20 @@ export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /**
- * Users of connections: claims and records; graphile-worker; the leader's work; what lanes need besides claims;
- * notices; moving objects; the API; its log queries, and those that a standby answers; the feed; the gauges themselves.
+ * Of a dispatcher: claims and records; graphile-worker; everything else. Of an API process: the API, of which `log`
+ * are the reads of the log; what listens; reads that a standby answers.
  */
-export const POOLS = [
-  "dispatch",
-  "wakeups",
-  "leader",
-  "lanes",
-  "notices",
-  "objects",
-  "api",
-  "log",
-  "standby",
-  "feed",
-  "gauges",
-] as const;
+export const POOLS = ["dispatch", "wakeups", "general", "api", "log", "listen", "standby"] as const;
 export type PoolName = (typeof POOLS)[number];
-
-/** What is measured of a connection pool. */
-export type WatchedPool = {
-  readonly totalCount: number;
-  readonly idleCount: number;
-  readonly waitingCount: number;
-};
 
 /** The metrics of this process's database access. */
 export function createDatabaseMetrics(registry: MetricsRegistry) {
   const queries = registry.histogram({
     name: "sealpost_database_query_seconds",
-    help: "Duration of a statement as this process sees it, by connection pool.",
+    help: "Duration of a statement as this process sees it, by connection pool; log: those of api that read the log.",
     unit: "seconds",
     labels: { pool: null },
     buckets: QUERY_SECONDS,
-  });
-  const failures = registry.counter({
-    name: "sealpost_database_query_failures_total",
-    help: "Statements that failed, rejected data included.",
-    unit: "statements",
-    labels: { pool: null },
-  });
-  const connections = registry.gauge({
-    name: "sealpost_database_connections",
-    help: "Connections to the database, busy or idle.",
-    unit: "connections",
-    labels: { pool: null, state: null },
   });
   const waiting = registry.gauge({
     name: "sealpost_database_connections_awaited",
@@ -73,21 +42,11 @@ export function createDatabaseMetrics(registry: MetricsRegistry) {
     /** To be called for every statement of the pool. */
     observer: (pool: PoolName) => {
       const seconds = queries.of({ pool });
-      const failed = failures.of({ pool });
-      return (durationMs: number, hasFailed: boolean): void => {
-        seconds.observe(durationMs / 1_000);
-        if (hasFailed) failed.add();
-      };
+      return (durationMs: number): void => seconds.observe(durationMs / 1_000);
     },
-    watch: (pool: PoolName, watched: WatchedPool): void => {
-      const busy = connections.of({ pool, state: "busy" });
-      const idle = connections.of({ pool, state: "idle" });
+    watch: (pool: PoolName, watched: { readonly waitingCount: number }): void => {
       const awaited = waiting.of({ pool });
-      registry.onRead(() => {
-        busy.set(watched.totalCount - watched.idleCount);
-        idle.set(watched.idleCount);
-        awaited.set(watched.waitingCount);
-      });
+      registry.onRead(() => awaited.set(watched.waitingCount));
     },
   };
 }
@@ -101,19 +60,13 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
   return {
     logBytes: registry.gauge({
       name: "sealpost_log_bytes",
-      help: "Size of the tables that grow by the day, with indexes and TOAST, by PostgreSQL's estimate.",
+      help: "Size of the tables that grow daily, with indexes and TOAST, by PostgreSQL's estimate.",
       unit: "bytes",
       labels: { table: TABLES },
     }),
     databaseBytes: registry.gauge({
       name: "sealpost_database_bytes",
       help: "Size of the whole database, other schemas included: what a restore has to bring back.",
-      unit: "bytes",
-      labels: {},
-    }),
-    walBytes: registry.counter({
-      name: "sealpost_database_wal_bytes_total",
-      help: "WAL that the server has written, for all its databases, since this process first looked.",
       unit: "bytes",
       labels: {},
     }),
@@ -126,6 +79,39 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
       labels: {},
     }),
   };
+}
+
+/** What each process may be at when it fails. `wakeups`: graphile-worker's runner, which is started again. */
+export const WORK = [
+  "claim",
+  "deliver",
+  "record",
+  "lanes",
+  "wakeups",
+  "lead",
+  "promote",
+  "advance_replays",
+  "advance_holds",
+  "sweep_jobs",
+  "count_activity",
+  "keep_house",
+  "feed",
+  "notices",
+  "objects",
+  "runs",
+] as const;
+export type Work = (typeof WORK)[number];
+
+export type Faults = ReturnType<typeof createFaults>;
+
+/** The same in each process; `works`: what this one does. */
+export function createFaults(registry: MetricsRegistry, works: readonly Work[] = WORK) {
+  return registry.counter({
+    name: "sealpost_faults_total",
+    help: "Internal errors, and errors of the database or the object store, by the work that failed; each is retried.",
+    unit: "faults",
+    labels: { work: works },
+  });
 }
 
 /** What a process is, as a series that others can be joined with. */

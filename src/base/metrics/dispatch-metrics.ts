@@ -9,19 +9,6 @@ const WAIT_SECONDS = [0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 
 const DELIVERY_SECONDS = [
   0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 20, 80, 320, 1_200, 5_000, 22_000, 100_000,
 ];
-const BATCH_ROWS = [1, 2, 5, 10, 20, 50, 100, 200];
-const BATCH_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
-
-const BATCHES = ["claim", "record"] as const;
-const LEADER_WORK = [
-  "lead",
-  "promote",
-  "advance_replays",
-  "advance_holds",
-  "sweep_jobs",
-  "count_activity",
-  "keep_house",
-] as const;
 
 /** The metrics of a dispatcher. Quarantined attempts, which a process of their own posts, are not included. */
 export function createDispatchMetrics(registry: MetricsRegistry) {
@@ -92,63 +79,11 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
       unit: "deliveries",
       labels: {},
     }),
-    wakeupsLetGo: registry.counter({
-      name: "sealpost_wakeups_let_go_total",
-      help:
-        "Due deliveries let go because their lane, account or dispatcher has enough in memory; taken back once there " +
-        "is room.",
-      unit: "deliveries",
-      labels: {},
-    }),
-    faults: registry.counter({
-      name: "sealpost_faults_total",
-      help: "Internal or database errors while claiming, delivering, recording or tending lanes; each is retried.",
-      unit: "faults",
-      labels: { work: ["claim", "deliver", "record", "lanes"] },
-    }),
-    wakeupRunnerRestarts: registry.counter({
-      name: "sealpost_wakeup_runner_restarts_total",
-      help: "Restarts of the wake-up runner after it lost the database.",
-      unit: "restarts",
-      labels: {},
-    }),
-    batchRows: registry.histogram({
-      name: "sealpost_batch_rows",
-      help: "Deliveries per claim or record statement.",
-      unit: "deliveries",
-      labels: { batch: BATCHES },
-      buckets: BATCH_ROWS,
-    }),
-    batchSeconds: registry.histogram({
-      name: "sealpost_batch_seconds",
-      help: "Duration of a claim or record statement, the wait for a connection included.",
-      unit: "seconds",
-      labels: { batch: BATCHES },
-      buckets: BATCH_SECONDS,
-    }),
     leads: registry.gauge({
       name: "sealpost_leader",
-      help: "1 if this dispatcher is the leader, which promotes what is due, paces replays and keeps house.",
+      help: "1 if this dispatcher is the leader, which promotes what is due, paces replays and does the housekeeping.",
       unit: "boolean",
       labels: {},
-    }),
-    leaderRuns: registry.counter({
-      name: "sealpost_leader_runs_total",
-      help: "Steps of the leader's work, by kind and result.",
-      unit: "steps",
-      labels: { work: LEADER_WORK, result: ["done", "failed"] },
-    }),
-    leaderRows: registry.counter({
-      name: "sealpost_leader_rows_total",
-      help: "Rows changed by those steps: deliveries woken, replays advanced, holds let go, stuck wake-ups deleted.",
-      unit: "rows",
-      labels: { work: ["promote", "advance_replays", "advance_holds", "sweep_jobs"] },
-    }),
-    partitions: registry.counter({
-      name: "sealpost_partitions_total",
-      help: "Day partitions that this dispatcher created or dropped as the leader.",
-      unit: "partitions",
-      labels: { change: ["made", "dropped"] },
     }),
     inFlight: registry.gauge({
       name: "sealpost_attempts_in_flight",
@@ -164,29 +99,19 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     }),
     silentInFlight: registry.gauge({
       name: "sealpost_silent_attempts_in_flight",
-      help: "Of the attempts in flight, those to silent receivers: no answer last time, or never one.",
+      help:
+        "Of the attempts in flight, those to silent receivers (no answer last time, or never any): at most a quarter " +
+        "of DISPATCH_IN_FLIGHT_MAX.",
       unit: "attempts",
-      labels: {},
-    }),
-    silentInFlightMax: registry.gauge({
-      name: "sealpost_silent_attempts_in_flight_max",
-      help: "Maximum number of those: a quarter of DISPATCH_IN_FLIGHT_MAX.",
-      unit: "attempts",
-      labels: {},
-    }),
-    bytesInFlight: registry.gauge({
-      name: "sealpost_body_bytes_in_flight",
-      help: "Size of the bodies in flight in this dispatcher; at most 64 MiB.",
-      unit: "bytes",
       labels: {},
     }),
     accounts: registry.gauge({
       name: "sealpost_accounts",
       help:
-        "Accounts with deliveries in this dispatcher (active); those at ACCOUNT_IN_FLIGHT_MAX with more waiting " +
-        "(capped), or paused because of the size of their bodies in flight (held).",
+        "Accounts with deliveries in this dispatcher (active); those that start nothing because of the size of their " +
+        "bodies in flight (over_budget).",
       unit: "accounts",
-      labels: { state: ["active", "capped", "held"] },
+      labels: { state: ["active", "over_budget"] },
     }),
     waiting: registry.gauge({
       name: "sealpost_deliveries_in_memory",
@@ -194,25 +119,13 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
       unit: "deliveries",
       labels: {},
     }),
-    unrecordedNow: registry.gauge({
-      name: "sealpost_outcomes_waiting",
-      help: "Outcomes of ended attempts that are waiting to be recorded.",
-      unit: "attempts",
-      labels: {},
-    }),
     lanes: registry.gauge({
       name: "sealpost_lanes",
       help:
-        "Lanes (one receiver of one account) of this dispatcher: at their cap with more waiting (held), silent, or " +
-        "with due deliveries let go and not taken back yet (letting_go).",
+        "Lanes (one receiver of one account) of this dispatcher: at their cap with more waiting (at_capacity), " +
+        "silent, or with due deliveries that are in the database alone, as memory is full (overflowing).",
       unit: "lanes",
-      labels: { state: ["held", "silent", "letting_go"] },
-    }),
-    connections: registry.gauge({
-      name: "sealpost_target_connections",
-      help: "Open connections to receivers, busy with a POST or idle.",
-      unit: "connections",
-      labels: { state: ["busy", "idle"] },
+      labels: { state: ["at_capacity", "silent", "overflowing"] },
     }),
   };
 }

@@ -9,7 +9,7 @@ export type MetricsServerOptions = {
   /** 0: any free one. */
   readonly port: number;
   /** Why the process is not ready, as sentences; empty: it is ready. Must not reject. */
-  readonly findHindrances: () => Promise<readonly string[]>;
+  readonly checkReadiness: () => Promise<readonly string[]>;
 };
 
 export type MetricsServer = { readonly port: number; close(): Promise<void> };
@@ -42,14 +42,14 @@ export async function startMetricsServer(options: MetricsServerOptions): Promise
   };
 }
 
-function createListener({ registry, findHindrances }: MetricsServerOptions): RequestListener {
+function createListener({ registry, checkReadiness }: MetricsServerOptions): RequestListener {
   const pages: Readonly<Record<string, (response: ServerResponse) => Promise<void>>> = {
     "/metrics": async (response) => send(response, 200, TEXT_FORMAT, await registry.read()),
     "/healthz": async (response) => sendJson(response, 200, { status: "ok" }),
     "/readyz": async (response) => {
-      const hindrances = await findHindrances();
-      if (hindrances.length === 0) sendJson(response, 200, { status: "ok" });
-      else sendJson(response, 503, { status: "not_ready", hindrances });
+      const problems = await checkReadiness();
+      if (problems.length === 0) sendJson(response, 200, { status: "ok" });
+      else sendJson(response, 503, { status: "not_ready", hindrances: problems });
     },
   };
   return (request, response) => {

@@ -1,5 +1,10 @@
 import { createApiMetrics } from "./api-metrics.ts";
-import { createBuildMetrics, createCapacityMetrics, createDatabaseMetrics } from "./database-metrics.ts";
+import {
+  createBuildMetrics,
+  createCapacityMetrics,
+  createDatabaseMetrics,
+  createFaults,
+} from "./database-metrics.ts";
 import { createDispatchMetrics } from "./dispatch-metrics.ts";
 import { createFeedMetrics, createNoticeMetrics, createQueueMetrics } from "./queue-metrics.ts";
 import { createMetricsRegistry, type Declared } from "./registry.ts";
@@ -18,6 +23,7 @@ export function declaredMetrics(): readonly Declared[] {
   createMovingMetrics(registry);
   createRunMetrics(registry);
   createBuildMetrics(registry);
+  createFaults(registry);
   return registry.declared;
 }
 

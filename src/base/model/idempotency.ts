@@ -22,8 +22,8 @@ export type StoredResponse = {
 export type CompletedClaim = {
   readonly claim: IdempotencyClaim;
   readonly response: StoredResponse;
-  /** How it counts towards what the account may store; at most one of a transaction does. */
-  readonly counted: CountedAnswer | null;
+  /** How it counts towards what the account may store. */
+  readonly counted: CountedAnswer;
 };
 
 export type CountedAnswer = {
@@ -37,6 +37,8 @@ export type CountedAnswer = {
 
 export type ClaimState =
   | { readonly state: "claimed" }
+  /** The caller's key is good no more. */
+  | { readonly state: "no_key" }
   /** Another request holds the claim: its transaction is open, or its call is in progress. */
   | { readonly state: "in_progress" }
   /** The account is in another cell, or on its way there: nothing is written here, and nothing answered again. */

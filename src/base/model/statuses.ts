@@ -107,6 +107,8 @@ export const REPLAY_OUTCOMES = ["replayed", "not_found", "not_replayable", "expi
 
 /** Of one delivery, so that its receiver is not hammered by replays; the same in sql/0011_log.sql. */
 export const RUNS_PER_HOUR_MAX = 60;
+/** Where a key of a user asks for one more; the rest is left for the account. */
+export const RUNS_PER_HOUR_OF_USER_MAX = 30;
 
 export type ReplayOutcome = (typeof REPLAY_OUTCOMES)[number];
 

@@ -28,7 +28,7 @@ export type StorageKind = (typeof STORAGE_KINDS)[number];
 
 /**
  * Of `ACCOUNT_STORAGE_BYTES_MAX`. Together they are all of it but for leftovers, which are gone soon, and may be as
- * much as documents: a space that has them all can be renamed twice a day.
+ * much as documents: all that one user may have can be renamed twice a day.
  */
 const SHARES: Readonly<Record<Exclude<StorageKind, "analyses">, number>> = {
   documents: 9 / 16,
@@ -46,16 +46,22 @@ export function storageFullMessage(kind: StorageKind, bytesMax: number): string 
   switch (kind) {
     case "answers":
       return (
-        `Of an account's answers ${bytesMax} bytes are kept today, of one user's as much as is left for others. ` +
-        "There is no room for this one: go on after 00:00 UTC."
+        `An account may store ${bytesMax} bytes of answers a day, one user as much as is left for others. There ` +
+        "is no room for this one: continue after 00:00 UTC."
       );
     case "audit":
       return (
         `An account's changes may take ${bytesMax} bytes of the audit log, one user's as much as is left for others, ` +
-        "and this would be more."
+        "and this would exceed that."
       );
+    case "analyses":
+    case "replays":
+      return `The account may store ${bytesMax} bytes of the kind "${kind}", and this would exceed that.`;
     default:
-      return `The account may store ${bytesMax} bytes of the kind "${kind}", and this would be more.`;
+      return (
+        `The account may store ${bytesMax} bytes of the kind "${kind}", one user as much as is left for others, and ` +
+        "this would exceed that."
+      );
   }
 }
 

@@ -102,9 +102,9 @@ function isStill() {
 const STATES = {
   live: { symbol: "●", word: "live", title: "This page refreshes by itself. Press to pause." },
   paused: { symbol: "‖", word: "paused", title: "This page stays as it is. Press to refresh it again." },
-  waiting: { symbol: "‖", word: "waiting", title: "This page is not refreshed while its form is filled in." },
+  waiting: { symbol: "‖", word: "waiting", title: "This page does not refresh while you fill in its form." },
   lost: { symbol: "✕", word: "no answer", title: "The service does not answer. This page keeps trying." },
-  ended: { symbol: "■", word: "ended", title: "This page is not refreshed any more." },
+  ended: { symbol: "■", word: "ended", title: "This page no longer refreshes." },
 };
 
 /** Nothing is announced: who cannot see it finds it in a button. @param root a page */

@@ -37,13 +37,13 @@ function heldLine({ session }: View, { paused_at, held }: Endpoint): Html | null
   if (paused_at === null && !isAnyHeld) return null;
   const count = isAnyHeld && `${counted(held, "delivery is", "deliveries are")} held`;
   if (paused_at === null) {
-    return html`<p>${sign("pending", "▸", "resumed")}: ${count} still, and go
-out ${PACE}, beside what is new.</p>`;
+    return html`<p>${sign("pending", "▸", "resumed")}: ${count} for now. Held deliveries
+go out ${PACE}, alongside new ones.</p>`;
   }
   return html`<p>${sign("failed", "❚❚", "paused")} since
 ${momentOf(paused_at, session.timeZone)}. ${held !== null && `${count || "No delivery is held so far"}.`}
 Nothing is lost: once you resume, they go out ${PACE}. Test events, checks and analyses with a URL of their own
-go out all the same.</p>`;
+still go out.</p>`;
 }
 
 /** What the form that led here did. */
@@ -65,8 +65,8 @@ function doneText(done: string, endpoint: Endpoint | null): string | null {
   const isPaused = endpoint.paused_at !== null;
   if (done === "set")
     return `Saved: every attempt from now on goes to this URL${isPaused ? ", once you resume" : ""}.`;
-  if (done === "paused" && isPaused) return "Paused: what would go to this URL is held from now on.";
-  if (done === "resumed" && !isPaused) return "Resumed: what is new goes out at once.";
+  if (done === "paused" && isPaused) return "Paused: deliveries to this URL are held from now on.";
+  if (done === "resumed" && !isPaused) return "Resumed: new deliveries go out at once.";
   return null;
 }
 
@@ -101,7 +101,7 @@ ${
     : buttonForm(`${base}/endpoint/resume`, "Resume", "primary")
 }
 </div>
-${paused_at === null && html`<p class="fine">Pausing holds what would be sent, and loses nothing.</p>`}`;
+${paused_at === null && html`<p class="fine">Pausing holds deliveries, and loses nothing.</p>`}`;
 }
 
 /** The certificate is as deliveries saw it last. */
@@ -116,7 +116,7 @@ ${
 }
 ${
   mayCheck &&
-  html`<p>Does your receiver accept what is genuine and reject what is forged? The check sends 14 example
+  html`<p>Does your receiver accept genuine webhooks and reject forged ones? The check sends 14 example
 webhooks, most of them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and
 can be run once a minute.</p>
 <div class="actions">${checkForm(view, "Check the receiver")}</div>`
@@ -148,7 +148,7 @@ const changeEndpoint = post("/endpoint/change", async (view) => {
     const refusal = refusalOf(error, {
       target_refused: error instanceof Problem ? error.errors.map(({ message }) => message).join(" ") : "",
       // Back in the browser, another URL, and sent again.
-      idempotency_key_reused: "This form has been sent before: send it once more.",
+      idempotency_key_reused: "This form was already sent: send it once more.",
     });
     return { ...changePage(view, { url, refusal }), status: 422 };
   }
@@ -161,7 +161,7 @@ function changePage(view: View, typed: Typed): Page {
     heading: "Change the endpoint",
     up: upToEndpoint(view),
     main: html`<section class="panel">
-<p>Every attempt from now on goes to the new URL, those of earlier deliveries included. Analyses that were published
+<p>Every attempt from now on goes to the new URL, including those of earlier deliveries. Analyses that were published
 with a URL of their own keep it.</p>
 ${endpointForm(view, typed)}
 </section>`,

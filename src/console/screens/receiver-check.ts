@@ -23,7 +23,7 @@ const VERDICTS: Readonly<Record<ReceiverCheck["verdict"], { readonly sign: Html;
   faulty: { sign: sign("failed", "!", "faulty"), text: "It accepts no forgery, but webhooks get lost." },
   right: {
     sign: sign("succeeded", "✓", "right"),
-    text: "It accepts what is genuine and rejects what is forged.",
+    text: "It accepts genuine webhooks and rejects forged ones.",
   },
 };
 const SEVERITIES: Readonly<Record<Fault["severity"], Html>> = {
@@ -115,7 +115,7 @@ const checkReceiver = post("/endpoint/check", async (view) => {
     const report = await unless("not_found", ask("webhooks.endpoint.check", { idempotencyKey }));
     if (report === null) return { goTo: `${base}/endpoint` };
     return {
-      title: "Check of the receiver",
+      title: "Receiver check",
       up: upToEndpoint(view),
       beside: VERDICTS[report.verdict].sign,
       main: html`${reportOf(report, session.timeZone)}
@@ -142,7 +142,7 @@ export function checkForm({ base }: View, name: string, key: Html = keyField()):
 
 function tooSoon(view: View, seconds: string): Page {
   const again = counted(Number(seconds), "second");
-  const text = `A receiver is checked once a minute, whoever asks. Check again in ${again}.`;
+  const text = `A receiver can be checked once a minute, no matter who asks. Check again in ${again}.`;
   return notice(view, 429, "It was checked a moment ago", text, checkForm(view, "Check again"));
 }
 

@@ -51,7 +51,7 @@ ${failed > 0 && status !== "running" && html`<a href="${base}/replays/new${again
 ${facts([
   ["Filter", filterText(view, replay)],
   ["Pace", pace],
-  ["By", makerOf(replay)],
+  ["By", view.isOfAccount || replay.created_by !== null ? makerOf(replay) : "others"],
   ["Note", replay.note ?? "none"],
   ["Started", momentOf(replay.created_at, session.timeZone)],
   ended_at !== null && ["Ended", momentOf(ended_at, session.timeZone)],

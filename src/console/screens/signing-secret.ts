@@ -94,7 +94,7 @@ const rotateSecret = post("/endpoint/secret/rotate", async (view) => {
   } catch (error) {
     const refusal = refusalOf(error, {
       // Somebody else was faster, or the box was not ticked.
-      rotation_in_progress: "Another rotation was under way, and it was not to be ended.",
+      rotation_in_progress: "Another rotation was in progress, and you did not choose to end it.",
       // Back in the browser, another choice, and sent again.
       idempotency_key_reused: "This form has been sent before. To rotate again, send it again.",
     });
@@ -140,6 +140,6 @@ way.</label></p>`
 
 function underway({ session }: View, expiresAt: string): Html {
   return html`<p class="said">A rotation is under way: the secret before this one also signs until
-${momentOf(expiresAt, session.timeZone)}. There are never three: to rotate now ends that
+${momentOf(expiresAt, session.timeZone)}. There are never three: rotating now ends that
 one at once, and receivers that know only that one reject every webhook.</p>`;
 }

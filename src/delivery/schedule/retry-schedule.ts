@@ -26,9 +26,11 @@ export function parseRetryAfterMs(text: string | null, nowMs: number): number | 
 export type RetryPolicy = {
   /** Nominal time from the first attempt to the last. */
   readonly windowMs: number;
-  /** Attempts of one run, the first included: 1 to 8. */
+  /** Attempts of one run, the first included: 1 to ATTEMPTS_MAX. */
   readonly attempts: number;
 };
+
+export const ATTEMPTS_MAX = 8;
 
 const RATIO = 4;
 const JITTER_LOW = 0.8;

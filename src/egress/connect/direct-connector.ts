@@ -86,9 +86,13 @@ export function refuseOtherPeer(socket: Socket, checkedAddress: string): Socket 
   socket.destroy();
   if (found === undefined)
     throw new ConnectError("connect_reset", "The connection was reset as soon as it was made.");
-  throw new ConnectError("target_not_public", "The connection led to another address than the one checked.", {
-    cause: new Error(`checked ${checkedAddress}, connected to ${found}`),
-  });
+  throw new ConnectError(
+    "target_not_public",
+    "The connection went to a different address than the one checked.",
+    {
+      cause: new Error(`checked ${checkedAddress}, connected to ${found}`),
+    },
+  );
 }
 
 /** An address needs no lookup. If Node ever did one, DNS rebinding could move the connection to another address. */

@@ -50,7 +50,8 @@ export function findFormFault(name: string): NameFault | null {
   if (name.length > NAME_LENGTH_MAX) return malformed(`is longer than ${NAME_LENGTH_MAX} characters`);
   if (name.endsWith(".")) return malformed("ends in a dot");
   // The URL parser accepts `*`, `{`, `$` and more, which no public host has; some do have an underscore.
-  if (!/^[a-z0-9._-]*$/.test(name)) return malformed("holds characters other than letters, digits, - and _");
+  if (!/^[a-z0-9._-]*$/.test(name))
+    return malformed("contains characters other than letters, digits, - and _");
   for (const label of name.split(".")) {
     if (label.length === 0) return malformed("has an empty part between its dots");
     if (label.length > LABEL_LENGTH_MAX)

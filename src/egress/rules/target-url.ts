@@ -50,14 +50,14 @@ function refuseText(text: string): TargetUrlRefusal | null {
   if (/[\s\p{Cc}]/u.test(text)) {
     return refuse(
       "url_has_control_characters",
-      "The URL holds white space or control characters. Remove them, or write them percent-encoded.",
+      "The URL contains whitespace or control characters. Remove them, or write them percent-encoded.",
     );
   }
   if (!text.isWellFormed()) return refuseMalformed();
   if (text.includes("\\")) {
     return refuse(
       "url_has_backslash",
-      "The URL holds a backslash, which clients read differently. Use / or %5C.",
+      "The URL contains a backslash, which clients read differently. Use / or %5C.",
     );
   }
   if (!/^https:/i.test(text)) {
@@ -68,13 +68,13 @@ function refuseText(text: string): TargetUrlRefusal | null {
   if (authority!.includes("@")) {
     return refuse(
       "url_has_credentials",
-      "The URL holds a user name or password before its host. Remove it; deliveries are signed instead.",
+      "The URL contains a user name or password before its host. Remove it; deliveries are signed instead.",
     );
   }
   if (text.includes("#")) {
     return refuse(
       "url_has_fragment",
-      "The URL holds a # and what follows it is never sent. Remove that part.",
+      "The URL contains a #, and what follows it is never sent. Remove that part.",
     );
   }
   return null;

@@ -89,13 +89,13 @@ function* findTriggerFaults({ nodes, edges }: Checked): Generator<Fault> {
   if (first === undefined)
     yield { path: ["nodes"], message: `Must have a node of the kind ${kinds}: runs begin there.` };
   for (const index of others) {
-    const message = `nodes.${first} is the trigger, and there is one. Remove this node, or give it another kind.`;
+    const message = `nodes.${first} is the trigger, and there can only be one. Remove this node, or change its kind.`;
     yield { path: ["nodes", index, "kind"], message };
   }
   const trigger = first === undefined ? null : nodes[first]!.id;
   for (const [index, { to }] of edges.entries()) {
     const message =
-      "Runs begin at the trigger: no edge leads to it. Remove this edge, or let it lead elsewhere.";
+      "Runs begin at the trigger: no edge leads to it. Remove this edge, or point it elsewhere.";
     if (to === trigger) yield { path: ["edges", index, "to"], message };
   }
 }
@@ -117,7 +117,7 @@ function* findEdgeFaults({ nodes, edges }: Checked): Generator<Fault> {
 
 function* findCircleFaults(definition: Checked): Generator<Fault> {
   for (const { edgeIndex, nodeIds } of findCircles(definition)) {
-    const message = `Closes a circle, which no run would leave. Remove an edge of it: ${nodeIds.join(" > ")}.`;
+    const message = `Closes a cycle, which no run would leave. Remove one of its edges: ${nodeIds.join(" > ")}.`;
     yield { path: ["edges", edgeIndex], message };
   }
 }
@@ -141,7 +141,7 @@ export const EDGES_MAX = 500;
 export const DEFINITION_BYTES_MAX = 65_536;
 
 /** A name for machines. Some are members of every object (`constructor`): look nodes up in a Map. */
-const nodeId = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Must be 1 to 64 characters out of A-Z a-z 0-9 _ -");
+const nodeId = z.string().regex(/^[A-Za-z0-9_-]{1,64}$/, "Must be 1 to 64 characters from A-Z a-z 0-9 _ -");
 
 const nodeName = z
   .string()

@@ -84,15 +84,15 @@ export const Document = z
     tenant_id: id.describe("The account."),
     workspace_id: id,
     space_id: id,
-    folder_id: id.nullable().describe("The folder that it lies in; null: at the top of the space."),
+    folder_id: id.nullable().describe("The folder that it is in; null: at the top of the space."),
     uploaded_by: NamedUser,
     file_name: z.string(),
     content_type: z.string(),
     file_size: z.int().min(0).describe("In bytes."),
     storage_key: z
       .string()
-      .describe("Where it is stored. After a rename that changes once the object is moved."),
-    status: z.enum(DOCUMENT_STATUSES).describe("`PENDING_UPLOAD` until its content was uploaded."),
+      .describe("Where it is stored. After a rename, this changes once the object has been moved."),
+    status: z.enum(DOCUMENT_STATUSES).describe("`PENDING_UPLOAD` until its content has been uploaded."),
     created_at: time,
     doc_origin: z.enum(DOCUMENT_ORIGINS),
     live_content_type: z.enum(LIVE_CONTENT_TYPES).describe("`MARKDOWN` for text/markdown."),
@@ -106,7 +106,7 @@ export const Folder = z
   .object({
     id,
     space_id: id,
-    parent_id: id.nullable().describe("The folder that it lies in; null: at the top of the space."),
+    parent_id: id.nullable().describe("The folder that it is in; null: at the top of the space."),
     name: z.string(),
     created_by: NamedUser,
     created_at: time,

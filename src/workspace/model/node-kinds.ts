@@ -34,10 +34,10 @@ export const nodeParameters = {
   wait: z
     .strictObject({
       for_seconds: z.int().min(1).max(WAIT_SECONDS_MAX).optional(),
-      until: until.optional().describe("A time gone by is no wait."),
+      until: until.optional().describe("A time in the past is no wait."),
     })
     .refine((wait) => (wait.for_seconds === undefined) !== (wait.until === undefined), {
-      error: "Give for_seconds or until, one of them.",
+      error: "Give either for_seconds or until.",
     })
     .describe("Either for_seconds or until."),
   /** Looks at each document. */
@@ -47,7 +47,7 @@ export const nodeParameters = {
       .min(1)
       .max(TOP_WORDS_MAX)
       .default(TOP_WORDS_DEFAULT)
-      .describe("How many of the most frequent words it tells."),
+      .describe("How many of the most frequent words it lists."),
   }),
   /** Waits for an analysis that somebody else publishes, and hands it on. */
   external_analysis: z.strictObject({

@@ -34,27 +34,25 @@ const page = z.object({
   id,
   space_id: id,
   title: z.string(),
-  revision: z.int().min(1).describe("Of what is being written: another one with each save."),
+  revision: z.int().min(1).describe("The draft's: it changes with each save."),
   current_version: z
     .object({ id, number: z.int().min(1), published_at: time })
     .nullable()
     .describe("The newest version; null: nothing has been published."),
   draft_differs: z
     .boolean()
-    .describe(
-      "Whether what is being written is another text than that version's, so that it can be published.",
-    ),
+    .describe("Whether the draft differs from that version, so that it can be published."),
   created_by: Person,
   created_at: time,
   updated_at: time.describe("When it was last saved."),
 });
 
-export const Page = page.meta({ id: "Page", description: "A text that links can show to anybody." });
+export const Page = page.meta({ id: "Page", description: "A text that links can show to anyone." });
 export type Page = z.output<typeof Page>;
 
 export const PageWithText = page
-  .extend({ markdown: z.string().describe("What is being written.") })
-  .meta({ id: "PageWithText", description: "A page with what is being written." });
+  .extend({ markdown: z.string().describe("The draft.") })
+  .meta({ id: "PageWithText", description: "A page with its draft." });
 export type PageWithText = z.output<typeof PageWithText>;
 
 const version = z.object({
@@ -69,7 +67,7 @@ const version = z.object({
 
 export const PageVersion = version.meta({
   id: "PageVersion",
-  description: "What was published of a page; it never changes.",
+  description: "A published version of a page; it never changes.",
 });
 export type PageVersion = z.output<typeof PageVersion>;
 
@@ -88,9 +86,9 @@ export const PageLink = z
     page_version_number: z.int().min(1),
     pinned: z.boolean().describe("False: it shows the page's newest version, whichever that is."),
     label: z.string(),
-    status: z.enum(LINK_STATUSES).describe("`REVOKED` for good."),
+    status: z.enum(LINK_STATUSES).describe("`REVOKED` is final."),
     state: z.enum(LINK_STATES).describe("Only `active` links open."),
-    auth_version: z.int().min(1).describe("Another one whenever the password changes."),
+    auth_version: z.int().min(1).describe("Changes whenever the password does."),
     expires_at: time.nullable(),
     max_visits: z.int().min(1).nullable(),
     visit_count: z.int().min(0),
@@ -111,7 +109,7 @@ export const PageLink = z
     created_at: time,
     updated_at: time,
   })
-  .meta({ id: "PageLink", description: "A link by which anybody can open a page." });
+  .meta({ id: "PageLink", description: "A link by which anyone can open a page." });
 export type PageLink = z.output<typeof PageLink>;
 
 /** What every link says of what is not offered yet. */

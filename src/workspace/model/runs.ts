@@ -20,24 +20,24 @@ export const NodeRun = z
     attempt: z
       .int()
       .min(1)
-      .describe("Of the step that it is at: 1 and how often that has failed, or was cut."),
-    sequence: z.int().min(1).describe("In the order in which the run came to its nodes."),
-    seeded: z.boolean().describe("False: no node is given items that it has not made."),
+      .describe("Of its current step: 1 plus how often that has failed or was interrupted."),
+    sequence: z.int().min(1).describe("In the order in which the run reached its nodes."),
+    seeded: z.boolean().describe("False: no node gets items that it has not produced."),
     status: z.enum(RUN_STATUSES),
     input_count: count.describe("Items that it was given."),
     output_counts: z
       .object({ items: count, errors: count })
-      .describe("Items that it has handed on so far, and those among them that tell of an error."),
+      .describe("Items that it has passed on so far, and how many of them report an error."),
     error_code: z.enum(NODE_ERROR_CODES).nullable(),
     error_message: z.string().nullable(),
-    error_details: object.describe("Empty: `error_message` says all."),
+    error_details: object.describe("Empty: `error_message` says everything."),
     retryable: z.boolean().describe("Whether the same run may succeed when it is started again."),
     cost_micro_usd: count,
     micro_credits: count,
     duration_ms: count
       .nullable()
       .describe("From its start to its end, waits included; null: one is to come."),
-    wake_at: time.nullable().describe("When it goes on at the latest; null: it does not wait."),
+    wake_at: time.nullable().describe("When it continues at the latest; null: it is not waiting."),
     started_at: time.nullable(),
     completed_at: time.nullable(),
     wait: z
@@ -45,14 +45,14 @@ export const NodeRun = z
         z.object({ kind: z.literal("time"), until: time }),
         z.object({
           kind: z.literal("analysis"),
-          analysis_id: analysisId.describe("Publish an analysis of this id: the node goes on with it."),
+          analysis_id: analysisId.describe("Publish an analysis with this id: the node continues with it."),
           until: time.describe("Then the node fails."),
         }),
       ])
       .nullable()
       .describe("What it waits for; null: nothing."),
   })
-  .meta({ id: "NodeRun", description: "A node that a run has come to." });
+  .meta({ id: "NodeRun", description: "A node that a run has reached." });
 export type NodeRun = z.output<typeof NodeRun>;
 
 /** What every node of a run says of what is not offered. */
@@ -67,7 +67,7 @@ export const NODE_RUN_CONSTANTS = {
 
 export const WorkflowRun = z
   .object({
-    id: id.describe("Also of the analysis that its webhook tells of."),
+    id: id.describe("Also the id of the analysis in its webhook."),
     workflow_id: id,
     workflow_name: z.string(),
     space_id: id,
@@ -83,11 +83,11 @@ export const WorkflowRun = z
     status: z
       .enum(RUN_STATUSES)
       .describe(
-        "`WAITING`: every node that goes on waits. `SUCCEEDED`, `FAILED` and `CANCELLED` are its end.",
+        "`WAITING`: every node in progress is waiting. `SUCCEEDED`, `FAILED` and `CANCELLED` are its end.",
       ),
     error_code: z.enum(RUN_ERROR_CODES).nullable(),
     error_message: z.string().nullable(),
-    error_details: object.describe("Empty, unless there is more to tell of the error."),
+    error_details: object.describe("Empty, unless there is more to say about the error."),
     activations_total: count,
     cost_micro_usd: count,
     micro_credits: count,
@@ -95,17 +95,17 @@ export const WorkflowRun = z
     created_at: time,
     started_at: time.nullable(),
     completed_at: time.nullable(),
-    wake_at: time.nullable().describe("When it goes on at the latest; null: it does not wait."),
+    wake_at: time.nullable().describe("When it continues at the latest; null: it is not waiting."),
     input: object,
     webhook_url: z.string().nullable(),
-    delivery_id: id.nullable().describe("The delivery that tells of its end; null: there is none."),
+    delivery_id: id.nullable().describe("The delivery that reports its end; null: there is none."),
     definition: Definition,
     settings: object.describe("Empty: there are none yet."),
     trace_id: z.string().nullable().describe("Of the request that started it; null: it had none."),
     node_runs: z.array(NodeRun),
-    events_cursor: count.describe("Its events up to here are in this answer: read those after it."),
+    events_cursor: count.describe("This answer includes its events up to here: read those after it."),
   })
-  .meta({ id: "WorkflowRun", description: "A workflow at work, with every node that it has come to." });
+  .meta({ id: "WorkflowRun", description: "A run of a workflow, with every node that it has reached." });
 export type WorkflowRun = z.output<typeof WorkflowRun>;
 
 /** What every run says of what is not offered yet. */
@@ -127,7 +127,7 @@ const RunEvent = z.object({
   kind: z.enum(RUN_EVENT_KINDS),
   node_id: z.string().nullable().describe("Null: it is about the run."),
   details: object.describe(
-    "Of a node that hands items on: how many so far, and how many of them tell an error.",
+    "Of a node that passes items on: how many so far, and how many of them report an error.",
   ),
   created_at: time,
 });
@@ -138,8 +138,8 @@ export const RunEvents = z
     items: z.array(RunEvent),
     events_cursor: count.describe("`after` of the next request."),
   })
-  .meta({ id: "WorkflowRunEvents", description: "What has happened in a run, in its order." });
+  .meta({ id: "WorkflowRunEvents", description: "What has happened in a run, in order." });
 
 export const NodeItem = z
   .object({ node_id: z.string(), index: count, item: object })
-  .meta({ id: "NodeItem", description: "What a node has handed on." });
+  .meta({ id: "NodeItem", description: "What a node has passed on." });

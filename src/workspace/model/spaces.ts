@@ -19,7 +19,7 @@ export const Space = z
     name: z.string(),
     storage_prefix: z.string().describe("Where the space's objects are kept."),
     created_at: time,
-    role: z.enum(SPACE_ROLES).describe("Yours in this space; the following say what it allows."),
+    role: z.enum(SPACE_ROLES).describe("Your role in this space; the following say what it allows."),
     is_owner: z.boolean().describe("Whether you own it; owners are ADMIN."),
     can_read: z.boolean(),
     can_download: z.boolean(),
@@ -30,7 +30,7 @@ export const Space = z
     member_count: z.int().min(1),
     skill_count: z.int().min(0).describe("0: there are no skills yet."),
   })
-  .meta({ id: "Space", description: "A room for documents, as you see it." });
+  .meta({ id: "Space", description: "A place for documents, as you see it." });
 export type Space = z.output<typeof Space>;
 
 export const role = z

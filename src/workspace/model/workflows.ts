@@ -22,7 +22,7 @@ export const RUN_STATUSES = ["QUEUED", "ACTIVE", "WAITING", "SUCCEEDED", "FAILED
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
 /** Of those that go on. */
-export const UNFINISHED_STATUSES = ["QUEUED", "ACTIVE", "WAITING"] as const satisfies readonly RunStatus[];
+const UNFINISHED_STATUSES = ["QUEUED", "ACTIVE", "WAITING"] as const satisfies readonly RunStatus[];
 
 export function isUnfinished(status: RunStatus): boolean {
   return UNFINISHED_STATUSES.some((one) => one === status);
@@ -103,7 +103,7 @@ const accessMode = z.enum(WORKFLOW_ACCESS_MODES).describe("`SPACE`: members of t
 const Access = z.object({
   space_role: z
     .enum(SPACE_ROLES)
-    .describe("Yours in the workflow's space; the following say what it allows."),
+    .describe("Your role in the workflow's space; the following say what it allows."),
   share_role: z.null().describe("Null: workflows cannot be shared with others yet."),
   access_mode: accessMode,
   is_creator: z.boolean().describe("Whether you made it."),
@@ -137,9 +137,9 @@ const listedFields = {
   status: z.enum(WORKFLOW_STATUSES),
   enabled: z.boolean().describe("True: workflows cannot be switched off yet."),
   has_draft: z.boolean().describe("True: there always is one, also after it was published."),
-  draft_differs: z.boolean().describe("Whether the draft has what the current version has not."),
-  draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next one names it."),
-  current_version: ListedVersion.nullable().describe("What was published last; null: nothing was."),
+  draft_differs: z.boolean().describe("Whether the draft differs from the current version."),
+  draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next save must name it."),
+  current_version: ListedVersion.nullable().describe("The version published last; null: none."),
   node_count: z.int().min(1).describe("Of the draft."),
   trigger_kinds: z.array(z.enum(TRIGGER_KINDS)).describe("Of the draft: how runs can begin."),
   last_run: LastRun.nullable().describe("The newest; null: none that is still kept."),
@@ -152,24 +152,24 @@ const listedFields = {
   published_by: User.nullable().describe("Who published the current version."),
   share_count: z.int().min(0).describe("0: there are no shares yet."),
   webhooks: none.describe("Empty: no webhook starts a workflow yet."),
-  triggers: none.describe("Empty: nothing starts a workflow by itself yet."),
+  triggers: none.describe("Empty: workflows cannot start automatically yet."),
   shares: none.describe("Empty: there are no shares yet."),
   pins: none.describe("Empty: no items are kept for a node yet."),
 };
 
 export const ListedWorkflow = z.object(listedFields).meta({
   id: "ListedWorkflow",
-  description: "A workflow without what it does: get it by its id.",
+  description: "A workflow without its definition: get it by its id for that.",
 });
 export type ListedWorkflow = z.output<typeof ListedWorkflow>;
 
 export const Workflow = z
   .object({
     ...listedFields,
-    current_version: Version.nullable().describe("What was published last; null: nothing was."),
+    current_version: Version.nullable().describe("The version published last; null: none."),
     draft: Definition,
   })
-  .meta({ id: "Workflow", description: "What is done with documents of a space, as you see it." });
+  .meta({ id: "Workflow", description: "Work on the documents of a space, as you see it." });
 export type Workflow = z.output<typeof Workflow>;
 
 /** What every workflow says of what is not offered yet. */

@@ -71,7 +71,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
   const stored = wanted.filter(({ hasContent }) => hasContent);
   const newKeys = stored.map(({ newKey }) => newKey);
-  if (newKeys.length > 0) await reserveKeys(pool, move.accountId, newKeys, 0);
+  if (newKeys.length > 0) await reserveKeys(pool, move, newKeys, 0);
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
@@ -92,7 +92,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     });
   } catch (error) {
     // If this fails too, they are released when their time is over.
-    if (newKeys.length > 0) await releaseKeys(pool, move.accountId, { keys: newKeys }).catch(() => undefined);
+    if (newKeys.length > 0) await releaseKeys(pool, move, { keys: newKeys }).catch(() => undefined);
     throw error;
   }
 }
@@ -170,16 +170,16 @@ async function switchAll(
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
   const unused = newKeys.filter((key) => !usedKeys.has(key));
   const left = used.filter(({ hasContent }) => hasContent);
-  if (unused.length > 0) await releaseKeys(tx, accountId, { keys: unused });
+  if (unused.length > 0) await releaseKeys(tx, move, { keys: unused });
   if (left.length > 0) {
     const keys = left.map(({ storageKey }) => storageKey);
-    await releaseKeys(tx, accountId, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
+    await releaseKeys(tx, move, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
   }
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }
 
 /** How soon a rename is noticed. */
-const LOOK_EVERY_MS = 1_000;
+const LOOK_EVERY_MS = 5_000;
 const REMOVE_EVERY_MS = 10_000;
 const CLEAN_EVERY_MS = 3_600_000;
 /** Nobody else takes a step that is being taken; one that failed, or whose process died, is taken again then. */
@@ -198,8 +198,6 @@ export type MoverOptions = {
   readonly keptMs: number;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  readonly onMoved: (count: number) => void;
-  readonly onRemoved: (count: number) => void;
   readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
   readonly onError: (work: MoverWork, error: unknown) => void;
   /** Absent: a second. */
@@ -224,7 +222,7 @@ export class Mover {
   }
 
   start(): void {
-    const { pool, objects, keptMs, now, onMoved, onRemoved, onLost, onError } = this.#options;
+    const { pool, objects, keptMs, now, onLost, onError } = this.#options;
     const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
     const { signal } = this.#stopping;
     const onUncopied = (error: Error) => onError("move", error);
@@ -232,13 +230,12 @@ export class Mover {
       this.#repeat("move", lookEveryMs, async () => {
         const move = await this.#claim();
         if (move === null) return false;
-        onMoved(await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move));
+        await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
         return true;
       }),
       this.#repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => {
         const after = this.#removedOf;
         const removed = await removeLoose({ pool, objects }, after, signal);
-        onRemoved(removed.length);
         this.#removedOf =
           removed
             .map(({ accountId }) => accountId)

@@ -76,7 +76,7 @@ export function createExternalAnalysisStep(pool: Pool): NodeStep<"external_analy
       throw new NodeFailedError("external_analysis_missing", message);
     }
     if (found.text === null) {
-      const message = `The analysis ${analysisId} was published, but is not kept any more. Start the run again.`;
+      const message = `The analysis ${analysisId} was published, but is no longer kept. Start the run again.`;
       throw new NodeFailedError("external_analysis_missing", message);
     }
     const analysis = parse(found.text);

@@ -174,7 +174,7 @@ class Identity {
 
 function otherStore(found: string): ObjectStoreAwayError {
   const todo =
-    "Is a disk not mounted, or has this process another STATE_DIR or OBJECT_STORE_URL than the others? " +
+    "Is a disk not mounted, or does this process have another STATE_DIR or OBJECT_STORE_URL than the others? " +
     "To move documents to another store, see docs/objects.md";
   return new ObjectStoreAwayError("be used", new Error(`it is another one: ${found}. ${todo}`));
 }

@@ -26,8 +26,8 @@ export class BodyLengthError extends Error {
   readonly receivedBytes: number;
 
   constructor(expectedBytes: number, receivedBytes: number) {
-    const found = receivedBytes < expectedBytes ? `has only ${receivedBytes}` : "goes on";
-    super(`The body was to have ${expectedBytes} bytes and ${found}.`);
+    const found = receivedBytes < expectedBytes ? `has only ${receivedBytes}` : "is longer";
+    super(`The body should have ${expectedBytes} bytes, but ${found}.`);
     this.expectedBytes = expectedBytes;
     this.receivedBytes = receivedBytes;
   }
@@ -38,7 +38,7 @@ export class ObjectShareError extends Error {
   override readonly name = "ObjectShareError";
 
   constructor(asked: string) {
-    super(`The object store could not ${asked}: whoever asks has its share of the memory already`);
+    super(`The object store could not ${asked}: the caller already has its share of the memory`);
   }
 }
 

@@ -73,7 +73,8 @@ export type S3Call = {
 
 /** A proxy's page may say 200, too; S3 names what it has stored, copied, or reads. */
 export function requireETag(answer: { readonly ETag?: string | undefined } | undefined, asked: string): void {
-  if (answer?.ETag === undefined) throw new ObjectStoreAwayError(asked, new Error("what answered is no S3"));
+  if (answer?.ETag === undefined)
+    throw new ObjectStoreAwayError(asked, new Error("the server that answered is not S3"));
 }
 
 const NOT_THERE = new Set(["NoSuchKey", "NotFound", "NoSuchUpload"]);

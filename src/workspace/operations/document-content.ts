@@ -1,4 +1,5 @@
 import type { Readable } from "node:stream";
+import type { ClientBase } from "pg";
 import { z } from "zod";
 import { isApiKeyGood } from "../../accounts/api-keys-sql.ts";
 import { id } from "../../api/fields.ts";
@@ -39,7 +40,7 @@ async function objectsAs503<T>(work: Promise<T>, onAway: (error: ObjectStoreAway
     }
     if (!(error instanceof ObjectStoreAwayError)) throw error;
     onAway(error);
-    throw new TemporarilyUnavailable("the object store is away", { cause: error });
+    throw new TemporarilyUnavailable("the object store is unavailable", { cause: error });
   }
 }
 
@@ -77,8 +78,8 @@ export function contentOperations({
       summary: "Upload a document's content",
       description:
         "Stores the body as the content of a document that has none yet, with the Content-Type and the length that " +
-        "the document was created with. For members who may upload: others get 403. 409 if it has its content, or " +
-        "another upload of it is under way.",
+        "the document was created with. For members who may upload: others get 403. 409 if it already has " +
+        "content, or another upload of it is in progress.",
       method: "PUT",
       path,
       scope: "documents:write",
@@ -89,7 +90,8 @@ export function contentOperations({
       errors: ["not_found", "access_denied", "document_already_uploaded", "document_being_uploaded"],
       receive: async (request) => {
         const { body } = request;
-        const document = await findDocument(pool, userOf(request), request.params.document_id);
+        const user = userOf(request);
+        const document = await findDocument(pool, user, request.params.document_id);
         requireUploadable(document, request);
         const faults = faultsOf(body, document);
         if (faults.length > 0) throw request.problem("invalid_request", faults);
@@ -99,8 +101,8 @@ export function contentOperations({
         const accountId = document.tenant_id;
         const key = newObjectKey(keyPartsOf(document));
         try {
-          await requireRoomForLeftovers(pool, accountId);
-          await reserveKeys(pool, accountId, [key], body.bytes);
+          await requireRoomForLeftovers(pool, user);
+          await reserveKeys(pool, user, [key], body.bytes);
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
           const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
           const within = AbortSignal.timeout(PUT_WITHIN_MS);
@@ -108,31 +110,31 @@ export function contentOperations({
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is released when its time is over.
-          await releaseKeys(pool, accountId, { keys: [key] }).catch(() => undefined);
+          await releaseKeys(pool, user, { keys: [key] }).catch(() => undefined);
           throw error;
         } finally {
           uploading.delete(document.id);
         }
         return key;
       },
+      recheck: async (request, tx) => {
+        await findUploadable(request, tx, findDocument);
+      },
       handle: async (request, tx, key) => {
-        const { accountId, params, caller } = request;
-        // It may have come for hours.
-        if (!(await isApiKeyGood(tx, caller.keyId))) throw new Problem("unauthorized");
+        const { accountId } = request;
         const user = userOf(request);
-        const document = await lockDocument(tx, user, params.document_id);
-        requireUploadable(document, request);
+        const document = await findUploadable(request, tx, lockDocument);
         if (!(await takeReserved(tx, accountId, [key])).has(key)) {
           throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
         }
         await setUploaded(tx, document, user.userId, key);
         // Renamed meanwhile, it or its space.
         if (!isInPlace(key, keyPartsOf(document))) {
-          await askForMove(tx, accountId, document.space_id, document.id);
+          await askForMove(tx, user, document.space_id, document.id);
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
-      refused: async ({ accountId }, key) => await releaseKeys(pool, accountId, { keys: [key] }),
+      refused: async (request, key) => await releaseKeys(pool, userOf(request), { keys: [key] }),
     }),
     read({
       key: "documents.download",
@@ -168,11 +170,25 @@ export function contentOperations({
   ];
 }
 
+type UploadRequest = Parameters<typeof requirePermission>[2] & {
+  problem(code: "document_already_uploaded"): Error;
+};
+
+/** As long as its bytes come, whoever sends them has to be allowed to: that is hours. */
+async function findUploadable(
+  request: UploadRequest & Parameters<typeof userOf>[0] & { readonly params: z.output<typeof params> },
+  tx: ClientBase,
+  find: typeof lockDocument,
+): Promise<FoundDocument> {
+  if (!(await isApiKeyGood(tx, request.caller.keyId))) throw new Problem("unauthorized");
+  const document = await find(tx, userOf(request), request.params.document_id);
+  requireUploadable(document, request);
+  return document;
+}
+
 function requireUploadable(
   document: FoundDocument | null,
-  request: Parameters<typeof requirePermission>[2] & {
-    problem(code: "document_already_uploaded"): Error;
-  },
+  request: UploadRequest,
 ): asserts document is FoundDocument {
   requirePermission(document, "upload", request);
   if (document.has_content) throw request.problem("document_already_uploaded");

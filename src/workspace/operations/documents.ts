@@ -90,7 +90,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       scope: "documents:read",
       filters: {
         space_id: id,
-        folder_id: id.optional().describe("Those of this folder; absent: all, wherever they lie."),
+        folder_id: id.optional().describe("Only those in this folder; absent: all, in any folder."),
       },
       item: Document,
       position: id,
@@ -105,8 +105,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "Add a document",
       description:
-        "Makes a document without content, which is uploaded to it then. For members who may upload: others get 403. " +
-        "409 if the folder has one of the same name.",
+        "Creates a document without content, which is uploaded to it afterwards. For members who may upload: others " +
+        "get 403. 409 if the folder already has one with the same name.",
       method: "POST",
       path,
       scope: "documents:write",
@@ -157,7 +157,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       summary: "Rename a document",
       description:
         "Gives the document another name at once. Its object is moved to the new name afterwards, and can be " +
-        "downloaded all the time. For members who may rename: others get 403. 409 if the folder has one of that name.",
+        "downloaded throughout. For members who may rename: others get 403. 409 if the folder already has one with " +
+        "that name.",
       method: "PATCH",
       path: `${path}/{document_id}`,
       scope: "documents:write",
@@ -167,18 +168,17 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { accountId } = request;
         const { file_name: fileName } = request.body;
         const user = userOf(request);
         const document = await lockDocument(tx, user, request.params.document_id);
         requirePermission(document, "rename", request);
         const { id: documentId, space_id: spaceId, storagePrefix, has_content: hasContent } = document;
-        if (hasContent) await requireRoomForLeftovers(tx, accountId);
+        if (hasContent) await requireRoomForLeftovers(tx, user);
         const key = newObjectKey({ storagePrefix, documentId, fileName });
         if ((await renameDocument(tx, document, fileName, key)) === "name_taken") {
           throw request.problem("document_name_taken");
         }
-        if (hasContent) await askForMove(tx, accountId, spaceId, documentId);
+        if (hasContent) await askForMove(tx, user, spaceId, documentId);
         return { body: documentBody((await findDocument(tx, user, documentId))!) };
       },
     }),
@@ -198,7 +198,7 @@ const NewFolder = z.strictObject({
     })
     .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
     .describe("No other folder in the same place has it."),
-  parent_id: id.optional().describe("The folder to make it in; absent: the top of the space."),
+  parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
 });
 
 /** What documents of a space lie in. */
@@ -228,8 +228,8 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       tag,
       summary: "Add a folder",
       description:
-        "Makes a folder in another, or at the top of the space. For members who may upload: others get 403. 409 if " +
-        "there is one of the same name.",
+        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
+        "409 if there already is one with the same name.",
       method: "POST",
       path: folderPath,
       scope: "documents:write",

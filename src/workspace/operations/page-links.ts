@@ -16,7 +16,7 @@ import {
   type StoredLink,
 } from "../store/page-links.ts";
 import { findPage, findVersion } from "../store/pages.ts";
-import type { SpaceUser } from "../store/spaces.ts";
+import { holdMember, type SpaceUser } from "../store/spaces.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import {
   get,
@@ -41,9 +41,10 @@ const NewPageLink = PageLink.extend({
 const NOT_ENFORCED =
   "Must be empty: visitors are not asked who they are, so this could not be enforced. Use a password.";
 const nobody = z
-  .array(z.string())
+  // Of anything: each string of thousands would be judged before it is said that there may be none.
+  .array(z.unknown())
   .refine(({ length }) => length === 0, { error: NOT_ENFORCED })
-  .meta({ maxItems: 0 })
+  .meta({ maxItems: 0, items: { type: "string" } })
   .describe(NOT_ENFORCED);
 
 const settings = {
@@ -57,7 +58,7 @@ const settings = {
     .min(1)
     .max(INTEGER_MAX)
     .nullable()
-    .describe("How often it opens, also for programs that preview links; null: no limit."),
+    .describe("How often it opens, including for programs that preview links; null: no limit."),
   // Nobody could type a control character.
   password: lineOfText
     .min(8)
@@ -125,8 +126,9 @@ export function pageLinkOperations({
       tag,
       summary: "Add a link to a page",
       description:
-        "Makes a link that shows the page's newest version to whoever has its `url`, which is told once. For ADMINs " +
-        "and EDITORs: other members get 403. 409 if nothing has been published, or this installation opens no links.",
+        "Creates a link that shows the page's newest version to anyone who has its `url`, which is shown only once. " +
+        "For ADMINs and EDITORs: other members get 403. 409 if nothing has been published, or this installation " +
+        "does not serve pages.",
       method: "POST",
       path: pagePath,
       scope: "pages:write",
@@ -143,11 +145,16 @@ export function pageLinkOperations({
       }),
       response: jsonResponse(201, NewPageLink),
       errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
+      judgeRepeat: async (request, tx) => {
+        requirePermission(await findPage(tx, userOf(request), request.params.page_id), "edit_pages", request);
+        return "again";
+      },
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findPage(pool, user, request.params.page_id)),
       handle: async (request, tx, hashed) => {
         const { label, expires_at = null, max_visits = null } = request.body;
         const user = userOf(request);
+        await holdMember(tx, user, "page_id", request.params.page_id);
         const page = await findPage(tx, user, request.params.page_id);
         requirePermission(page, "edit_pages", request);
         if (pagesUrl === null) throw request.problem("pages_not_configured");
@@ -197,7 +204,7 @@ export function pageLinkOperations({
       tag,
       summary: "Change a link to a page",
       description:
-        "Changes what is given. `pinned: false`: it follows new versions again. `status: REVOKED`: it never opens " +
+        "Changes the given fields. `pinned: false`: it follows new versions again. `status: REVOKED`: it never opens " +
         "again. For ADMINs and EDITORs: other members get 403. 409 if it was revoked before.",
       method: "PATCH",
       path: `${path}/{link_id}`,
@@ -237,7 +244,7 @@ export function pageLinkOperations({
       summary: "Point a link at another version",
       description:
         "The link shows this version of its page, and is pinned to it: it does not follow new versions until it is " +
-        "changed to `pinned: false`. For ADMINs and EDITORs: other members get 403. 422 for what is no version of " +
+        "changed to `pinned: false`. For ADMINs and EDITORs: other members get 403. 422 if it is not a version of " +
         "its page, 409 if the link was revoked or has expired.",
       method: "POST",
       path: `${path}/{link_id}/retarget`,

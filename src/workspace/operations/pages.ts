@@ -97,8 +97,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       tag,
       summary: "Add a page",
       description:
-        "Begins a page in a space. Nobody else sees it until it is published and has a link. For ADMINs and EDITORs: " +
-        "other members get 403.",
+        "Creates a page in a space. Nobody else sees it until it is published and has a link. For ADMINs and " +
+        "EDITORs: other members get 403.",
       method: "POST",
       path,
       scope: "pages:write",
@@ -118,7 +118,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       key: "pages.get",
       tag,
       summary: "Get a page",
-      description: "One page, with what is being written. 404 if you are not a member of its space.",
+      description: "One page, with its draft. 404 if you are not a member of its space.",
       path: `${path}/{page_id}`,
       scope: "pages:read",
       params,
@@ -132,7 +132,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       tag,
       summary: "Save a page",
       description:
-        "Replaces what is being written, if nobody has saved since the revision that it is based on: 409 otherwise. " +
+        "Replaces the draft, if nobody has saved since the revision that it is based on: 409 otherwise. " +
         "No link shows it until it is published. For ADMINs and EDITORs: other members get 403.",
       method: "PUT",
       path: `${path}/{page_id}/draft`,
@@ -158,7 +158,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       tag,
       summary: "Publish a page",
       description:
-        "Makes a version of what is being written, which never changes. Links that are not pinned show it from now " +
+        "Makes the draft the next version, which never changes. Links that are not pinned show it from now " +
         "on. 409 if the current version has the same text, 422 if it takes too much to show. For ADMINs and " +
         "EDITORs: other members get 403.",
       method: "POST",
@@ -202,7 +202,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       key: "pages.versions.list",
       tag,
       summary: "List versions of a page",
-      description: "What was published of a page, newest first. 404 if you are not a member of its space.",
+      description:
+        "The published versions of a page, newest first. 404 if you are not a member of its space.",
       path: `${path}/{page_id}/versions`,
       scope: "pages:read",
       params,

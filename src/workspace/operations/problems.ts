@@ -12,39 +12,40 @@ export const workspaceProblems = {
   folder_name_taken: {
     status: 409,
     title: "Folder name taken",
-    meaning: "There is a folder of this name in the same place already.",
+    meaning: "There is already a folder with this name in the same place.",
     remedy: "Use that folder (list the folders to get its id), or choose another name.",
   },
   document_name_taken: {
     status: 409,
     title: "Document name taken",
-    meaning: "There is a document of this name in the same folder already, perhaps one without content.",
+    meaning: "There is already a document with this name in the same folder, perhaps one without content.",
     remedy: "Use that document (list the documents to get its id), or choose another name.",
   },
   document_already_uploaded: {
     status: 409,
     title: "Document already uploaded",
     meaning: "The document has its content, which never changes.",
-    remedy: "Make a new document for other content.",
+    remedy: "For other content, create a new document.",
   },
   document_being_uploaded: {
     status: 409,
     title: "Document being uploaded",
-    meaning: "Another upload of the document, under another Idempotency-Key, is under way.",
+    meaning: "Another upload of the document, with another Idempotency-Key, is in progress.",
     remedy:
-      "Wait for that one to end. If it was yours and broke off, it ends within half a minute; then send it again.",
+      "Wait for that one to end. If it was yours and was interrupted, it ends within half a minute; then send it " +
+      "again.",
   },
   document_not_uploaded: {
     status: 409,
     title: "Document not uploaded",
     meaning: "The document was created, and nothing has been uploaded to it yet.",
-    remedy: "Upload its content first, or wait until whoever has created it does.",
+    remedy: "Upload its content first, or wait until its creator does.",
   },
   page_changed: {
     status: 409,
     title: "Page changed",
     meaning: "The page was saved since the revision that the request names, or while it was published.",
-    remedy: "Get the page, put both texts together, and send that with the page's `revision`.",
+    remedy: "Get the page, merge both texts, and send the result with the page's `revision`.",
     hasErrors: true,
   },
   page_already_published: {
@@ -57,16 +58,16 @@ export const workspaceProblems = {
     status: 422,
     title: "Page too heavy",
     meaning:
-      "The page's Markdown takes seconds to set, or becomes several megabytes of HTML, so it could not be shown.",
+      "The page's Markdown takes seconds to render, or becomes several megabytes of HTML, so it could not be shown.",
     remedy:
-      "Make it simpler or shorter, or split it into several pages, save it, and publish it then. What takes so much " +
-      "are lists or quotes nested dozens deep, thousands of marks that nothing closes, and long addresses that " +
+      "Make it simpler or shorter, or split it into several pages, save it, and publish it then. The usual causes " +
+      "are lists or quotes nested dozens of levels deep, thousands of unclosed marks, and long addresses that " +
       "thousands of references repeat.",
   },
   page_not_published: {
     status: 409,
     title: "Page not published",
-    meaning: "Nothing has been published of the page, so a link to it would show nothing.",
+    meaning: "The page has not been published, so a link to it would show nothing.",
     remedy: "Publish the page first.",
   },
   pages_not_configured: {
@@ -78,19 +79,19 @@ export const workspaceProblems = {
   page_link_revoked: {
     status: 409,
     title: "Page link revoked",
-    meaning: "The link was revoked, which is for good.",
-    remedy: "Make a new link to the page.",
+    meaning: "The link was revoked, which cannot be undone.",
+    remedy: "For that, create a new link to the page.",
   },
   page_link_expired: {
     status: 409,
     title: "Page link expired",
-    meaning: "The link's `expires_at` is over.",
-    remedy: "Give it a later `expires_at` first, or make a new link to the page.",
+    meaning: "The link's `expires_at` has passed.",
+    remedy: "Give it a later `expires_at` first, or create a new link to the page.",
   },
   page_version_mismatch: {
     status: 422,
     title: "Page version mismatch",
-    meaning: "The link's page has no published version of this id.",
+    meaning: "The link's page has no published version with this id.",
     remedy: "List the versions of the link's page, and send the `id` of one of them.",
   },
   draft_revision_outdated: {
@@ -110,27 +111,28 @@ export const workspaceProblems = {
   draft_invalid: {
     status: 409,
     title: "Draft invalid",
-    meaning: "The workflow's draft was saved under other rules, and what `errors` tells is not allowed now.",
-    remedy: "Mend what `errors` tells, save the draft, and publish it then.",
+    meaning:
+      "The workflow's draft was saved under other rules, and what `errors` lists is no longer allowed.",
+    remedy: "Fix what `errors` lists, save the draft, then publish it.",
     hasErrors: true,
   },
   workflow_not_published: {
     status: 409,
     title: "Workflow not published",
-    meaning: "No version of the workflow was published yet, so there is nothing to run.",
+    meaning: "No version of the workflow has been published yet, so there is nothing to run.",
     remedy: "Publish the workflow's draft first.",
   },
   too_many_workflow_runs: {
     status: 409,
     title: "Too many workflow runs",
-    meaning: `The account has as many runs that have not ended as it may have, those that wait included, ${USER_SHARE}`,
+    meaning: `The account has as many runs that have not ended as it may have, waiting ones included, ${USER_SHARE}`,
     remedy: "Wait until one of them has ended, or cancel one.",
   },
   workflow_run_ended: {
     status: 409,
     title: "Workflow run ended",
     meaning: "The run has succeeded, failed or been cancelled.",
-    remedy: "Get the run to see how it ended. To have its work done again, start another run.",
+    remedy: "Get the run to see how it ended. To do its work again, start another run.",
   },
 } as const satisfies ProblemCatalogue;
 

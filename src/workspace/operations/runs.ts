@@ -4,8 +4,8 @@ import { INTEGER_MAX, id, targetUrl } from "../../api/fields.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { FIELD_ERRORS_MAX, PAGE_ITEMS_MAX } from "../../http/limits.ts";
 import type { Operation } from "../../http/operation.ts";
-import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
-import { createCursors, pageOf, pageQuery } from "../../http/pagination.ts";
+import { bytesResponse, jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { createCursors, type PageBody, pageOf, pageQuery } from "../../http/pagination.ts";
 import { invalidRequest, Problem } from "../../http/problems.ts";
 import type { Definition } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
@@ -18,10 +18,10 @@ import {
   WorkflowRun,
 } from "../model/runs.ts";
 import type { NodeErrorCode } from "../model/workflows.ts";
-import { ITEM_BYTES_PER_READ, listNodeRuns, readItems, type StoredNodeRun } from "../store/node-runs.ts";
+import { listNodeRuns, readItems, type StoredItem, type StoredNodeRun } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
 import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
-import { isMemberOf, type SpaceUser } from "../store/spaces.ts";
+import { holdMember, isMemberOf, type SpaceUser } from "../store/spaces.ts";
 import {
   get,
   read,
@@ -36,7 +36,11 @@ const object = z.record(z.string(), z.unknown());
 /** A number out of range (`1e400`) would be null in what the trigger hands on. */
 const input = object.superRefine((item, context) => {
   for (const path of findEndless(item)) {
-    context.addIssue({ code: "custom", path: [...path], message: "No number is as large. Send it as text." });
+    context.addIssue({
+      code: "custom",
+      path: [...path],
+      message: "Too large for a number. Send it as text.",
+    });
   }
 });
 
@@ -65,7 +69,7 @@ const NewRun = z.strictObject({
   webhook_url: targetUrl
     .nullable()
     .optional()
-    .describe("Where to tell of the run's end: a public https:// URL. Overrides the account's endpoint."),
+    .describe("Where to report the run's end: a public https:// URL. Overrides the account's endpoint."),
   version: z
     .int()
     .min(1)
@@ -73,6 +77,9 @@ const NewRun = z.strictObject({
     .optional()
     .describe("A published version; absent: the current one."),
 });
+
+/** On a page, unless its first item alone has more: it is read for whoever asks, beside all others' requests. */
+const ITEM_BYTES_PER_PAGE = 262_144;
 
 /** What goes on in a run: both grow at their end alone, so that whoever reads on meets everything once. */
 export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
@@ -83,16 +90,16 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a node's items",
       description:
-        "What a node of the run has handed on so far, in its order, and fewer than asked for where they are large. A " +
-        "run that goes on adds behind what was read; one that failed as too large, or because the account's storage " +
-        "was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
+        "The items that a node of the run has passed on so far, in order; fewer than asked for if they are large. A " +
+        "run in progress adds more after those; one that failed because it was too large, or because the account's " +
+        "storage was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
       method: "GET",
       path: `${path}/nodes/{node_id}/items`,
       scope: "workflows:read",
       needsUser: true,
       params: params.extend({ node_id: z.string().describe("As in the definition.") }),
       query: z.strictObject(pageQuery),
-      response: jsonResponse(200, pageOf(NodeItem)),
+      response: bytesResponse({ mediaType: "application/json", documentedAs: pageOf(NodeItem) }),
       errors: ["not_found"],
       handle: async (request) => {
         const { cursor, limit } = request.query;
@@ -104,20 +111,21 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
         const run = await findRun(pool, user, runId);
         if (!run?.definition.nodes.some((node) => node.id === nodeId)) throw request.problem("not_found");
         const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.node_id === nodeId);
-        if (nodeRun === undefined) return { body: { items: [], next_cursor: null, total: 0 } };
+        if (nodeRun === undefined) return pageBytes({ items: [], next_cursor: null, total: 0 });
         const { sequence, output_counts: counts } = nodeRun;
         const ofNode = { accountId, runId, sequence };
-        const { items: found } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_READ);
-        const items = found.slice(0, limit);
+        const { items: found, bytes } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_PAGE);
+        const fitting = bytes > ITEM_BYTES_PER_PAGE ? Math.max(found.length - 1, 1) : found.length;
+        const items = found.slice(0, Math.min(fitting, limit));
         // A run that failed as too large has none, whatever it has handed on.
         const isEmpty = after === -1 && found.length === 0;
         const total = isEmpty ? 0 : Math.max(counts.items, (found.at(-1)?.index ?? -1) + 1);
         const last = items.at(-1)?.index ?? total;
         // Their indices have no gaps.
         const page = { items, next: last + 1 < total ? last : null, total };
-        return {
-          body: cursors.pageBody(page, filter, ({ index, item }) => ({ node_id: nodeId, index, item })),
-        };
+        const itemOf = ({ index, item }: StoredItem) =>
+          `{"node_id":${JSON.stringify(nodeId)},"index":${index},"item":${item}}`;
+        return pageBytes(cursors.pageBody(page, filter, itemOf));
       },
     }),
     read({
@@ -125,7 +133,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
       tag,
       summary: "List a run's events",
       description:
-        "What has happened in the run after a cursor, in its order; none when there is nothing new. 404 if you are " +
+        "What has happened in the run after a cursor, in order; none if there is nothing new. 404 if you are " +
         "not a member of its space.",
       method: "GET",
       path: `${path}/events`,
@@ -138,7 +146,7 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
           .min(0)
           .max(INTEGER_MAX)
           .default(0)
-          .describe("`events_cursor` of the run or of the answer before; absent: from the first."),
+          .describe("`events_cursor` of the run or of the previous answer; absent: from the first."),
         limit: z
           .int()
           .min(1)
@@ -160,6 +168,11 @@ export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">)
   ];
 }
 
+/** Items go as the texts that are stored: reading megabytes and writing them again keeps the process. */
+function pageBytes({ items, ...rest }: PageBody<string>) {
+  return { bytes: Buffer.from(`{"items":[${items.join()}],${JSON.stringify(rest).slice(1)}`) };
+}
+
 const tag = "Workflow runs";
 const path = "/v1/workflow-runs/{run_id}";
 const params = z.strictObject({ run_id: id });
@@ -176,8 +189,8 @@ export function runOperations({
       summary: "Run a workflow",
       description:
         "Starts a published version of the workflow. When the run has ended, its analysis is published: it has the " +
-        "run's id, and a webhook tells of it. For members who may run workflows: others get 403. 409 if nothing is " +
-        "published yet, or if the account has too many runs that go on.",
+        "run's id, and a webhook delivers it. For members who may run workflows: others get 403. 409 if nothing is " +
+        "published yet, or if the account has too many runs in progress.",
       method: "POST",
       path: "/v1/workflows/{workflow_id}/runs",
       scope: "workflows:run",
@@ -199,6 +212,7 @@ export function runOperations({
         const { workflow_id: workflowId } = request.params;
         const { input = {}, webhook_url, version = null } = request.body;
         const user = userOf(request);
+        await holdMember(tx, user, "workflow_id", workflowId);
         const workflow = await findRunnable(tx, user, workflowId, version);
         requirePermission(workflow, "run_workflows", request);
         const { spaceId, currentVersion, definition } = workflow;
@@ -207,13 +221,14 @@ export function runOperations({
         if (definition === null) {
           throw invalidRequest(
             "body.version",
-            `The workflow has no version ${version}. Leave it out for the last.`,
+            `The workflow has no version ${version}. Omit it for the current one.`,
           );
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
         if (!(await hasRoomForRun(tx, user))) throw request.problem("too_many_workflow_runs");
-        const { traceparent } = request;
-        const run = { spaceId, workflowId, version: asked, definition, input, webhookUrl, traceparent };
+        const { traceparent, caller } = request;
+        const what = { spaceId, workflowId, version: asked, definition, input };
+        const run = { ...what, webhookUrl, traceparent, keyId: caller.keyId };
         const runId = await createRun(tx, user, run);
         return { body: (await findWithNodes(tx, user, runId))! };
       },
@@ -223,7 +238,7 @@ export function runOperations({
       tag,
       summary: "Get a workflow run",
       description:
-        "One run with the definition that it carries out and every node that it has come to. 404 if you are not a " +
+        "One run with the definition that it executes and every node that it has reached. 404 if you are not a " +
         "member of its space.",
       path,
       scope: "workflows:read",
@@ -237,7 +252,7 @@ export function runOperations({
       tag,
       summary: "Cancel a workflow run",
       description:
-        "Ends the run where it is. Nothing is published of it. For members who may run workflows: others get 403. " +
+        "Stops the run where it is. Nothing is published. For members who may run workflows: others get 403. " +
         "409 if it has ended.",
       method: "POST",
       path: `${path}/cancel`,
@@ -253,6 +268,7 @@ export function runOperations({
       handle: async (request, tx) => {
         const user = userOf(request);
         const { run_id: runId } = request.params;
+        await holdMember(tx, user, "run_id", runId);
         const run = await findRun(tx, user, runId);
         requirePermission(run, "run_workflows", request);
         if (!(await cancelRun(tx, user.accountId, runId))) throw request.problem("workflow_run_ended");

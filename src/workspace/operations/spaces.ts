@@ -2,6 +2,7 @@ import { z } from "zod";
 import { displayName, id } from "../../api/fields.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { cancelReplaysOf } from "../../log/replays-sql.ts";
 import { PageLink } from "../model/pages.ts";
 import { allows } from "../model/roles.ts";
 import { Member, role, Space } from "../model/spaces.ts";
@@ -36,7 +37,9 @@ const tag = "Spaces";
 const path = "/v1/spaces";
 const params = z.strictObject({ space_id: id });
 
-const NamedSpace = z.strictObject({ name: displayName.describe("For people; several spaces may have it.") });
+const NamedSpace = z.strictObject({
+  name: displayName.describe("For people; several spaces may have the same one."),
+});
 
 /** Rooms for documents, which belong to users and their members. */
 export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
@@ -60,7 +63,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       key: "spaces.create",
       tag,
       summary: "Add a space",
-      description: "Makes an empty space that you own.",
+      description: "Creates an empty space that you own.",
       method: "POST",
       path,
       scope: "spaces:write",
@@ -93,8 +96,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       tag,
       summary: "Rename a space",
       description:
-        "Gives the space another name, and with it another storage_prefix, both at once. What is stored is moved " +
-        "there afterwards, and can be downloaded all the time. For members who may rename: others get 403.",
+        "Gives the space another name, and with it another storage_prefix, both at once. Stored objects are " +
+        "moved there afterwards, and can be downloaded throughout. For members who may rename: others get 403.",
       method: "PATCH",
       path: `${path}/{space_id}`,
       scope: "spaces:write",
@@ -108,9 +111,9 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
         const { space_id: spaceId } = request.params;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
-        await requireRoomForLeftovers(tx, accountId);
+        await requireRoomForLeftovers(tx, user);
         await renameSpace(tx, accountId, spaceId, body.name);
-        await askForMove(tx, accountId, spaceId, null);
+        await askForMove(tx, user, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),
@@ -142,12 +145,12 @@ const RemovedMember = z
       .array(PageLink)
       .max(LINKS_TOLD_MAX)
       .describe(
-        "Links to pages of the space that the user has made, and that still open for whoever has their URLs: newest " +
-          `first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
+        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
+          `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
       ),
     open_links_total: z.int().min(0).describe("How many there are."),
   })
-  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of it." });
+  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
 
 /** Who may do what in a space. */
 export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
@@ -199,9 +202,10 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       tag,
       summary: "Remove a member of a space",
       description:
-        "The user has no access any more, and requests that are repeated under an Idempotency-Key are answered like " +
-        "anybody's. Links to pages stay: those that the user has made are told, so that they can be revoked. For " +
-        "ADMINs, who can remove themselves, too: other members get 403. 409 for the owner.",
+        "The user no longer has access. Requests repeated with an Idempotency-Key are answered like " +
+        "anyone else's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
+        "that the user has created are listed, so that they can be revoked. For ADMINs, who can remove themselves, " +
+        "too: other members get 403. 409 for the owner.",
       method: "DELETE",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",
@@ -217,6 +221,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         if (found === null) throw request.problem("not_found");
         if (found.is_owner) throw request.problem("space_owner_fixed");
         await removeMember(tx, member, spaceId);
+        await cancelReplaysOf(tx, member, spaceId);
         const { links, total } = await listOpenLinksOf(tx, member, spaceId, LINKS_TOLD_MAX);
         return {
           body: { user_id: userId, open_links: links.map(linkBody), open_links_total: total },

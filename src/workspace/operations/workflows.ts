@@ -42,7 +42,7 @@ import {
 
 const Changes = z
   .strictObject({
-    name: displayName.describe("For people; several workflows may have it.").optional(),
+    name: displayName.describe("For people; several workflows may have the same one.").optional(),
     summary: lineOfText.max(SUMMARY_CHARS_MAX).optional(),
   })
   .refine(({ name, summary }) => name !== undefined || summary !== undefined, {
@@ -104,8 +104,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "List workflows",
       description:
-        "The workflows of a space, newest first, without what they do: get one by its id for that. 404 if you are " +
-        "not a member.",
+        "The workflows of a space, newest first, without their definitions: get one by its id for that. 404 if you " +
+        "are not a member.",
       path,
       scope: "workflows:read",
       filters: { space_id: id },
@@ -121,7 +121,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "Add a workflow",
       description:
-        `Makes a workflow called “${FIRST_WORKFLOW_NAME}”, with a draft that has one node, a manual trigger. For ` +
+        `Creates a workflow called “${FIRST_WORKFLOW_NAME}”, with a draft that has one node, a manual trigger. For ` +
         "members who may edit workflows: others get 403.",
       method: "POST",
       path,
@@ -159,7 +159,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       tag,
       summary: "Rename a workflow",
       description:
-        "Gives the workflow another name, another summary or both, at once: they are no part of the draft. For " +
+        "Gives the workflow another name, another summary or both, at once: they are not part of the draft. For " +
         "members who may edit workflows: others get 403.",
       method: "PATCH",
       path: `${path}/{workflow_id}`,
@@ -194,8 +194,8 @@ export function workflowDraftOperations(): readonly Operation[] {
       tag,
       summary: "Save a workflow's draft",
       description:
-        "Replaces the draft, if it is still at the revision that you name: 409 otherwise, for somebody has saved it " +
-        "since. The definition is checked whole, and every fault is told with its path. For members who may edit " +
+        "Replaces the draft, if it is still at the revision that you name: 409 otherwise, as somebody has saved it " +
+        "since. The whole definition is checked, and every fault is reported with its path. For members who may edit " +
         "workflows: others get 403.",
       method: "PUT",
       path: `${path}/{workflow_id}/draft`,
@@ -230,7 +230,7 @@ export function workflowDraftOperations(): readonly Operation[] {
       summary: "Publish a workflow",
       description:
         "Makes the draft the next version, which never changes and is the current one from now on. The draft stays. " +
-        "409 if it has nothing that the current version has not. For members who may publish workflows: others get " +
+        "409 if it is the same as the current version. For members who may publish workflows: others get " +
         "403.",
       method: "POST",
       path: `${path}/{workflow_id}/publish`,

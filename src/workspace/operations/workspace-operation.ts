@@ -126,14 +126,17 @@ type Declared = {
   readonly params?: z.ZodObject | undefined;
   readonly body?: unknown;
   readonly judgeRepeat?: unknown;
+  readonly holdsSecret?: true;
 };
 
-/** By what the path names, or the body. A write that names nothing in a space has to say by itself. */
-function byMembership({ key, params, body, judgeRepeat }: Declared): JudgeRepeat<AnyRequest> {
+/** By what the path names, or the body. A write that names nothing in a space, or tells a secret, says by itself. */
+function byMembership({ key, params, body, judgeRepeat, holdsSecret }: Declared): JudgeRepeat<AnyRequest> {
   const name = NAMES_IN_SPACE.find((one) => params !== undefined && one in params.shape);
   const isInBody = hasSpaceId(body);
-  if (name === undefined && !isInBody && judgeRepeat === undefined)
-    throw new Error(`Operation ${key} names nothing in a space: it has to say to whom a repeat is answered.`);
+  if ((holdsSecret || (name === undefined && !isInBody)) && judgeRepeat === undefined)
+    throw new Error(
+      `Operation ${key} names nothing in a space, or tells a secret: who is answered a repeat?`,
+    );
   return async (request, tx) => {
     const named = (name === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
     const isMember = await isMemberOf(tx, userOf(request), name ?? "space_id", named[name ?? "space_id"]!);

@@ -6,6 +6,7 @@ import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import {
+  createFindLink,
   createPasswordTries,
   createPasswordTurns,
   createVisitCount,
@@ -35,6 +36,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   const visiting = {
     pool,
     rendering,
+    findLink: createFindLink(pool),
     tryPassword: createPasswordTries(pool, inTurn),
     countVisit: createVisitCount(pool),
   };
@@ -47,8 +49,8 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   return {
     about:
       "Keeps documents in spaces, whose members have roles. Use a key that acts for a user, create a space, give " +
-      "others a role in it, create and upload documents, make workflows that work on them, and run those. Write " +
-      "pages there, and show them to anybody by a link.",
+      "others a role in it, create and upload documents, create workflows that work on them, and run those. " +
+      "Write pages there, and show them to anyone by a link.",
     operations: [
       ...spaceOperations(dependencies),
       ...memberOperations(dependencies),
@@ -74,14 +76,14 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     close: () => objects.close(),
     sends: [],
     tags: [
-      { name: "Spaces", description: "Rooms for documents, and who may do what in them." },
-      { name: "Documents", description: "Files in spaces, and the folders that they lie in." },
-      { name: "Pages", description: "Texts in spaces, and the links by which anybody can read them." },
+      { name: "Spaces", description: "Places for documents, and who may do what in them." },
+      { name: "Documents", description: "Files in spaces, and the folders that they are in." },
+      { name: "Pages", description: "Texts in spaces, and the links by which anyone can read them." },
       {
         name: "Workflows",
-        description: "What is done with documents: a draft, and versions published of it.",
+        description: "Work on documents: a draft, and published versions of it.",
       },
-      { name: "Workflow runs", description: "Workflows at work: what they do, and what comes of it." },
+      { name: "Workflow runs", description: "Runs of workflows: what they do, and their results." },
     ],
   };
 }

@@ -6,7 +6,7 @@ import { findReaders, wakeAwaiting } from "../store/awaited-analyses.ts";
 import { removeEndedRuns } from "../store/runs.ts";
 import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
 import { takeStep } from "./step.ts";
-import type { StepEnd, TakenStep } from "./step-record.ts";
+import type { StepEnd } from "./step-record.ts";
 
 /** Attempts a second of the dispatcher that would leave steps no time: half of what two cores carry. */
 const ATTEMPTS_PER_SECOND_MAX = 500;
@@ -65,7 +65,7 @@ export type RunnerOptions = {
   readonly random: () => number;
   /** How long ended runs are kept. */
   readonly retentionMs: number;
-  readonly onTaken: (end: TakenStep) => void;
+  readonly onTaken: () => void;
   readonly onError: (work: RunnerWork, error: unknown) => void;
   /** Absent: a fifth of a second. */
   readonly lookEveryMs?: number;
@@ -168,7 +168,7 @@ export class Runner {
       this.#pace.ended(performance.now() - startedMs, performance.now());
       clearInterval(renewing);
       this.#taking.delete(taking);
-      if (end !== undefined && end !== "lost" && end !== "given_back") this.#options.onTaken(end);
+      if (end !== undefined && end !== "lost" && end !== "given_back") this.#options.onTaken();
     });
     this.#taking.add(taking);
   }

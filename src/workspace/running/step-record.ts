@@ -45,9 +45,6 @@ import {
 /** What became of a step. `lost`: it was somebody else's by then, or its run had ended. */
 export type StepEnd = "recorded" | "lost" | "given_back" | "run_succeeded" | "run_failed";
 
-/** Of a step that was taken to its end; the last two are its run's, too. */
-export type TakenStep = Exclude<StepEnd, "lost" | "given_back">;
-
 /** Of those that the last nodes have handed on, as many as there is room for. */
 const ITEMS_MAX = 100;
 /** An analysis may have 512, and three are around an item. */
@@ -84,7 +81,8 @@ async function summarizeRun(
     const countMax = ITEMS_MAX - items.length;
     // With the item that has no room any more, if there is one.
     const found = await readItems(tx, nodeRun, -1, countMax, RUN_SUMMARY_BYTES_MAX);
-    for (const { item } of found.items) {
+    for (const { item: text } of found.items) {
+      const item: Item = JSON.parse(text);
       bytes += Buffer.byteLength(JSON.stringify(item)) + 1;
       if (bytes > RUN_SUMMARY_BYTES_MAX || isDeeperThan(item, ITEM_LEVELS_MAX)) {
         return { nodes, items, items_total };
@@ -140,8 +138,8 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
 }
 
 /**
- * A run's own URL is its requester's: who may no longer run workflows in the space is told of it no more. Null: the
- * account's endpoint.
+ * A run's own URL is its requester's: who may no longer run workflows in the space, or asked with a key that is no
+ * longer valid, is told of it no more. Null: the account's endpoint.
  */
 async function urlOf(tx: ClientBase, { step, facts }: RunEnding): Promise<string | null> {
   if (facts.webhookUrl === null) return null;
@@ -258,8 +256,8 @@ function requireRoom({ itemCount, itemBytes, ...run }: LockedRun, handed: Handed
   const bytesMax = runItemBytesMax(run.broughtBytes + handed.broughtBytes);
   if (itemCount + handed.count <= RUN_ITEMS_MAX && itemBytes + handed.bytes <= bytesMax) return;
   const message =
-    `The nodes of this run may hand on ${RUN_ITEMS_MAX} items of ${bytesMax} bytes together, which follows from what ` +
-    "it began with. Run the workflow on fewer documents, or with fewer branches that are joined again.";
+    `The nodes of this run may pass on ${RUN_ITEMS_MAX} items of ${bytesMax} bytes together, a limit that follows ` +
+    "from what it began with. Run the workflow on fewer documents, or with fewer branches that are joined again.";
   throw new NodeFailedError("run_too_large", message);
 }
 

@@ -36,7 +36,9 @@ function createInputReader(
       const after = source === place?.source ? place.index : -1;
       const nodeRun = { accountId, runId, sequence };
       const read = await readItems(pool, nodeRun, after, countMax - found.length, bytesLeft);
-      found.push(...read.items.map(({ index, item }) => ({ item, place: { source, index } })));
+      found.push(
+        ...read.items.map(({ index, item }) => ({ item: JSON.parse(item), place: { source, index } })),
+      );
       if (read.isFull) return { items: found, isEnd: false };
       bytesLeft -= read.bytes;
     }
@@ -94,8 +96,8 @@ function storageFailureOf(error: unknown): NodeFailedError | null {
   const refusal = storageRefusalOf(error);
   if (refusal === null) return null;
   const message =
-    `Runs of the account may store ${refusal.bytesMax} bytes together, ended ones included, and this one would bring ` +
-    "them beyond that. Start it again when older runs are gone, or on fewer documents.";
+    `Runs of the account may store ${refusal.bytesMax} bytes together, ended ones included, and this one would ` +
+    "exceed that. Start it again when older runs are gone, or on fewer documents.";
   return new NodeFailedError("storage_full", message);
 }
 

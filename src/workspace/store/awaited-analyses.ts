@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
+import { allows, type SpaceRole } from "../model/roles.ts";
 import type { ClaimedStep } from "./steps.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
@@ -108,4 +109,45 @@ async function readOn(tx: ClientBase, accountId: string): Promise<boolean> {
     values: [accountId],
   });
   return read.rows[0]!.events === EVENTS_PER_READ;
+}
+
+const UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
+/** A run's own analysis, or one that it waits for. */
+const ID_OF_RUN = new RegExp(`^(${UUID})(:${UUID})?$`, "i");
+
+/**
+ * Publishes in one transaction with a look at which of these ids are not their users' to publish under; without one
+ * where no run can be called so. A run's own id is no user's, and what a run waits for is for those who may run
+ * workflows in its space, which they may then until the end of the transaction. Nobody knows a run's id before it is
+ * seen here. @throws what is in the way, if a role is being changed for longer than `lockWaitMs`
+ */
+export async function guardPublishing<T>(
+  pool: Pool,
+  asked: readonly { accountId: string; userId: string | null; analysisId: string }[],
+  lockWaitMs: number,
+  publish: (database: Pool | ClientBase, refused: ReadonlySet<number>) => Promise<T>,
+): Promise<T> {
+  const looked = asked.flatMap(({ accountId, userId, analysisId }, index) => {
+    const [, runId, nodeRunId] = ID_OF_RUN.exec(analysisId) ?? [];
+    if (userId === null || runId === undefined) return [];
+    return [{ index, accountId, userId, runId, isAwaited: nodeRunId !== undefined }];
+  });
+  if (looked.length === 0) return await publish(pool, new Set());
+  return await inTransaction(pool, async (tx) => {
+    const { rows } = await tx.query<{ index: number; role: SpaceRole | null }>(
+      `select asked.index, case when asked."isAwaited" then (
+         select role from workspace.space_members as m
+         where m.account_id = asked."accountId" and m.user_id = asked."userId" and m.space_id = run.space_id
+         for share) end as role
+       from json_to_recordset($1)
+         as asked (index integer, "accountId" uuid, "userId" uuid, "runId" uuid, "isAwaited" boolean)
+       cross join (select set_config('lock_timeout', $2, true)) as bounded
+       cross join lateral (
+         select space_id from workspace.runs as r
+         where r.account_id = asked."accountId" and r.id = asked."runId" limit 1) as run`,
+      [JSON.stringify(looked), String(lockWaitMs)],
+    );
+    const refused = rows.filter(({ role }) => role === null || !allows(role, "run_workflows"));
+    return await publish(tx, new Set(refused.map(({ index }) => index)));
+  });
 }

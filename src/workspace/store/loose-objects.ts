@@ -11,6 +11,9 @@ const KEPT_MS = 300_000;
 /** Who removes objects has this long; then somebody else does, too. */
 const REMOVED_WITHIN_MS = 300_000;
 
+/** `userId`: in whose share of what the account stores they are; null: in nobody's. */
+type KeysOwner = { readonly accountId: string; readonly userId: string | null };
+
 /**
  * Before anything is stored under these keys.
  *
@@ -18,14 +21,14 @@ const REMOVED_WITHIN_MS = 300_000;
  */
 export async function reserveKeys(
   database: Pool | ClientBase,
-  accountId: string,
+  { accountId, userId }: KeysOwner,
   keys: readonly string[],
   bytes: number,
 ): Promise<void> {
   await database.query(
-    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes)
-     select $1, unnest($2::text[]), true, now() + $3::float8 * interval '1 millisecond', $4`,
-    [accountId, keys, RESERVED_MS, bytes],
+    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes, user_id)
+     select $1, unnest($2::text[]), true, now() + $3::float8 * interval '1 millisecond', $4, $5`,
+    [accountId, keys, RESERVED_MS, bytes, userId],
   );
 }
 
@@ -54,15 +57,15 @@ export type ReleasedKeys = {
 /** Nobody brings these keys to a document any more; what is there is removed when its time is over. */
 export async function releaseKeys(
   database: Pool | ClientBase,
-  accountId: string,
+  { accountId, userId }: KeysOwner,
   { keys, bytes = keys.map(() => 0), keptMs = 0 }: ReleasedKeys,
 ): Promise<void> {
   await database.query(
-    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes)
-     select $1, key, false, now() + $3::float8 * interval '1 millisecond', bytes
+    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes, user_id)
+     select $1, key, false, now() + $3::float8 * interval '1 millisecond', bytes, $5
      from unnest($2::text[], $4::bigint[]) as released (key, bytes)
      on conflict (account_id, storage_key) do update set is_reserved = false, remove_at = excluded.remove_at`,
-    [accountId, keys, Math.max(keptMs, KEPT_MS), bytes],
+    [accountId, keys, Math.max(keptMs, KEPT_MS), bytes, userId],
   );
 }
 

@@ -1,8 +1,11 @@
 import type { ClientBase, Pool } from "pg";
+import type { SpaceUser } from "./spaces.ts";
 
 /** What a rename leaves to do: a space, or one document of it. */
 export type StoredMove = {
   readonly accountId: string;
+  /** Who asked for it; null: nobody. */
+  readonly userId: string | null;
   readonly id: string;
   /** Another one when it was asked for again. */
   readonly asked: number;
@@ -25,16 +28,16 @@ const retryAt = (failures: string) =>
 /** Has the objects of a space moved to where its prefix says, or one document's. @param documentId null: all */
 export async function askForMove(
   tx: ClientBase,
-  accountId: string,
+  { accountId, userId }: SpaceUser,
   spaceId: string,
   documentId: string | null,
 ): Promise<void> {
   await tx.query(
-    `insert into workspace.moves (account_id, space_id, document_id) values ($1, $2, $3)
+    `insert into workspace.moves (account_id, space_id, document_id, asked_by) values ($1, $2, $3, $4)
      on conflict (account_id, space_id, document_id) do update
      set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at,
-       failures = excluded.failures`,
-    [accountId, spaceId, documentId],
+       failures = excluded.failures, asked_by = excluded.asked_by`,
+    [accountId, spaceId, documentId, userId],
   );
 }
 
@@ -67,7 +70,7 @@ export async function claimMove(
       )
       update workspace.moves as m set next_at = now() + $2::float8 * interval '1 millisecond'
       from due where m.account_id = due.account_id and m.id = due.id
-      returning m.account_id as "accountId", m.id, m.asked, m.space_id as "spaceId",
+      returning m.account_id as "accountId", m.asked_by as "userId", m.id, m.asked, m.space_id as "spaceId",
         m.document_id as "documentId", m.after_id as "afterId", m.failures`,
     values: [afterAccountId, leaseMs],
   });
@@ -149,8 +152,8 @@ export async function moveLater(
   documentIds: readonly string[],
 ): Promise<void> {
   await tx.query(
-    `insert into workspace.moves (account_id, space_id, document_id, asked_at, failures, next_at)
-     select account_id, space_id, unnest($3::uuid[]), asked_at, 1, ${retryAt("1")} from workspace.moves
+    `insert into workspace.moves (account_id, space_id, document_id, asked_at, asked_by, failures, next_at)
+     select account_id, space_id, unnest($3::uuid[]), asked_at, asked_by, 1, ${retryAt("1")} from workspace.moves
      where account_id = $1 and id = $2
      on conflict (account_id, space_id, document_id) do nothing`,
     [accountId, id, documentIds],
@@ -184,13 +187,10 @@ export async function isStillAt(pool: Pool, accountId: string, document: MovedDo
   return rowCount === 1;
 }
 
-export type WaitingMoves = { readonly count: number; readonly oldestSeconds: number };
-
-export async function countMoves(pool: Pool): Promise<WaitingMoves> {
-  const { rows } = await pool.query<WaitingMoves>(
-    `select count(*)::integer as count,
-       coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 as "oldestSeconds"
-     from workspace.moves`,
+/** Seconds since the oldest of what waits was asked for; 0: nothing waits. */
+export async function readOldestMove(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ seconds: number }>(
+    "select coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 as seconds from workspace.moves",
   );
-  return rows[0]!;
+  return rows[0]!.seconds;
 }

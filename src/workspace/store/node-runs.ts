@@ -6,7 +6,8 @@ import type { ClaimedStep } from "./steps.ts";
 /** What nodes hand on: an object. */
 export type Item = Readonly<Record<string, unknown>>;
 
-export type StoredItem = { readonly index: number; readonly item: Item };
+/** `item`: JSON, as it is stored. */
+export type StoredItem = { readonly index: number; readonly item: string };
 
 /** That are in memory at a time, and one more: an analysis that was handed on may have megabytes. */
 export const ITEM_BYTES_PER_READ = 4 * 1_024 ** 2;
@@ -43,7 +44,7 @@ export async function readItems(
         ) as following
         where walked.n < $5::integer and walked.bytes < $6::float8
       )
-      select index, item, bytes from walked where n > 0 order by n`,
+      select index, item::text as item, bytes from walked where n > 0 order by n`,
     values: [accountId, runId, sequence, afterIndex, countMax, bytesMax],
   });
   const items = rows.map(({ index, item }) => ({ index, item }));

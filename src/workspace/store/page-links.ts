@@ -5,7 +5,7 @@ import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
 import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { joinMember, personJson } from "./spaces.ts";
+import { holdMember, joinMember, personJson } from "./spaces.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {
@@ -17,19 +17,26 @@ export type OpenedLink = LinkLimits & {
   readonly versionId: string;
 };
 
-/** Null: there is no such link. */
-export async function openLink(pool: Pool, tokenDigest: Uint8Array): Promise<OpenedLink | null> {
-  const { rows } = await pool.query<OpenedLink>({
-    name: "open_page_link",
+/** By the digests of their tokens, in hex; those that there are. */
+export async function openLinks(
+  pool: Pool | ClientBase,
+  tokenDigests: readonly string[],
+): Promise<ReadonlyMap<string, OpenedLink>> {
+  const { rows } = await pool.query<OpenedLink & { readonly digest: string }>({
+    name: "open_page_links",
+    // With the limit each is looked up, however many there are.
     text: `
-      select l.account_id as "accountId", l.id, l.status, coalesce(l.expires_at <= now(), false) as "isExpired",
-        l.max_visits, l.visit_count::float8, l.password_hash as "passwordHash", l.auth_version as "authVersion",
-        v.id as "versionId"
-      from workspace.page_links as l ${SHOWN_VERSION}
-      where l.token_digest = $1`,
-    values: [tokenDigest],
+      select link.*, asked.digest
+      from unnest($1::text[]) as asked (digest) cross join lateral (
+        select l.account_id as "accountId", l.id, l.status, coalesce(l.expires_at <= now(), false) as "isExpired",
+          l.max_visits, l.visit_count::float8, l.password_hash as "passwordHash", l.auth_version as "authVersion",
+          v.id as "versionId"
+        from workspace.page_links as l ${SHOWN_VERSION}
+        where l.token_digest = decode(asked.digest, 'hex') limit 1
+      ) as link`,
+    values: [tokenDigests],
   });
-  return rows[0] ?? null;
+  return new Map(rows.map(({ digest, ...link }) => [digest, link]));
 }
 
 /**
@@ -146,6 +153,7 @@ export async function findLink(
 
 /** The same, locked until the transaction ends: changes of one link, and its visits, take turns. */
 export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string): Promise<FoundLink | null> {
+  await holdMember(tx, user, "link_id", linkId);
   await tx.query("select from workspace.page_links where account_id = $1 and id = $2 for no key update", [
     user.accountId,
     linkId,

@@ -19,12 +19,12 @@ export async function createRun(
   { accountId, userId }: SpaceUser,
   run: NewRun,
 ): Promise<string> {
-  const { spaceId, workflowId, version, input, webhookUrl, traceparent, definition } = run;
+  const { spaceId, workflowId, version, input, webhookUrl, traceparent, definition, keyId } = run;
   const { rows } = await tx.query<{ id: string }>(
     `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, webhook_url,
-       traceparent)
-     values ($1, $2, $3, $4, $5, $6, $7, $8) returning id`,
-    [accountId, userId, spaceId, workflowId, version, JSON.stringify(input), webhookUrl, traceparent],
+       traceparent, requested_key_id)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning id`,
+    [accountId, userId, spaceId, workflowId, version, JSON.stringify(input), webhookUrl, traceparent, keyId],
   );
   const runId = rows[0]!.id;
   const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
@@ -96,11 +96,14 @@ export async function publishInside(
     await tx.query("rollback to savepoint publication");
     return error instanceof PublishRefusedError
       ? { code: error.code, message: refusalText(error) }
-      : { code: "database_error", message: "The database could not do it. Report it if it goes on." };
+      : { code: "database_error", message: "The database could not do it. Report it if it persists." };
   }
 }
 
-/** What whoever requested the run is in its space, until the transaction ends. Null: no member any more. */
+/**
+ * What whoever requested the run is in its space, until the transaction ends. Null: no member any more, or the key that
+ * it was requested with is no longer valid.
+ */
 export async function holdRequesterRole(
   tx: ClientBase,
   accountId: string,
@@ -112,6 +115,8 @@ export async function holdRequesterRole(
       select m.role from workspace.runs as r
       join workspace.space_members as m
         on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = r.requested_by
+      join sealpost.api_keys as k on k.id = r.requested_key_id and k.revoked_at is null
+        and (k.expires_at is null or k.expires_at > clock_timestamp())
       where r.account_id = $1 and r.id = $2 for share of m`,
     values: [accountId, runId],
   });
@@ -199,6 +204,8 @@ export type NewRun = {
   readonly input: Readonly<Record<string, unknown>>;
   readonly webhookUrl: string | null;
   readonly traceparent: string | null;
+  /** The requester's. */
+  readonly keyId: string;
 };
 
 /** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
@@ -311,12 +318,4 @@ export async function hasRuns(pool: Pool): Promise<boolean> {
     text: "select exists (select from workspace.runs) as is_there",
   });
   return rows[0]!.is_there;
-}
-
-/** How many go on, by their status. */
-export async function countUnfinishedRuns(pool: Pool): Promise<ReadonlyMap<RunStatus, number>> {
-  const { rows } = await pool.query<{ status: RunStatus; counted: number }>(
-    "select status, count(*)::integer as counted from workspace.runs where completed_at is null group by status",
-  );
-  return new Map(rows.map(({ status, counted }) => [status, counted]));
 }

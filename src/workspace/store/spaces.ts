@@ -172,6 +172,9 @@ const SPACE_OF = {
 export type NameInSpace = keyof typeof SPACE_OF;
 export const NAMES_IN_SPACE = Object.keys(SPACE_OF) as readonly NameInSpace[];
 
+const memberOf = (name: NameInSpace) =>
+  `select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`;
+
 /** Whether the user is a member of the space that this is, or is in. */
 export async function isMemberOf(
   database: Pool | ClientBase,
@@ -179,12 +182,21 @@ export async function isMemberOf(
   name: NameInSpace,
   id: string,
 ): Promise<boolean> {
-  const { rowCount } = await database.query(
-    `select from workspace.space_members
-     where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`,
-    [accountId, userId, id],
-  );
+  const { rowCount } = await database.query(memberOf(name), [accountId, userId, id]);
   return rowCount === 1;
+}
+
+/**
+ * What the user is in the space that this is in stays until the transaction ends: whoever removes the user waits, and
+ * then sees what was written. Called before the role is looked at, and before other locks.
+ */
+export async function holdMember(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  name: NameInSpace,
+  id: string,
+): Promise<void> {
+  await tx.query(`${memberOf(name)} for share`, [accountId, userId, id]);
 }
 
 /** Whether the user $2 of the account $1 is a member of the space $3. */

@@ -237,14 +237,11 @@ export async function changeNodeRun(
   return rows[0] ?? null;
 }
 
-export type WaitingSteps = { readonly ready: number; readonly oldestSeconds: number };
-
-/** Steps that nobody has taken yet, up to a thousand. */
-export async function countReadySteps(pool: Pool): Promise<WaitingSteps> {
-  const { rows } = await pool.query<WaitingSteps>(
-    `select count(*)::integer as ready,
-       coalesce(extract(epoch from now() - min(next_at)), 0)::float8 as "oldestSeconds"
-     from (select next_at from workspace.node_runs where is_ready limit 1000) as counted`,
+/** Seconds that the oldest of up to a thousand steps has been ready that nobody has taken yet; 0: there is none. */
+export async function readOldestReadyStep(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ seconds: number }>(
+    `select coalesce(extract(epoch from now() - min(next_at)), 0)::float8 as seconds
+     from (select next_at from workspace.node_runs where is_ready limit 1000) as ready`,
   );
-  return rows[0]!;
+  return rows[0]!.seconds;
 }

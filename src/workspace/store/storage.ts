@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import type { StorageKind, StorageUse } from "../../base/model/storage.ts";
+import type { SpaceUser } from "./spaces.ts";
 
 /** Whether the account has any space. False, too, on a database that the workspace was never installed in. */
 export async function hasSpaces(database: Pool | ClientBase, accountId: string): Promise<boolean> {
@@ -43,7 +44,7 @@ export async function readWorkspaceStorage(pool: Pool, accountId: string): Promi
     text: `
       select kind, coalesce(s.bytes, 0)::float8 as bytes, l.bytes_max::float8 as "bytesMax"
       from unnest($2::text[]) as listed (kind)
-      left join (select kind, bytes from workspace.storage where account_id = $1) as s using (kind)
+      left join (select kind, bytes from workspace.storage where account_id = $1 and user_id = $1) as s using (kind)
       left join sealpost.storage_limits as l using (kind)`,
     values: [accountId, KINDS],
   });
@@ -52,15 +53,20 @@ export async function readWorkspaceStorage(pool: Pool, accountId: string): Promi
 
 /**
  * Before a rename, or an upload, which may leave an object behind: those that are left already are no more than they
- * may be. What was begun is never refused, so they may be more for a while, by what all documents have.
+ * may be, and this user's no more than is left for others. What was begun is never refused, so they may be more for a
+ * while, by what all documents have.
  *
  * @throws what `storageRefusalOf` knows
  */
-export async function requireRoomForLeftovers(database: Pool | ClientBase, accountId: string): Promise<void> {
+export async function requireRoomForLeftovers(
+  database: Pool | ClientBase,
+  { accountId, userId }: SpaceUser,
+): Promise<void> {
   await database.query(
-    `select sealpost.refuse_storage(l.kind, l.bytes_max)
-     from sealpost.storage_limits as l join workspace.storage as s using (kind)
-     where l.kind = 'leftovers' and s.account_id = $1 and s.bytes > l.bytes_max`,
-    [accountId],
+    `select sealpost.refuse_storage(kind, bytes_max) from sealpost.storage_limits
+     where kind = 'leftovers' and bytes_max < (
+       select sum(bytes) from workspace.storage
+       where account_id = $1 and kind = 'leftovers' and user_id in ($1, $2))`,
+    [accountId, userId],
   );
 }

@@ -6,7 +6,7 @@ import type { SpaceRole } from "../model/roles.ts";
 import type { ListedWorkflow, WORKFLOW_CONSTANTS } from "../model/workflows.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { IS_MEMBER, joinMember, userJson } from "./spaces.ts";
+import { holdMember, IS_MEMBER, joinMember, userJson } from "./spaces.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type StoredWorkflow = Omit<
@@ -66,6 +66,7 @@ export async function lockWorkflow(
   user: SpaceUser,
   workflowId: string,
 ): Promise<FoundWorkflow | null> {
+  await holdMember(tx, user, "workflow_id", workflowId);
   await tx.query("select from workspace.workflows where account_id = $1 and id = $2 for no key update", [
     user.accountId,
     workflowId,

@@ -1,8 +1,9 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { escapeHtml, type HtmlPage, sendHtml } from "../../http/html-page.ts";
 import type { AddRoutes, Kernel } from "../../http/kernel.ts";
+import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
 import { Problem } from "../../http/problems.ts";
-import { beginRequest } from "../../http/request-context.ts";
+import { beginRequest, contextOf } from "../../http/request-context.ts";
 import { type InTurn, onGoneOf, untilGone } from "../../http/turns.ts";
 import { LINK_PATH, type ShownPage, type Visit, type Visitor } from "./visits.ts";
 
@@ -13,18 +14,19 @@ function shownPage({ title, html }: ShownPage): HtmlPage {
 
 const UNKNOWN_LINK = note(
   "There is no such page",
-  "Check that you have the whole link. If you have, ask whoever gave it to you for another one.",
+  "Check that you have the whole link. If you have, ask the person who gave it to you for another one.",
 );
 
 /** Nobody is told why. */
 const LINK_OVER = note(
-  "This link does not work any more",
-  "It has expired, was opened as often as it may be, or was withdrawn. Ask whoever gave it to you for another one.",
+  "This link no longer works",
+  "It has expired, was opened as often as it may be, or was withdrawn. Ask the person who gave it to you for " +
+    "another one.",
 );
 
 const NOT_AHEAD = note(
-  "This page is not loaded ahead",
-  "Every time that it is opened counts. Open it once you want to read it.",
+  "This page is not preloaded",
+  "Each opening counts. Open it when you want to read it.",
 );
 
 /** @param fault what was wrong with the password that was sent; null: none was sent */
@@ -79,20 +81,17 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
     };
     const errorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) =>
       sendProblem(kernel, error, request, reply);
+    const route = { url, onRequest, errorHandler };
     app.route<WithToken>({
+      ...route,
       method: ["GET", "HEAD"],
-      url,
-      onRequest,
-      errorHandler,
       handler: async (request, reply) =>
         isFetchedAhead(request) ? send(reply, 503, NOT_AHEAD) : await showVisit(request, reply, null),
     });
     app.route<WithToken>({
+      ...route,
       method: "POST",
-      url,
       bodyLimit: FORM_BYTES_MAX,
-      onRequest,
-      errorHandler,
       handler: async (request, reply) => await showVisit(request, reply, passwordIn(request)),
     });
     async function showVisit(
@@ -101,7 +100,11 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
       password: string | null,
     ): Promise<FastifyReply> {
       const { params, ip, method } = request;
-      const visitor = { token: params.token, password, address: ip, isAsking: method === "HEAD" };
+      const hold = (accountId: string, bytes: number) => {
+        contextOf(request).accountId = accountId;
+        kernel.holdAnswer(reply, bytes);
+      };
+      const visitor = { token: params.token, password, address: ip, hold, isAsking: method === "HEAD" };
       const onGone = onGoneOf(request, reply);
       return sendVisit(reply, await untilGone(onGone, (gone) => visit({ ...visitor, gone }, kernel.inTurn)));
     }
@@ -178,5 +181,6 @@ function sendProblem(
   const { status, title, headers } = kernel.describe(error, request);
   const again = status === 429 || status >= 500 ? "Try again in a moment." : "Go back and try again.";
   reply.headers(headers);
+  if (status === 503) reply.header("retry-after", RETRY_AFTER_UNAVAILABLE_SECONDS);
   return send(reply, status, note(title, again));
 }

@@ -1,7 +1,7 @@
 import { hash, randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
 import type { Pool } from "pg";
-import { coalesceByTurn } from "../../base/database/coalesce.ts";
+import { coalesceByTurn, gatherByTurn } from "../../base/database/coalesce.ts";
 import {
   type Counted,
   type CountedPolicy,
@@ -13,7 +13,7 @@ import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { addressBucket } from "../../http/rate-limits.ts";
 import { createTurns, type InTurn } from "../../http/turns.ts";
 import { linkState } from "../model/pages.ts";
-import { countVisits, type OpenedLink, openLink, readVersion } from "../store/page-links.ts";
+import { countVisits, type OpenedLink, openLinks, readVersion } from "../store/page-links.ts";
 import { RENDERER } from "./markdown-html.ts";
 import type { Rendering } from "./rendering.ts";
 
@@ -93,7 +93,8 @@ export type TryPassword = (
 
 /** @param inTurn of everybody's passwords */
 export function createPasswordTries(pool: Pool, inTurn: InTurn): TryPassword {
-  const count = createRequestCounter(pool);
+  // Exactly: a password is guessed, and a right one is taken back.
+  const count = createRequestCounter(pool, Number.POSITIVE_INFINITY);
 
   /** A try counts before it is known to be wrong: only those of one turn can be beyond the limit by chance. */
   async function tryNow({ id, passwordHash }: OpenedLink, password: string, address: string): Promise<Tried> {
@@ -131,6 +132,7 @@ export type ShownPage = { readonly title: string; readonly html: string };
 export type VisitOptions = {
   readonly pool: Pool;
   readonly rendering: Pick<Rendering, "renew">;
+  readonly findLink: FindLink;
   readonly tryPassword: TryPassword;
   readonly countVisit: CountVisit;
 };
@@ -150,8 +152,18 @@ export function createVisitCount(pool: Pool): CountVisit {
   };
 }
 
-/** Whose share of the work on the database it is to find links: whose they are is not known before. */
-const FINDING = "links";
+/** Null: there is no such link. */
+export type FindLink = (token: string) => Promise<OpenedLink | null>;
+
+/**
+ * In no turn, as API keys: whose link it is is not known before, and one turn for all visitors would make all accounts
+ * one. Links that are asked for together are found by one statement, which waits for no row: less than to count their
+ * requests.
+ */
+export function createFindLink(pool: Pool): FindLink {
+  const find = gatherByTurn((digests) => openLinks(pool, [...digests.keys()]));
+  return async (token) => (await find(digestToken(token).toString("hex"))).answer ?? null;
+}
 
 export type Visitor = {
   readonly token: string;
@@ -160,6 +172,8 @@ export type Visitor = {
   readonly address: string;
   /** Aborted when nobody waits for the page any more. */
   readonly gone: AbortSignal;
+  /** Counts so many bytes as the account's in memory. @throws when there is no room */
+  readonly hold: (accountId: string, bytes: number) => void;
   /** Only wants to know what it would get: nothing is counted, nothing shown. */
   readonly isAsking: boolean;
 };
@@ -167,14 +181,14 @@ export type Visitor = {
 /**
  * Opens a link. A visit is counted once all is there that it shows, and only counted visits show anything.
  * @param inTurn of all work on the database
- * @throws TemporarilyUnavailable when its turn does not come in time
+ * @throws TemporarilyUnavailable when the turn of the link's account does not come in time
  */
 export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InTurn): Promise<Visit> {
-  const { pool, rendering, tryPassword, countVisit } = options;
-  const { token, password, gone, isAsking } = visitor;
+  const { pool, rendering, findLink, tryPassword, countVisit } = options;
+  const { token, password, gone, hold, isAsking } = visitor;
   if (!TOKEN.test(token)) return { kind: "unknown" };
   const turn = { waitMs: ANSWER_WITHIN_MS, gone };
-  const link = await inTurn(FINDING, turn, () => openLink(pool, digestToken(token)));
+  const link = await findLink(token);
   if (link === null) return { kind: "unknown" };
   if (linkState(link) !== "active") return { kind: "over" };
   if (link.passwordHash !== null) {
@@ -187,6 +201,7 @@ export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InT
     readVersion(pool, link, RENDERER),
   );
   const html = stored.html ?? (await rendering.renew(link, markdown!, gone));
+  hold(link.accountId, Buffer.byteLength(html));
   if (await inTurn(link.accountId, turn, () => countVisit(link)))
     return { kind: "open", shown: { title, html } };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.

@@ -28,8 +28,17 @@ let source: TestDatabase;
 let server: Awaited<ReturnType<typeof startTestServer>>;
 /** On a server of its own. */
 let target: { url: string; pool: pg.Pool };
+let folder: string;
+
+/** The path of a file that holds this secret. */
+function fileOf(text: string): string {
+  const path = join(folder, randomUUID());
+  writeFileSync(path, `${text}\n`, { mode: 0o600 });
+  return path;
+}
 
 beforeAll(async () => {
+  folder = mkdtempSync(join(tmpdir(), "sealpost-move-"));
   source = await createTestDatabase();
   server = await startTestServer();
   const url = server.url("postgres");
@@ -42,18 +51,20 @@ afterAll(async () => {
   await source?.drop();
   await target?.pool.end();
   await server?.stop();
+  rmSync(folder, { recursive: true });
 });
 
 const envOf = (more: Record<string, string> = {}) => ({
   DATABASE_URL: source.url,
   SECRETS_KEY: SECRETS_KEY.toString("base64"),
-  TARGET_DATABASE_URL: target.url,
-  TARGET_SECRETS_KEY: TARGET_KEY.toString("base64"),
   ...more,
 });
 
 const run = (args: readonly string[], env: Record<string, string> = {}) =>
   runSealpost(["account", ...args], { env: envOf(env) });
+
+const keyed = (key = TARGET_KEY) => ["--target-secrets-key-file", fileOf(key.toString("base64"))];
+const there = (url = target.url) => ["--to-file", fileOf(url), ...keyed()];
 
 const move = (accountId: string, ...more: string[]) => [
   "move",
@@ -61,6 +72,7 @@ const move = (accountId: string, ...more: string[]) => [
   accountId,
   "--cell",
   "c2",
+  ...there(),
   ...more,
 ];
 
@@ -134,7 +146,7 @@ describe("account move", { timeout }, () => {
     const waited = await run(move(accountId, "--wait", "1s"));
     expect(waited).toMatchObject({ code: 2 });
     expect(waited.stderr).toMatch(
-      /closed, but not still after 1 s .*pid \d+, role .* Run the same command again/,
+      /closed, but not quiet after 1 s .*pid \d+, role .* Run the same command again/,
     );
     await expect(publish(source.pool, accountId, '{"id":"2","status":"failed"}')).rejects.toThrow("moved");
     await other.rollback();
@@ -156,20 +168,25 @@ test(
     const other = await begin(source.pool, "select from sealpost.accounts");
     expect((await run(move(accountId, "--wait", "1s"))).code).toBe(2);
     await other.rollback();
-    const away = { TARGET_DATABASE_URL: "postgres://127.0.0.1:1/sealpost", TARGET_SECRETS_KEY: "" };
-    expect((await run(move(accountId, "--cancel"), away)).code).toBe(2);
-    expect((await run(["move", "--account", accountId, "--target-is-lost"], away)).stderr).toContain(
+    const cancel = ["move", "--account", accountId, "--cell", "c2", "--cancel"];
+    expect((await run([...cancel, ...there("postgres://127.0.0.1:1/sealpost")])).code).toBe(2);
+    expect((await run(["move", "--account", accountId, "--target-is-lost"])).stderr).toContain(
       "with --cancel",
     );
     const lost = ["move", "--account", accountId, "--cancel", "--target-is-lost"];
-    expect((await run([...lost, "--to", target.url], away)).stderr).toContain("it is not asked");
-    expect(await run(lost, away)).toMatchObject({
+    for (const named of [
+      ["--to", target.url],
+      ["--to-file", fileOf(target.url)],
+    ]) {
+      expect((await run([...lost, ...named])).stderr).toContain("which does not contact it");
+    }
+    expect(await run(lost)).toMatchObject({
       code: 0,
       stdout: expect.stringContaining('"moved_to":null'),
       stderr: "",
     });
     await publish(source.pool, accountId, '{"id":"2","status":"failed"}');
-    expect((await run(lost, away)).stderr).toContain("No move of account");
+    expect((await run(lost)).stderr).toContain("No move of account");
     // It was not lost.
     expect((await run(move(accountId))).stderr).toContain("--cancel");
     expect((await run(move(accountId, "--cancel"))).code).toBe(0);
@@ -179,9 +196,9 @@ test(
 );
 
 describe("account move refuses", { timeout }, () => {
-  async function refusalOf(args: readonly string[], env: Record<string, string> = {}): Promise<string> {
+  async function refusalOf(...args: readonly string[]): Promise<string> {
     const accountId = await newAccount();
-    const { code, stdout, stderr } = await run(["move", "--account", accountId, ...args], env);
+    const { code, stdout, stderr } = await run(["move", "--account", accountId, ...args]);
     expect({ code, stdout }, stderr).toEqual({ code: 2, stdout: "" });
     expect(await rowOf(source.pool, "accounts", { id: accountId })).toMatchObject({ moved_to: null });
     return stderr;
@@ -189,42 +206,45 @@ describe("account move refuses", { timeout }, () => {
   const named = ["--cell", "c2"];
 
   test("its own database", async () => {
-    expect(await refusalOf([...named, "--to", source.url])).toBe(
+    expect(await refusalOf(...named, ...keyed(), "--to", source.url)).toBe(
       "The target is the same database as the source.\n",
     );
   });
 
   test("a database without our tables, one of another version, and one that does not answer", async () => {
     const empty = await createEmptyDatabase();
-    expect(await refusalOf([...named, "--to", empty.url])).toContain("target has no Sealpost tables yet");
+    expect(await refusalOf(...named, ...there(empty.url))).toContain("target has no Sealpost tables yet");
     await empty.drop();
     const older = await createTestDatabase();
     await changeRows(older.pool, "migrations", { name: "0001_foundation.sql" }, { digest: "other" });
-    expect(await refusalOf([...named, "--to", older.url])).toContain("not of this version");
+    expect(await refusalOf(...named, ...there(older.url))).toContain("not of this version");
     await older.drop();
     const away = "postgres://ada:hunter2@127.0.0.1:1/sealpost";
-    expect(await refusalOf([...named, "--to", away])).toBe(
+    expect(await refusalOf(...named, ...there(away))).toBe(
       "Cannot reach the target's database (ECONNREFUSED).\n",
     );
   });
 
+  test("no target, two of them, and files that are none", async () => {
+    expect(await refusalOf(...named, ...keyed())).toContain("--to-file PATH");
+    expect(await refusalOf(...named, ...there(), "--to", target.url)).toContain("--to, or --to-file");
+    expect(await refusalOf(...named, ...keyed(), "--to-file", "/nobody/has/this")).toBe(
+      "Cannot read --to-file: ENOENT.\n",
+    );
+    const stderr = await refusalOf(...named, ...there("hunter2"));
+    expect(stderr).toContain("has no PostgreSQL URL");
+    expect(stderr).not.toContain("hunter2");
+  });
+
   test("no name, a name that is none, no key and a wrong key", async () => {
-    expect(await refusalOf([])).toContain("--cell NAME");
-    expect(await refusalOf(["--cell", "db.internal:5432"])).toContain("lowercase letters");
-    expect(await refusalOf(named, { TARGET_SECRETS_KEY: "" })).toContain("TARGET_SECRETS_KEY");
+    expect(await refusalOf(...there())).toContain("--cell NAME");
+    expect(await refusalOf(...there(), "--cell", "db.internal:5432")).toContain("lowercase letters");
+    expect(await refusalOf(...named, "--to", target.url)).toContain("--target-secrets-key-file PATH");
     await createAccount(target.pool, "there", TARGET_KEY);
-    const key = SECRETS_KEY.toString("base64");
-    const folder = mkdtempSync(join(tmpdir(), "sealpost-key-"));
-    const file = join(folder, "key");
-    writeFileSync(file, `${Buffer.alloc(32, 3).toString("base64")}\n`);
-    for (const stderr of [
-      await refusalOf([...named, "--target-secrets-key-file", file]),
-      await refusalOf(named, { TARGET_SECRETS_KEY: Buffer.alloc(32, 3).toString("base64") }),
-    ]) {
-      expect(stderr).toContain("encrypted with another key");
-      expect(stderr).not.toContain(key);
-    }
-    rmSync(folder, { recursive: true });
+    const wrong = Buffer.alloc(32, 3);
+    const stderr = await refusalOf(...named, "--to", target.url, ...keyed(wrong));
+    expect(stderr).toContain("encrypted with another key");
+    expect(stderr).not.toContain(wrong.toString("base64"));
   });
 
   test("an account that is there already, and one that is nowhere", async () => {

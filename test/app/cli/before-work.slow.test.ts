@@ -117,7 +117,7 @@ describe("before migrate", () => {
     const process = await start(command, "right", empty);
     expect(JSON.parse(await readiness(process))).toEqual({
       status: "not_ready",
-      hindrances: ["The database holds no tables of ours: run migrate."],
+      hindrances: ["The database has no Sealpost tables yet: run migrate."],
     });
     expect((await fetch(`${process.told.metrics_url}/healthz`)).status).toBe(200);
     expect(await run("migrate", "right", empty)).toMatchObject({ code: 0 });

@@ -16,7 +16,7 @@ afterEach(async () => {
   await database.drop();
 });
 
-const ANOTHER = "The database is that of the cell c1, and CELL is c2: correct CELL or DATABASE_URL.\n";
+const ANOTHER = "The database belongs to the cell c1, and CELL is c2: correct CELL or DATABASE_URL.\n";
 
 function run(args: readonly string[], cell?: string, url = database.url) {
   const own = cell === undefined ? {} : { CELL: cell };
@@ -90,7 +90,9 @@ test(
   "a database that has no cell yet is waited for, and one that becomes another's is let go",
   async () => {
     const serve = await start("serve", { CELL: "c1" });
-    expect(await readiness(serve)).toContain("The database is of no cell yet, and CELL is c1: run migrate");
+    expect(await readiness(serve)).toContain(
+      "The database belongs to no cell yet, and CELL is c1: run migrate",
+    );
     expect(await run(["migrate"], "c1")).toMatchObject({ code: 0 });
     await expect.poll(() => readiness(serve), { timeout: patience(5_000) }).toBe('{"status":"ok"}');
 
@@ -102,7 +104,7 @@ test(
     );
     await expect
       .poll(() => readiness(serve), { timeout: patience(5_000) })
-      .toContain("The database is that of the cell c2, and CELL is c1");
+      .toContain("The database belongs to the cell c2, and CELL is c1");
     const answer = await fetch(`${serve.url}/v1/webhooks/deliveries`, {
       headers: { authorization: `Bearer svc_test_${"a".repeat(43)}` },
     });

@@ -73,7 +73,7 @@ describe("the secret", () => {
     const { code, stderr } = await run(["--secret", secret], "whsec_unused");
     expect(code).toBe(0);
     expect(stderr).toBe(
-      "--secret is shown to everybody on this machine, such as by ps: use --secret-file or SEALPOST_SECRET.\n",
+      "--secret is visible to everyone on this machine, for example with ps: use --secret-file or SEALPOST_SECRET.\n",
     );
   });
 

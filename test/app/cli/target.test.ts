@@ -90,9 +90,13 @@ describe("a usage error ends with 2 and one sentence", () => {
   });
 
   test("in the configuration, one sentence for each", async () => {
-    const { code, stderr } = await check("[]", { PORT: "x", RETRY_ATTEMPTS: "9" });
+    const { code, stderr } = await check("[]", { PORT: "x", RETRY_WINDOW_SECONDS: "0" });
     expect(code).toBe(2);
-    expect(stderr.split("\n").map((line) => line.split(" ")[0])).toEqual(["PORT", "RETRY_ATTEMPTS", ""]);
+    expect(stderr.split("\n").map((line) => line.split(" ")[0])).toEqual([
+      "PORT",
+      "RETRY_WINDOW_SECONDS",
+      "",
+    ]);
   });
 
   test("a target that no URL is spelled like", async () => {

@@ -73,7 +73,7 @@ describe("user", () => {
         const { user_id } = JSON.parse(stdout);
         return await run("key", "create", "--user", user_id, "--scopes", "spaces:read,webhooks:write");
       },
-      "The scope webhooks:write is for what is the account's",
+      "The scope webhooks:write is for the whole account",
     ],
     [
       "a key for a user and staff",

@@ -1,5 +1,6 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { type Config, ConfigError, plainSettings, readConfig } from "../../../src/base/config/config.ts";
+import { removedVariables, variables } from "../../../src/base/config/variables.ts";
 
 const secretsKey = Buffer.alloc(32, 7).toString("base64");
 
@@ -20,24 +21,20 @@ describe("an empty environment", () => {
       port: 8080,
       metricsPort: 9464,
       environment: "development",
-      apiKeyBrand: "svc",
+      apiKeyBrand: ["svc"],
       secretsKey: null,
       retryWindowSeconds: 86_400,
-      retryAttempts: 8,
       attemptDeadlineMs: 15_000,
-      connectTimeoutMs: 5_000,
       analysisBytesMax: 1_048_576,
-      accountStorageBytesMax: 17_179_869_184,
+      accountStorageBytesMax: 19_327_352_832,
       dispatchInFlightMax: 1_000,
       rateLimitRequests: 600,
-      rateLimitWindowSeconds: 60,
       publishRatePerSecond: 2_000,
       trustProxy: false,
       analysisRetentionSeconds: 604_800,
       logRetentionDays: 30,
-      auditRetentionDays: 365,
       movedObjectRetentionSeconds: 86_400,
-      idempotencyRetentionSeconds: 86_400,
+      databaseConnectionsMax: 12,
       unsafeAllowedTargets: null,
     });
   });
@@ -62,25 +59,26 @@ describe("an empty environment", () => {
 
 describe("a problem", () => {
   test("is reported with the variable, what was found and what is expected", () => {
-    expect(problemsOf({ RETRY_ATTEMPTS: "9" })).toEqual([
-      'RETRY_ATTEMPTS is "9" but must be a whole number from 1 to 8.',
+    expect(problemsOf({ DATABASE_CONNECTIONS_MAX: "4" })).toEqual([
+      'DATABASE_CONNECTIONS_MAX is "4" but must be a whole number from 5 to 200.',
     ]);
   });
 
   test("is reported together with all others, conflicts included", () => {
     const problems = problemsOf({
       PORT: "http",
-      RETRY_ATTEMPTS: "0",
+      RETRY_WINDOW_SECONDS: "0",
       ENVIRONMENT: "production",
       UNSAFE_ALLOWED_TARGETS: "localhost:8443",
-      CONNECT_TIMEOUT_MS: "15001",
+      ANALYSIS_RETENTION_SECONDS: "2592001",
+      LOG_RETENTION_DAYS: "30",
     });
     expect(problems.map((problem) => problem.split(" ")[0])).toEqual([
       "PORT",
-      "RETRY_ATTEMPTS",
+      "RETRY_WINDOW_SECONDS",
       "SECRETS_KEY",
       "UNSAFE_ALLOWED_TARGETS",
-      "CONNECT_TIMEOUT_MS",
+      "LOG_RETENTION_DAYS",
     ]);
   });
 
@@ -101,10 +99,10 @@ describe("a problem", () => {
 
 describe.each([
   ["PORT", ["0", "65535"], ["-1", "65536", "80.5", "0x50", "1e3", " 80", "٣"]],
-  ["RETRY_ATTEMPTS", ["1", "8"], ["0", "9"]],
+  ["DATABASE_CONNECTIONS_MAX", ["5", "200"], ["4", "201"]],
   ["ANALYSIS_RETENTION_SECONDS", ["604800"], ["604799"]],
   ["MOVED_OBJECT_RETENTION_SECONDS", ["300"], ["299"]],
-  ["API_KEY_BRAND", ["svc", "a1"], ["1a", "Svc", "a_b", "a".repeat(17)]],
+  ["API_KEY_BRAND", ["svc", "a1", "c2,svc"], ["1a", "Svc", "a_b", "a".repeat(17), "svc,", "svc;c2"]],
   ["DATABASE_URL", ["postgres://a@b/c", "postgresql://localhost/db?host=%2Fsock"], ["mysql://a@b/c", "db"]],
   ["PUBLIC_URL", ["https://api.example.com", "http://localhost:8080/"], ["ftp://a", "https://a/?b", "a"]],
   [
@@ -163,7 +161,7 @@ describe("PAGES_URL is of another host than the console", () => {
   ])("as %j is not", (env) => {
     const [problem = "", ...others] = problemsOf(env);
     expect(others).toEqual([]);
-    expect(problem).toContain("must be of another one");
+    expect(problem).toContain("must have another one");
     expect(problem).toContain("PUBLIC_URL" in env ? "PUBLIC_URL" : "HOST");
   });
 
@@ -304,12 +302,61 @@ describe("the object store", () => {
 });
 
 test("defaults follow what they must fit, and what is set does not", () => {
-  expect(readConfig({ ATTEMPT_DEADLINE_MS: "5001" }).connectTimeoutMs).toBe(5_000);
-  expect(readConfig({ ATTEMPT_DEADLINE_MS: "4999" }).connectTimeoutMs).toBe(4_999);
-  expect(readConfig({ ATTEMPT_DEADLINE_MS: "3000", CONNECT_TIMEOUT_MS: "" }).connectTimeoutMs).toBe(3_000);
-  expect(problemsOf({ ATTEMPT_DEADLINE_MS: "3000", CONNECT_TIMEOUT_MS: "5000" })).toHaveLength(1);
   expect(readConfig({ ANALYSIS_RETENTION_SECONDS: `${30 * 86_400}` }).logRetentionDays).toBe(30);
   expect(readConfig({ ANALYSIS_RETENTION_SECONDS: `${30 * 86_400 + 1}` }).logRetentionDays).toBe(31);
+});
+
+test.each(Object.entries(removedVariables))(
+  "%s, which 1.0.0 read, is refused with what holds now",
+  (name, now) => {
+    expect(problemsOf({ [name]: "7" })).toEqual([`${name} is set but is no longer read: ${now}. Unset it.`]);
+    expect(problemsOf({ [name]: "" })).toEqual([]);
+    expect(Object.keys(variables)).not.toContain(name);
+  },
+);
+
+describe("STAFF_JWT", () => {
+  const whole = {
+    header: "x-goog-iap-jwt-assertion",
+    issuer: "https://cloud.google.com/iap",
+    audience: "/projects/1",
+    jwks_url: "https://www.gstatic.com/iap/verify/public_key-jwk",
+    scopes: { support: ["staff:read", "webhooks:read"], "*": ["staff:read"] },
+  };
+  const problems = (changed: object) => problemsOf({ STAFF_JWT: JSON.stringify({ ...whole, ...changed }) });
+
+  test("is one object with all that an assertion is checked by", () => {
+    expect(readConfig({ STAFF_JWT: JSON.stringify(whole) }).staffJwt).toEqual(whole);
+  });
+
+  test.each(Object.keys(whole))("needs its %s", (name) => {
+    expect(problems({ [name]: undefined })).toHaveLength(1);
+  });
+
+  test.each([
+    { header: "x header" },
+    { issuer: "a b" },
+    { audience: "" },
+    { jwks_url: "ftp://keys.example.com" },
+    { scopes: { support: ["everything"] } },
+    { scopes: { support: [] } },
+    { scopes: { "": ["staff:read"] } },
+    { scopes: "support=staff:read" },
+    { more: 1 },
+  ])("takes no %j", (changed) => {
+    expect(problems(changed)).toHaveLength(1);
+  });
+
+  test("must be JSON, with an https URL in production", () => {
+    expect(problemsOf({ STAFF_JWT: "{" })).toHaveLength(1);
+    const jwks_url = "http://127.0.0.1/keys";
+    expect(problems({ jwks_url })).toEqual([]);
+    const production = { ENVIRONMENT: "production", SECRETS_KEY: secretsKey };
+    const STAFF_JWT = JSON.stringify({ ...whole, jwks_url });
+    expect(problemsOf({ ...production, STAFF_JWT })).toEqual([
+      "STAFF_JWT's jwks_url must be an https URL when ENVIRONMENT is production.",
+    ]);
+  });
 });
 
 test("plain settings are those that are set and not secret", () => {

@@ -6,7 +6,11 @@ import { type AddressInfo, createServer } from "node:net";
 import { makeWorkerUtils } from "graphile-worker";
 import type pg from "pg";
 import { describe, expect, test } from "vitest";
-import { createWakeupPool, startWakeupRunner } from "../../../src/base/database/graphile-worker.ts";
+import {
+  createWakeupQueue,
+  startWakeupRunner,
+  type WakeupQueue,
+} from "../../../src/base/database/graphile-worker.ts";
 import { startTestDispatcher } from "../../support/dispatching.ts";
 import { createTestAccount, insertAccount, publish } from "../../support/installation.ts";
 import { openDatabase } from "../../support/open.ts";
@@ -18,13 +22,9 @@ const PINNED = "0.18.0";
 
 const database = await openDatabase();
 
-function openPool(databaseUrl: string): pg.Pool {
-  return createWakeupPool({
-    databaseUrl,
-    connectionsMax: 4,
-    applicationName: "test wakeups",
-    onError: () => undefined,
-  });
+function openQueue(databaseUrl: string): WakeupQueue {
+  const names = { databaseUrl, applicationName: "test wakeups" };
+  return createWakeupQueue({ ...names, connectionsMax: 4, onError: () => undefined });
 }
 
 test("the installed version is the pinned one", () => {
@@ -94,6 +94,7 @@ describe("the private tables", () => {
     );
     expect(functions.map(({ name }) => name)).toEqual([
       "add_wakeups",
+      "announce_events",
       "promote",
       "publish_fresh",
       "sweep_jobs",
@@ -110,7 +111,8 @@ type Statement = { readonly name?: string; readonly text: string };
 
 describe("the runner", () => {
   test("sends the statements we rewrite, tells of its looks and its end, and deletes jobs that are done", async () => {
-    const pool = openPool(database.url);
+    const queue = openQueue(database.url);
+    const { pool, bound } = queue;
     const given: Statement[] = [];
     const sent: Statement[] = [];
     // Listeners run in order: this one wraps before the rewriting is put on, that one after it.
@@ -131,10 +133,10 @@ describe("the runner", () => {
     const looks: number[] = [];
     let endings = 0;
     const runner = await startWakeupRunner({
-      pool,
+      queue,
       handle: async (payload) => void payloads.push(payload),
       onLook: (found, lookAgain) => {
-        looks.push(found);
+        looks.push(found.length);
         if (looks.length < 5) lookAgain();
       },
       onEnding: () => endings++,
@@ -167,6 +169,18 @@ describe("the runner", () => {
         "using unnest($1::bigint[]) n(n)\nwhere id = n",
     };
     expect(given, "the fetch joins as we know it, under a name").toContainEqual(fetching);
+    const looking = expect.stringMatching(/\n +and run_at <= now\(\)\n +and task_id = any\(\$2::int\[\]\)\n/);
+    expect(given, "the fetch says which jobs as we know it").toContainEqual(
+      expect.objectContaining({ text: looking, values: [expect.any(String), expect.any(Array)] }),
+    );
+    expect(sent, "the fetch begins at a bound").toContainEqual(
+      expect.objectContaining({
+        text: expect.stringMatching(
+          /\n +and priority = 0 and run_at >= \$3::timestamptz\n +and run_at <= now/,
+        ),
+        values: [expect.any(String), expect.any(Array), bound.from],
+      }),
+    );
     expect(given, "the deletion joins as we know it, under a name").toContainEqual(
       expect.objectContaining(deleting),
     );
@@ -192,7 +206,7 @@ describe("the runner", () => {
     );
     await once(starting.listen(0, "127.0.0.1"), "listening");
     const { port } = starting.address() as AddressInfo;
-    const pool = openPool(`postgres://nobody@127.0.0.1:${port}/none`);
+    const { pool } = openQueue(`postgres://nobody@127.0.0.1:${port}/none`);
     const error = await pool.connect().catch((error: unknown) => error);
     expect(error).toMatchObject({
       message: "no connection for wake-ups: starting up",

@@ -2,7 +2,7 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { claimIdempotencyKey, storingResponses } from "../../../src/base/database/idempotency.ts";
+import { claimIdempotencyKey, storingResponse } from "../../../src/base/database/idempotency.ts";
 import { migrate } from "../../../src/base/database/migrate.ts";
 import { tryToLockTable } from "../../../src/base/database/table-lock.ts";
 import { inTransaction } from "../../../src/base/database/transaction.ts";
@@ -101,7 +101,10 @@ test("dispatchers are told of wake-ups, whatever a stranger holds", async () => 
   const heard = new Promise((resolve) => listener.once("notification", resolve));
   await listener.query('listen "jobs:insert"');
   await publish(database.pool, accountId, '{"id":"told","status":"succeeded"}');
-  expect(await heard).toMatchObject({ channel: "jobs:insert", payload: '{"count":1}' });
+  expect(await heard).toMatchObject({
+    channel: "jobs:insert",
+    payload: expect.stringMatching(/^\{"count":1,/),
+  });
   listener.release(true);
 });
 
@@ -125,10 +128,10 @@ test("a stranger who holds an idempotency key's lock is named, and what is store
   );
   const response = { status: 202, headers: {}, body: null, holdsSecret: false };
   await database.pool.query(
-    storingResponses(
-      [{ claim, response, counted: { userId: null, isRefused: true, auditBytes: 0 } }],
+    storingResponse(
+      { claim, response, counted: { userId: null, isRefused: true, auditBytes: 0 } },
       SECRETS_KEY,
-    )!,
+    ),
   );
   expect(await claimIt()).toMatchObject({ state: "completed", response: { status: 202 } });
 

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { readingFrom } from "../../../src/base/database/log-reader.ts";
-import { createDispatchPool, createGeneralPool, createLogPool } from "../../../src/base/database/pools.ts";
+import { createDispatchPool, createGeneralPool } from "../../../src/base/database/pools.ts";
 import { wholeAccount } from "../../../src/base/model/reader.ts";
 import { promoteDue } from "../../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../../src/delivery/record-sql.ts";
@@ -17,6 +17,7 @@ import {
   publishMany,
   readIndexReads,
 } from "../../support/installation.ts";
+import { openLogPool } from "../../support/log-pool.ts";
 import { takeWakeups } from "../../support/wakeup-jobs.ts";
 
 // Plans are kept for as long as a connection lives. These are made while the tables are all but empty and PostgreSQL
@@ -38,6 +39,12 @@ afterEach(async () => {
   for (const pool of pools.splice(0)) await pool.end();
   await database.drop();
 });
+
+function openLog(): Pool {
+  const pool = openLogPool(database.url, { connectionsMax: 1 });
+  pools.push(pool);
+  return pool;
+}
 
 /** One connection, so that what was planned is what is used. */
 function open(create: typeof createDispatchPool): Pool {
@@ -145,7 +152,7 @@ describe.each(states)("planned for %s", (state) => {
 
   it("a delivery of the log looks up what is open of it", async () => {
     await vacuumWith(state);
-    const pool = open(createLogPool);
+    const pool = openLog();
     await findDelivery(pool, wholeAccount(accountId), await unknownId());
     const [id] = await publishSome(BACKLOG);
     const reads = await readsWhile(async () => {
@@ -161,7 +168,7 @@ describe.each(states)("planned for %s", (state) => {
     ["of what has no index", { event: "analysis.succeeded" }],
   ])("a page %s looks up what is open of it", async (_, filter) => {
     await vacuumWith(state);
-    const pool = open(createLogPool);
+    const pool = openLog();
     const list = createListDeliveries(readingFrom(pool), () => 0);
     const readPages = async () => {
       const { items: deliveries, next } = await list(wholeAccount(accountId), filter, null, 50);

@@ -1,10 +1,15 @@
 import { describe, expect, it } from "vitest";
 import {
+  createApiPool,
   createDispatchPool,
+  createGeneralPool,
   createMovePool,
   isRefusedData,
   isUnreadableData,
+  readingLog,
+  shareOf,
 } from "../../../src/base/database/pools.ts";
+import { inTransaction, isDatabaseAway } from "../../../src/base/database/transaction.ts";
 import { openDatabase } from "../../support/open.ts";
 
 const database = await openDatabase();
@@ -83,6 +88,111 @@ describe("a connection's settings", () => {
     const url = new URL(database.url);
     url.searchParams.set("options", "-c work_mem=12345 -c jit=on -c search_path=public");
     expect(await settingsOf(url.href)).toMatchObject({ ...OURS, work_mem: "12345" });
+  });
+});
+
+const options = (connectionsMax: number) => ({
+  databaseUrl: database.url,
+  connectionsMax,
+  applicationName: "test pools",
+  onError: () => undefined,
+});
+
+describe.each([
+  ["sends ahead", createApiPool],
+  ["waits for each answer", createGeneralPool],
+])("reads of the log on a pool that %s", (_, create) => {
+  const SETTINGS =
+    "select current_setting('plan_cache_mode') as mode, current_setting('enable_sort') as sort";
+
+  it("are planned in their way, and nothing else is", async () => {
+    const pool = create(options(1));
+    const log = readingLog(pool);
+    const usual = await pool.query(SETTINGS);
+    expect((await log.query(SETTINGS)).rows).toEqual([{ mode: "force_generic_plan", sort: "off" }]);
+    expect((await pool.query(SETTINGS)).rows).toEqual(usual.rows);
+    expect((await log.query("select $1::integer as n", [7])).rows).toEqual([{ n: 7 }]);
+    await pool.end();
+  });
+
+  it("leave the connection as it was when one fails", async () => {
+    const pool = create(options(1));
+    const log = readingLog(pool);
+    await expect(log.query("select 1 / 0")).rejects.toThrow("division by zero");
+    const { rows } = await pool.query("select pg_current_xact_id_if_assigned() is null as idle");
+    expect(rows).toEqual([{ idle: true }]);
+    expect((await pool.query(SETTINGS)).rows[0].sort).toBe("on");
+    await pool.end();
+  });
+
+  it("are timed as one, failed or not", async () => {
+    const pool = create(options(1));
+    const told: boolean[] = [];
+    const log = readingLog(pool, (_, hasFailed) => told.push(hasFailed));
+    await log.query("select 1");
+    await log.query("select 1 / 0").catch(() => undefined);
+    expect(told).toEqual([false, true]);
+    await pool.end();
+  });
+});
+
+describe("a share of a pool", () => {
+  it("lends no more than it has, in the order asked, and leaves the rest to others", async () => {
+    const pool = createGeneralPool(options(3));
+    const share = shareOf(pool, 2);
+    const [first, second] = [await share.connect(), await share.connect()];
+    const order: string[] = [];
+    const later = ["third", "fourth"].map(async (name) => {
+      await share.query("select 1");
+      order.push(name);
+    });
+    expect((await pool.query("select 1 as n")).rows).toEqual([{ n: 1 }]);
+    expect(order).toEqual([]);
+    first.release();
+    await Promise.all(later);
+    expect(order).toEqual(["third", "fourth"]);
+    second.release();
+    await pool.end();
+  });
+
+  it("bounds reads of the log, which then keep nobody else from a connection", async () => {
+    const pool = createApiPool(options(3));
+    const log = readingLog(shareOf(pool, 2));
+    const ended: string[] = [];
+    const reads = Array.from({ length: 4 }, async () => {
+      await log.query("select pg_sleep(0.2)");
+      ended.push("read");
+    });
+    await pool.query("select 1");
+    ended.push("other");
+    await Promise.all(reads);
+    expect(ended).toEqual(["other", "read", "read", "read", "read"]);
+    await pool.end();
+  });
+
+  it("takes back what was lent to failures, of statements, of transactions and of connections", async () => {
+    const pool = createGeneralPool(options(2));
+    const share = shareOf(pool, 1);
+    await expect(share.query("select 1 / 0")).rejects.toThrow("division by zero");
+    const failing = inTransaction(share, (tx) => tx.query("select 1 / 0"));
+    await expect(failing).rejects.toThrow("division by zero");
+    expect((await inTransaction(share, (tx) => tx.query("select 2 as n"))).rows).toEqual([{ n: 2 }]);
+    await pool.end();
+    await expect(share.query("select 1")).rejects.toThrow("Cannot use a pool after calling end");
+    await expect(share.query("select 1")).rejects.toThrow("Cannot use a pool after calling end");
+  });
+
+  it("tells who waits too long what the pool tells", async () => {
+    const pool = createGeneralPool(options(2));
+    pool.options.connectionTimeoutMillis = 20;
+    const share = shareOf(pool, 1);
+    const held = await share.connect();
+    const error = await share.query("select 1").catch((cause: unknown) => cause);
+    expect(isDatabaseAway(error), String(error)).toBe(true);
+    held.release();
+    pool.options.connectionTimeoutMillis = 5_000;
+    expect((await share.query("select 1 as n")).rows).toEqual([{ n: 1 }]);
+    await pool.end();
   });
 });
 

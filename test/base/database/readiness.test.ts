@@ -2,9 +2,9 @@ import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { createFindHindrances } from "../../../src/app/monitoring.ts";
+import { createReadinessCheck } from "../../../src/app/monitoring.ts";
 import { migrate, readMigrationNames } from "../../../src/base/database/migrate.ts";
-import { findHindrances, probeWriting } from "../../../src/base/database/readiness.ts";
+import { findReadinessProblems, probeWriting } from "../../../src/base/database/readiness.ts";
 import { WRONG_SECRETS_KEY } from "../../../src/base/database/sealing.ts";
 import { startEmbeddedPostgres } from "../../../src/base/embedded/embedded.ts";
 import { AREAS } from "../../../src/base/model/areas.ts";
@@ -20,7 +20,7 @@ let database: TestDatabase;
 let names: readonly string[];
 
 const textsOf = async (migrations = names, secretsKey: Uint8Array = SECRETS_KEY) =>
-  (await findHindrances(database.pool, migrations, secretsKey)).map(({ text }) => text);
+  (await findReadinessProblems(database.pool, migrations, secretsKey)).map(({ text }) => text);
 
 beforeAll(async () => {
   database = await createTestDatabase();
@@ -33,7 +33,7 @@ test("a database that is up to date lacks nothing, and neither does one that is 
   expect(await textsOf(names.slice(1))).toEqual([]);
 });
 
-test("secrets that another key has sealed are a hindrance, told in the same statement", async () => {
+test("secrets that another key has sealed are a problem, told in the same statement", async () => {
   await createTestAccount(database);
   expect(await textsOf(names, Buffer.alloc(32, 9))).toEqual([WRONG_SECRETS_KEY]);
   expect(await textsOf()).toEqual([]);
@@ -54,7 +54,7 @@ test("tomorrow's partition is missed today", async () => {
 
 test("a database that nobody has migrated says so", async () => {
   await database.pool.query("drop schema sealpost cascade");
-  expect(await textsOf(names)).toEqual(["The database holds no tables of ours: run migrate."]);
+  expect(await textsOf(names)).toEqual(["The database has no Sealpost tables yet: run migrate."]);
 });
 
 test(
@@ -71,15 +71,15 @@ test(
     pool.on("error", () => undefined);
     try {
       await migrate({ databaseUrl });
-      const find = await createFindHindrances(pool, { areas: AREAS }, SECRETS_KEY);
+      const find = await createReadinessCheck(pool, { areas: AREAS }, SECRETS_KEY);
       expect(await find()).toEqual([]);
       await fill(filler);
       const within = { timeout: patience(20_000) };
       await expect
         .poll(find, within)
-        .toEqual(["The database takes no writes (53100): look whether its disk is full."]);
+        .toEqual(["The database accepts no writes (53100): check whether its disk is full."]);
       // Nothing else sees it: reads go on, and so do writes into what there is.
-      expect(await findHindrances(pool, await readMigrationNames(AREAS), SECRETS_KEY)).toEqual([]);
+      expect(await findReadinessProblems(pool, await readMigrationNames(AREAS), SECRETS_KEY)).toEqual([]);
       await rm(filler);
       await expect.poll(find, within).toEqual([]);
     } finally {
@@ -111,7 +111,7 @@ test("a probe that somebody else's lock is in the way of says nothing", async ()
 
 test("a probe that failed, or found a lock in its way, is not tried again at once, however often asked", async () => {
   const other = await createTestDatabase();
-  const find = await createFindHindrances(other.pool, { areas: AREAS }, SECRETS_KEY);
+  const find = await createReadinessCheck(other.pool, { areas: AREAS }, SECRETS_KEY);
   const client = await other.pool.connect();
   const askedOften = async () => {
     const found = new Set<string>();

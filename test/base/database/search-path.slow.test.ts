@@ -1,5 +1,8 @@
 // A neighbour in the database who may create things in `public` must not get anything of ours to call them.
 import { randomBytes, randomUUID } from "node:crypto";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import pg from "pg";
 import { afterAll, afterEach, beforeAll, describe, expect, inject, test } from "vitest";
 import { keepHouse } from "../../../src/app/housekeeping.ts";
@@ -134,13 +137,17 @@ test("moving an account", async () => {
   const other = await createTestDatabase();
   const { accountId: account } = await api.newAccount();
   await publish(database.pool, account, analysis("moved"));
-  const target = { TARGET_DATABASE_URL: other.url, TARGET_SECRETS_KEY: env.SECRETS_KEY! };
-  const moving = ["account", "move", "--account", account, "--cell", "c2"];
+  const folder = await mkdtemp(join(tmpdir(), "sealpost-move-"));
+  const keyFile = join(folder, "key");
+  await writeFile(keyFile, env.SECRETS_KEY!);
+  const target = ["--to", other.url, "--target-secrets-key-file", keyFile];
+  const moving = ["account", "move", "--account", account, "--cell", "c2", ...target];
   for (const args of [moving, ["account", "delete-moved", "--account", account]]) {
-    const { code, stderr } = await runSealpost(args, { env: { ...env, ...target } });
+    const { code, stderr } = await runSealpost(args, { env });
     expect(code, `${args.join(" ")}: ${stderr} (called: ${await findCalled(watcher)})`).toBe(0);
   }
   await other.drop();
+  await rm(folder, { recursive: true });
 });
 
 describe("what a pipeline publishes from a session that searches elsewhere", () => {

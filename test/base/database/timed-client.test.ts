@@ -3,7 +3,8 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { QueryConfig } from "pg";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { createGeneralPool, timedClient } from "../../../src/base/database/pools.ts";
+import { createGeneralPool } from "../../../src/base/database/pools.ts";
+import { timedClient } from "../../../src/base/database/timed-client.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { patience } from "../../support/time-limits.ts";
 

@@ -6,7 +6,7 @@ import { type MetricsServer, startMetricsServer } from "../../../src/base/metric
 import { createMetricsRegistry } from "../../../src/base/metrics/registry.ts";
 
 let server: MetricsServer;
-let hindrances: string[] = [];
+let problems: string[] = [];
 
 beforeEach(async () => {
   const registry = createMetricsRegistry();
@@ -15,7 +15,7 @@ beforeEach(async () => {
     registry,
     host: "127.0.0.1",
     port: 0,
-    findHindrances: async () => hindrances,
+    checkReadiness: async () => problems,
   });
 });
 afterEach(() => server.close());
@@ -26,16 +26,16 @@ test("metrics are Prometheus's text, those of the process included", async () =>
   const response = await ask("/metrics?whatever=1");
   expect(response.status).toBe(200);
   expect(response.headers.get("content-type")).toBe("text/plain; version=0.0.4; charset=utf-8");
-  expect(await response.text()).toMatch(/^nodejs_eventloop_lag_p99_seconds [\d.e-]+$/m);
+  expect(await response.text()).toMatch(/^nodejs_eventloop_utilization_ratio [\d.e-]+$/m);
 });
 
 test("a process that lives says so, and whether it can work", async () => {
   expect(await (await ask("/healthz")).json()).toEqual({ status: "ok" });
   expect((await ask("/readyz")).status).toBe(200);
-  hindrances = ["The database does not answer (57P03)."];
+  problems = ["The database does not answer (57P03)."];
   const response = await ask("/readyz");
   expect(response.status).toBe(503);
-  expect(await response.json()).toEqual({ status: "not_ready", hindrances });
+  expect(await response.json()).toEqual({ status: "not_ready", hindrances: problems });
   expect((await ask("/healthz")).status).toBe(200);
 });
 
@@ -65,7 +65,7 @@ test("a port that is taken is said at once", async () => {
     registry: createMetricsRegistry(),
     host: "127.0.0.1",
     port: server.port,
-    findHindrances: async () => [],
+    checkReadiness: async () => [],
   });
   await expect(again).rejects.toMatchObject({ code: "EADDRINUSE" });
 });

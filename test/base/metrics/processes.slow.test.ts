@@ -31,7 +31,7 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
   const { text } = await read(`${started.metricsUrl}/metrics`);
   expect(text).toMatch(/^sealpost_database_up 1$/m);
   expect(text).toMatch(/^sealpost_clock_difference_seconds -?[\d.e-]+$/m);
-  expect(text).toMatch(/^nodejs_eventloop_lag_p99_seconds /m);
+  expect(text).toMatch(/^nodejs_eventloop_utilization_ratio /m);
   const { version } = JSON.parse(readFileSync(new URL("../../../package.json", import.meta.url), "utf8"));
   expect(text).toContain(
     `sealpost_build_info{version="${version}",node="${process.versions.node}",cell="none"} 1\n`,
@@ -50,9 +50,9 @@ test.each(["serve", "dispatch"] as const)("%s counts, is ready, and ends in peac
     expect((await read(`${started.url}/nowhere`)).status).toBe(404);
     await expect.poll(problems).toMatch(/^sealpost_api_problems_total\{code="not_found"\} 1$/m);
   } else {
-    expect(text).toMatch(/^sealpost_silent_attempts_in_flight_max 250$/m);
-    expect(text).toMatch(/^sealpost_accounts\{state="capped"\} 0$/m);
-    expect(text).toMatch(/^sealpost_body_bytes_in_flight 0$/m);
+    expect(text).toMatch(/^sealpost_attempts_in_flight_max 1000$/m);
+    expect(text).toMatch(/^sealpost_accounts\{state="over_budget"\} 0$/m);
+    expect(text).toMatch(/^sealpost_faults_total\{work="keep_house"\} 0$/m);
   }
   expect(await started.stop()).toBe(0);
   await database.drop();

@@ -1,6 +1,6 @@
 import type pg from "pg";
 import { readingFrom } from "../../../src/base/database/log-reader.ts";
-import { createLogPool } from "../../../src/base/database/pools.ts";
+import { createApiPool, readingLog } from "../../../src/base/database/pools.ts";
 import { wholeAccount } from "../../../src/base/model/reader.ts";
 import { findDelivery } from "../../../src/log/deliveries-sql.ts";
 import type { DeliveryFilter } from "../../../src/log/delivery-filter-api.ts";
@@ -80,12 +80,13 @@ export const log: BenchCase<Bench> = {
 
 /** Two readers, each asking all questions in turn, half of them about the large account. */
 async function readLog(bench: Bench, database: BenchDatabase, durationMs: number): Promise<Figure[]> {
-  const pool = createLogPool({
+  const connections = createApiPool({
     databaseUrl: database.url,
     connectionsMax: 2,
     applicationName: "bench",
     onError: () => undefined,
   });
+  const pool = readingLog(connections);
   const reads: Reads = {
     pool,
     listDeliveries: createListDeliveries(readingFrom(pool), () => performance.now()),
@@ -110,7 +111,7 @@ async function readLog(bench: Bench, database: BenchDatabase, durationMs: number
     }
   };
   await Promise.all([read(0), read(1)]);
-  await pool.end();
+  await connections.end();
 
   const pages = [...tookMs].filter(([name]) => name.startsWith("page"));
   const all = pages.flatMap(([, times]) => times);

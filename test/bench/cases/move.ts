@@ -1,6 +1,9 @@
 import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { createAccount } from "../../../src/accounts/accounts-sql.ts";
@@ -74,14 +77,16 @@ type Moved = {
 async function moveWatched(source: BenchDatabase, target: BenchDatabase, accountId: string): Promise<Moved> {
   const key = SECRETS_KEY.toString("base64");
   const startedAtMs = performance.now();
-  const child = spawn(process.execPath, [MAIN, "account", "move", "--account", accountId, "--cell", "c2"], {
+  const folder = mkdtempSync(join(tmpdir(), "sealpost-move-"));
+  const keyFile = join(folder, "key");
+  writeFileSync(keyFile, key);
+  const there = ["--cell", "c2", "--to", target.url, "--target-secrets-key-file", keyFile];
+  const child = spawn(process.execPath, [MAIN, "account", "move", "--account", accountId, ...there], {
     env: {
       PATH: process.env.PATH,
       HOME: process.env.HOME,
       DATABASE_URL: source.url,
       SECRETS_KEY: key,
-      TARGET_DATABASE_URL: target.url,
-      TARGET_SECRETS_KEY: key,
     },
     stdio: ["ignore", "ignore", "pipe"],
   });
@@ -98,6 +103,7 @@ async function moveWatched(source: BenchDatabase, target: BenchDatabase, account
     }
   }, WATCH_EVERY_MS);
   const [code] = await once(child, "close");
+  rmSync(folder, { recursive: true });
   clearInterval(watch);
   if (code !== 0) throw new Error(`account move has ended with ${code}: ${[...said.keys()].join("\n")}`);
   const atOf = (start: string) => [...said].find(([line]) => line.startsWith(start))?.[1] ?? Number.NaN;

@@ -1,7 +1,11 @@
 // A dispatcher as `dispatch` runs it, but that nothing is counted or logged: what observing is measured against.
 import { once } from "node:events";
 import { pino } from "pino";
-import { startDispatching } from "../../../src/app/dispatch-process.ts";
+import {
+  type DispatchProcessOptions,
+  openDispatcherPools,
+  startDispatching,
+} from "../../../src/app/dispatch-process.ts";
 import { createEgress } from "../../../src/app/egress.ts";
 import { readConfig } from "../../../src/base/config/config.ts";
 import type { MetricsRegistry } from "../../../src/base/metrics/registry.ts";
@@ -23,12 +27,12 @@ const observer: DispatchObserver = {
   attemptRecorded: nothing,
   mustBeQuarantined: nothing,
   overflowed: nothing,
-  claimed: nothing,
   failed: (work, error) => console.error(work, error),
 };
 
 const config = readConfig(process.env);
-const dispatching = startDispatching({
+const metrics = createProcessMetrics(registry);
+const options: DispatchProcessOptions = {
   config,
   egress: createEgress(config),
   databaseUrl: config.databaseUrl ?? "",
@@ -37,9 +41,12 @@ const dispatching = startDispatching({
   random: Math.random,
   wallClockMs: Date.now,
   observer,
-  metrics: createProcessMetrics(registry),
-});
+  metrics,
+};
+const pools = openDispatcherPools(options, metrics.database);
+const dispatching = startDispatching(options, pools);
 process.send?.({ ready: true });
 await once(process, "SIGTERM");
 await dispatching.stop();
+await pools.end();
 process.disconnect?.();

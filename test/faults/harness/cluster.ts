@@ -8,7 +8,7 @@ import { createApiKey } from "../../../src/app/create-api-key.ts";
 import { readConfig } from "../../../src/base/config/config.ts";
 import { setEndpoint } from "../../../src/delivery/endpoint-sql.ts";
 import { rotateSigningSecret } from "../../../src/delivery/signing-secrets-sql.ts";
-import { writeSettings } from "../../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../../src/publish/publish-call-sql.ts";
 import { SealpostProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
@@ -72,7 +72,6 @@ export class Cluster {
       TARGET_CA_FILE: join(folder, "ca.pem"),
       UNSAFE_ALLOWED_TARGETS: [receiver.unsafeAllowed, ...(options.targets ?? [])].join(","),
       ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
-      CONNECT_TIMEOUT_MS: String(DEADLINE_MS),
       RETRY_WINDOW_SECONDS: String(RETRY_WINDOW_SECONDS),
       DISPATCH_IN_FLIGHT_MAX: "100",
       METRICS_PORT: "0",

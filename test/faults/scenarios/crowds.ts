@@ -43,7 +43,7 @@ function atOnceMax(arrivals: readonly Arrival[]): number {
   return most;
 }
 
-/** What LANE_IN_FLIGHT_MAX is unless configured. */
+/** As in src/app/dispatch-process.ts. */
 const LANE_IN_FLIGHT_MAX = 128;
 
 export const dueAtOnce: Scenario = {

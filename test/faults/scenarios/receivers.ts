@@ -79,12 +79,13 @@ export const hostile: Scenario = {
     const behaviours = Object.keys(HOSTILE_BEHAVIOURS) as HostileBehaviour[];
     // Lanes begin with two at a time, so a thousand at once need five hundred of them.
     const rounds = isQuick ? 1 : LONG_ROUNDS;
+    // A hostile delivery has about five attempts. Beside much fewer ordinary ones V8's heap would seem to grow.
+    const ordinaryRounds = isQuick ? 4 : LONG_ROUNDS;
     const accountsEach = isQuick ? 1 : Math.ceil(500 / behaviours.length);
     const receivers = await startHostileReceivers();
     const env = {
       ATTEMPT_DEADLINE_MS: String(deadlineMs),
-      CONNECT_TIMEOUT_MS: String(deadlineMs),
-      RETRY_ATTEMPTS: "1",
+      RETRY_WINDOW_SECONDS: "1",
       DISPATCH_IN_FLIGHT_MAX: "1000",
       LOG_LEVEL: "warn",
       // As docs/operating.md says. Left alone, V8 grows by as much as it likes and looks for garbage later.
@@ -110,7 +111,7 @@ export const hostile: Scenario = {
           const dispatcher = await cluster.startDispatcher();
           const rssOrdinary = await dispatcher.peakRssBytes(async () => {
             await cluster.drain(120_000);
-            for (let round = 1; round < rounds; round++) {
+            for (let round = 1; round < ordinaryRounds; round++) {
               await publishOrdinary();
               await cluster.drain(120_000);
             }
@@ -176,7 +177,7 @@ export const redirected: Scenario = {
     try {
       return await withCluster(
         place,
-        { env: { RETRY_ATTEMPTS: "1" }, targets: elsewhere.unsafeAllowed.split(",") },
+        { env: { RETRY_WINDOW_SECONDS: "1" }, targets: elsewhere.unsafeAllowed.split(",") },
         async (cluster) => {
           const location = elsewhere.url("/there");
           for (const status of [301, 302, 303, 307, 308]) {
@@ -189,7 +190,7 @@ export const redirected: Scenario = {
             "select error_code as code, response_headers as headers from sealpost.attempts order by 1",
           );
           deepEqual(
-            rows.map(({ code }) => code),
+            [...new Set(rows.map(({ code }) => code))],
             ["status_301", "status_302", "status_303", "status_307", "status_308"],
           );
           for (const { headers } of rows) ok(headers.includes(location), headers);
@@ -230,9 +231,8 @@ export const badNames: Scenario = {
     } as const;
     try {
       const env = {
-        RETRY_ATTEMPTS: "1",
+        RETRY_WINDOW_SECONDS: "1",
         ATTEMPT_DEADLINE_MS: "10000",
-        CONNECT_TIMEOUT_MS: "1500",
         TARGET_DNS_SERVERS: names.address,
         DISPATCH_IN_FLIGHT_MAX: "1000",
         LOG_LEVEL: "warn",
@@ -289,7 +289,7 @@ export const rebinding: Scenario = {
       // Gone at first, then inside: a later attempt asks again, and judges again. (An address outside of this machine
       // is none that a test may try to reach.) What is not there is remembered for 5 s.
       names.script("moving.example.com", ["nxdomain", [INSIDE]]);
-      const env = { TARGET_DNS_SERVERS: names.address, RETRY_ATTEMPTS: "3", RETRY_WINDOW_SECONDS: "10" };
+      const env = { TARGET_DNS_SERVERS: names.address, RETRY_WINDOW_SECONDS: "10" };
       return await withCluster(place, { env, caPems: [inside.caPem] }, async (cluster) => {
         const { accountId } = await cluster.createAccount(`https://moving.example.com:${inside.port}/`);
         await cluster.producer.publish(accountId);

@@ -79,7 +79,7 @@ async function playZombie(
     await cluster.drain(LEASE_MS + 20_000);
     const before = await everything(cluster);
     await wait(Math.max(0, stillMs - (performance.now() - stoppedAt)));
-    const isLate = ({ msg }: Readonly<Record<string, unknown>>) => String(msg).includes("lease was gone");
+    const isLate = ({ msg }: Readonly<Record<string, unknown>>) => String(msg).includes("lost its lease");
     const told = zombie.waitForLine(isLate);
     goOn(zombie);
     await told;

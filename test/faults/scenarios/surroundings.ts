@@ -193,7 +193,7 @@ export const tooLarge: Scenario = {
     }),
 };
 
-const PATIENT = { LOG_LEVEL: "warn", ATTEMPT_DEADLINE_MS: "15000", CONNECT_TIMEOUT_MS: "15000" };
+const PATIENT = { LOG_LEVEL: "warn", ATTEMPT_DEADLINE_MS: "15000" };
 
 export const manyHosts: Scenario = {
   name: "many-hosts",

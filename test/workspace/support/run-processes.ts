@@ -1,6 +1,6 @@
 // Real processes that run workflows: the API in the test's own, dispatchers in others.
 import { setEndpoint } from "../../../src/delivery/endpoint-sql.ts";
-import { writeSettings } from "../../../src/publish/publications-sql.ts";
+import { writeSettings } from "../../../src/publish/publish-call-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { targetsEnv, unsafeAllowed } from "../../support/dispatching.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";

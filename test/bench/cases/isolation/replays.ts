@@ -1,4 +1,4 @@
-import { readConfig } from "../../../../src/base/config/config.ts";
+import { API_LIMITS } from "../../../../src/app/api-server.ts";
 import { RATE_PER_SECOND_MAX } from "../../../../src/log/replays-api.ts";
 import { seedAbandoned } from "../../seeding.ts";
 import { countDelivered, type Flood } from "./flood.ts";
@@ -27,7 +27,7 @@ export const replays: Flood = {
   name: "flood of replays",
   prepare: async ({ bench, database, accountIds: [accountId = ""] }) => {
     const { pool } = database;
-    const count = readConfig({}).replaysRunningMax;
+    const count = API_LIMITS.replays.runningMax;
     const deliveries = DELIVERIES * bench.scale;
     await seedAbandoned(pool, accountId, count * deliveries);
     return {

@@ -1,0 +1,140 @@
+// A run's own webhook_url belongs to whoever started it: what happens to webhooks on their way there, and to replays,
+// when that is no member any more.
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { pauseEndpoint } from "../../src/delivery/holds-sql.ts";
+import { claim, claimOne, openDispatchPool } from "../support/delivery-rows.ts";
+import { countRows, publish } from "../support/installation.ts";
+import type { Json } from "../support/sealpost-api.ts";
+import { takeWakeups } from "../support/wakeup-jobs.ts";
+import { api, database, documents, newUser, runIn, setRole, type User } from "./membership-world.ts";
+import { runs, stepping, useRuns } from "./run-world.ts";
+import { chain, stepAll } from "./support/runs.ts";
+
+const THEIRS = "https://hooks.example.com/theirs";
+const OURS = "https://hooks.example.com/ours";
+
+useRuns();
+let dispatch: ReturnType<typeof openDispatchPool>;
+let spaceId: unknown;
+beforeAll(async () => {
+  dispatch = openDispatchPool(database);
+  spaceId = (await documents.newSpace("Closed")).id;
+});
+afterAll(() => dispatch.end());
+beforeEach(async () => {
+  await setEndpoint();
+});
+
+const setEndpoint = () => api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: OURS } });
+const accountId = () => api.account.accountId;
+
+/** The webhook of an EDITOR's run that has ended. */
+async function theirs(): Promise<{ readonly id: string; readonly user: User }> {
+  const user = await newUser();
+  await setRole(spaceId, user, "EDITOR");
+  const workflow = await runs.newWorkflow(spaceId, chain());
+  const run = await runs.started(workflow, { webhook_url: THEIRS }, { key: user.key });
+  await stepAll(stepping());
+  await takeWakeups(database.pool);
+  return { id: String((await runs.get(run.id)).delivery_id), user };
+}
+
+/** Claimed until it is leased, as a dispatcher does that is woken. */
+async function urlsOf(id: string) {
+  const { deliveries } = await claim(dispatch, [id]);
+  if (deliveries.length > 0) throw new Error("It was leased at once.");
+  expect((await takeWakeups(database.pool)).ids).toEqual([id]);
+  const { webhookUrl, endpointUrl, lane } = await claimOne(dispatch, id);
+  const { rows } = await database.pool.query("select sealpost.lane($1, null)::text as lane", [accountId()]);
+  expect(lane).toBe(rows[0].lane);
+  return [webhookUrl, endpointUrl];
+}
+const revoke = ({ userId }: User) =>
+  database.pool.query("update sealpost.api_keys set revoked_at = now() where user_id = $1", [userId]);
+
+describe("a webhook on its way to a run's own URL", () => {
+  test.each([
+    ["is removed", (user: User) => setRole(spaceId, user, null)],
+    ["becomes a VIEWER", (user: User) => setRole(spaceId, user, "VIEWER")],
+    ["has the key revoked", revoke],
+  ])("goes to the endpoint once whoever started the run %s", async (_, end) => {
+    const { id, user } = await theirs();
+    await end(user);
+    expect(await urlsOf(id)).toEqual([null, OURS]);
+    const { body } = await api.ask("GET", `/v1/webhooks/deliveries/${id}`);
+    expect(body).toMatchObject({ status: "pending", target_url: null });
+  });
+
+  test.each(["EDITOR", "ADMIN"])("goes there as long as that may run workflows: %s", async (role) => {
+    const { id, user } = await theirs();
+    await setRole(spaceId, user, role);
+    expect((await claimOne(dispatch, id)).webhookUrl).toBe(THEIRS);
+  });
+
+  test("goes to the endpoint after an attempt that was cut, in the attempt's run", async () => {
+    const { id, user } = await theirs();
+    expect((await claimOne(dispatch, id, { leaseMs: 0 })).webhookUrl).toBe(THEIRS);
+    await setRole(spaceId, user, null);
+    expect(await urlsOf(id)).toEqual([null, OURS]);
+    const { body } = await api.ask("GET", `/v1/webhooks/deliveries/${id}`);
+    expect((body.attempts as Json[]).map(({ target_url }) => target_url)).toEqual([THEIRS]);
+  });
+
+  test("goes to the endpoint when it is replayed", async () => {
+    const { id, user } = await theirs();
+    await database.pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [id]);
+    await database.pool.query(
+      "update sealpost.deliveries set status = 'abandoned', reason = 'attempts_exhausted' where id = $1",
+      [id],
+    );
+    await setRole(spaceId, user, null);
+    expect((await api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`)).status).toBe(202);
+    await takeWakeups(database.pool);
+    expect(await urlsOf(id)).toEqual([null, OURS]);
+  });
+
+  test("is held where the endpoint is paused, and goes nowhere where there is none", async () => {
+    const [held, lost] = [await theirs(), await theirs()];
+    for (const { user } of [held, lost]) await setRole(spaceId, user, null);
+    await pauseEndpoint(database.pool, accountId());
+    for (let claims = 0; claims < 2; claims++)
+      expect((await claim(dispatch, [held.id])).deliveries).toEqual([]);
+    expect(await countRows(database.pool, "held_deliveries", { delivery_id: held.id })).toBe(1);
+    expect((await api.ask("DELETE", "/v1/webhooks/endpoint")).status).toBeLessThan(300);
+    await takeWakeups(database.pool);
+    expect(await urlsOf(lost.id)).toEqual([null, null]);
+  });
+
+  test("which others than runs publish, goes where it was published to", async () => {
+    const { user } = await theirs();
+    await setRole(spaceId, user, null);
+    const body = { analysis: { id: "elsewhere", status: "succeeded" }, webhook_url: THEIRS };
+    const { body: made } = await api.ask("POST", "/v1/analyses", { key: user.key, body });
+    expect((await claimOne(dispatch, String(made.delivery_id))).webhookUrl).toBe(THEIRS);
+  });
+});
+
+test("whoever is removed from a space has no bulk replay of it going on; others go on", async () => {
+  await api.ask("DELETE", "/v1/webhooks/endpoint");
+  const [user, other] = [await newUser(), await newUser()];
+  for (const one of [user, other]) await setRole(spaceId, one, "VIEWER");
+  const { analysisId } = await runIn(spaceId, "replayed.txt");
+  await publish(database.pool, accountId(), '{"id":"own","status":"succeeded"}');
+  const replay = async (key: string, analysis_id: string) => {
+    const filter = { analysis_id };
+    const made = await api.ask("POST", "/v1/webhooks/replays", { key, body: { filter } });
+    expect(made.body).toMatchObject({ status: "running", matched: 1 });
+    return made.body.id;
+  };
+  const stopped = await replay(user.key, analysisId);
+  const going = [
+    await replay(user.key, "own"),
+    await replay(other.key, analysisId),
+    await replay(api.account.ownKey, analysisId),
+  ];
+  await setRole(spaceId, user, null);
+  const statusOf = async (id: unknown) => (await api.ask("GET", `/v1/webhooks/replays/${id}`)).body.status;
+  expect(await statusOf(stopped)).toBe("cancelled");
+  expect(await countRows(database.pool, "replay_items", { replay_id: String(stopped) })).toBe(0);
+  for (const id of going) expect(await statusOf(id)).toBe("running");
+});
