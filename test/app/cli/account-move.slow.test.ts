@@ -117,7 +117,7 @@ describe("account move", { timeout }, () => {
     expect(await run(["delete-moved", "--account", accountId])).toMatchObject({ code: 0, stderr: "" });
     expect(await countRows(source.pool, "deliveries", { account_id: accountId })).toBe(0);
     expect(await countRows(source.pool, "parked_deliveries", { account_id: accountId })).toBe(0);
-    expect((await run(move(accountId))).stderr).toContain('in the cell "c2" already');
+    expect((await run(move(accountId))).stderr).toContain('is already in the cell "c2"');
   });
 
   test("killed in the middle, it goes on", async () => {
