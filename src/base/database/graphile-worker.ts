@@ -7,7 +7,8 @@
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.keep_task and its trigger, the trigger of
  * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs
- * table) and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.promote, sealpost.publish_fresh).
+ * table) and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.announce_events,
+ * sealpost.promote, sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";

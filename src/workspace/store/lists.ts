@@ -16,6 +16,21 @@ export function isAbove(id: string, parameter: string): string {
   return `${id} > coalesce(${parameter}::uuid, '00000000-0000-0000-0000-000000000000')`;
 }
 
+/**
+ * An expression `accounts` of `with recursive`: the accounts behind this one that have such rows, in order, each found
+ * by one look into an index; so an account with many rows costs no more than one with few.
+ */
+export function accountsBehind(accountId: string, table: string, condition = "true"): string {
+  const next = (after: string) =>
+    `select account_id from ${table} where ${condition} and account_id > ${after} order by account_id limit 1`;
+  return `accounts as (
+        (${next(accountId)})
+        union all
+        select following.account_id from accounts
+        cross join lateral (${next("accounts.account_id")}) as following
+      )`;
+}
+
 export type ListQuery<Row, Position> = {
   /** Of a statement that is prepared once for each connection. Absent: it is planned each time. */
   readonly name?: string;

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { DAY_MS } from "../../base/model/time.ts";
+import { accountsBehind } from "./lists.ts";
 
 /** How long whoever reserves a key may take to bring it to a document. */
 export const RESERVED_MS = DAY_MS;
@@ -85,17 +86,10 @@ export async function claimLoose(
   afterAccountId: string,
   countMax: number,
 ): Promise<readonly LooseObject[]> {
-  const nextAccount = (after: string) =>
-    `select account_id from workspace.loose_objects where account_id > ${after} order by account_id limit 1`;
   const { rows } = await pool.query<LooseObject>({
     name: "claim_loose",
     text: `
-      with recursive accounts as (
-        (${nextAccount("$1::uuid")})
-        union all
-        select following.account_id from accounts
-        cross join lateral (${nextAccount("accounts.account_id")}) as following
-      ), due as (
+      with recursive ${accountsBehind("$1::uuid", "workspace.loose_objects")}, due as (
         select loose.* from accounts cross join lateral (
           select account_id, storage_key, is_reserved from workspace.loose_objects as l
           where l.account_id = accounts.account_id and l.remove_at <= now()

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { accountsBehind } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
 
 /** What a rename leaves to do: a space, or one document of it. */
@@ -50,17 +51,10 @@ export async function claimMove(
   afterAccountId: string,
   leaseMs: number,
 ): Promise<StoredMove | null> {
-  const nextAccount = (after: string) =>
-    `select account_id from workspace.moves where account_id > ${after} order by account_id limit 1`;
   const { rows } = await pool.query<StoredMove>({
     name: "claim_move",
     text: `
-      with recursive accounts as (
-        (${nextAccount("$1::uuid")})
-        union all
-        select following.account_id from accounts
-        cross join lateral (${nextAccount("accounts.account_id")}) as following
-      ), due as (
+      with recursive ${accountsBehind("$1::uuid", "workspace.moves")}, due as (
         select move.* from accounts cross join lateral (
           select account_id, id from workspace.moves as m
           where m.account_id = accounts.account_id and m.next_at <= now()

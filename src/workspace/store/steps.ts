@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { RunStatus } from "../model/workflows.ts";
+import { accountsBehind } from "./lists.ts";
 
 /** A node run whose next step is one process's, until its lease ends. */
 export type ClaimedStep = {
@@ -18,13 +19,9 @@ const READY_PER_STATEMENT = 500;
 /** Of each account, where more are due than that. */
 const READY_SHARE = 25;
 
+/** An account's id below all others. */
+const BEFORE_ALL = "'00000000-0000-0000-0000-000000000000'::uuid";
 const DUE = "not n.is_ready and n.next_at <= now()";
-
-function nextWithLaterSteps(after: string): string {
-  return `
-select account_id from workspace.node_runs
-where not is_ready and next_at is not null and account_id > ${after} order by account_id limit 1`;
-}
 
 /**
  * Waits that are over, retries that are due, and steps that were cut may be taken again: the oldest, and where not all
@@ -37,12 +34,7 @@ export async function makeStepsReady(pool: Pool): Promise<void> {
       with recursive oldest as materialized (
         select account_id, run_id, sequence, next_at from workspace.node_runs as n
         where ${DUE} order by next_at limit ${READY_PER_STATEMENT}
-      ), accounts as (
-        (${nextWithLaterSteps("'00000000-0000-0000-0000-000000000000'")})
-        union all
-        select following.account_id from accounts
-        cross join lateral (${nextWithLaterSteps("accounts.account_id")}) as following
-      ), due as (
+      ), ${accountsBehind(BEFORE_ALL, "workspace.node_runs", "not is_ready and next_at is not null")}, due as (
         select * from oldest
         union
         select share.* from accounts cross join lateral (
@@ -65,11 +57,6 @@ export async function makeStepsReady(pool: Pool): Promise<void> {
   });
 }
 
-function nextAccount(after: string): string {
-  return `
-select account_id from workspace.node_runs where is_ready and account_id > ${after} order by account_id limit 1`;
-}
-
 /**
  * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
  * each has. One that nobody records is taken again after `leaseMs`. Null: no account behind this one has any.
@@ -83,12 +70,7 @@ export async function claimStep(
     name: "claim_step",
     // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
     text: `
-      with recursive accounts as (
-        (${nextAccount("$1::uuid")})
-        union all
-        select following.account_id from accounts
-        cross join lateral (${nextAccount("accounts.account_id")}) as following
-      ), taken as (
+      with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
         select step.* from accounts cross join lateral (
           select account_id, run_id, sequence from workspace.node_runs as n
           where n.is_ready and n.account_id = accounts.account_id
