@@ -12,10 +12,12 @@ const ID = "11111111-1111-4111-8111-111111111111";
 const DEPTH = 505;
 /** Of the processor, for 64 KiB; a larger body may take as much longer, and is read in its turn. */
 const WITHIN_MS = 10;
-/** Bodies that are read at once, as many as an account may send in a second, leave others nine tenths of the thread. */
-const UNTURNED_MS_PER_SECOND = 100;
-/** The most that an account may send by default, and of what is published; see RATE_LIMIT_REQUESTS. */
-const PER_SECOND = 100;
+/**
+ * For a body that is read at once. An account may send 100 in a second by default (see RATE_LIMIT_REQUESTS), and leaves
+ * others nine tenths of the thread.
+ */
+const UNTURNED_MS = 1;
+const TRIES_MAX = 20;
 
 const filled = (bytes: number, item: string, between = ",") =>
   Array.from({ length: Math.max(1, Math.floor(bytes / (item.length + between.length))) }, () => item).join(
@@ -73,8 +75,11 @@ describe.each(operations.map((operation) => [operation.key, operation] as const)
     const { user, system } = process.threadCpuUsage(before);
     return (user + system) / 1_000;
   };
-  /** Of the slowest body with that value: alone, or in each member, also where that stands twice. */
-  const slowest = (name: string, bytes: number) => {
+  /**
+   * Of the slowest body with that value: alone, or in each member, also where that stands twice. What a body takes is
+   * the least of its tries: compiling, collected garbage and neighbours only ever add to it.
+   */
+  const slowest = (name: string, bytes: number, withinMs: number) => {
     const value = VALUES[name]!(bytes - 64);
     const inMember = (member: string) => {
       const named = `${JSON.stringify(member)}:${value}`;
@@ -82,23 +87,25 @@ describe.each(operations.map((operation) => [operation.key, operation] as const)
     };
     const bodies = [value, ...membersOf(operation).flatMap(inMember)];
     const times = bodies.map((body) => {
-      // The first may compile something, and meet a collection of garbage.
-      take(body.slice(0, 1_000));
-      return Math.min(take(body), take(body));
+      let least = Number.POSITIVE_INFINITY;
+      for (let tries = 0; tries < TRIES_MAX && least >= withinMs; tries++)
+        least = Math.min(least, take(body));
+      return least;
     });
     const ms = Math.max(...times);
     return { ms, begins: bodies[times.indexOf(ms)]!.slice(0, 60) };
   };
 
   test.each(Object.keys(VALUES))("%s take no time", (name) => {
-    const { ms, begins } = slowest(name, bytesMax);
-    expect(ms, begins).toBeLessThan(patience(WITHIN_MS * Math.max(1, bytesMax / JSON_BODY_BYTES_MAX)));
+    const withinMs = WITHIN_MS * Math.max(1, bytesMax / JSON_BODY_BYTES_MAX);
+    const { ms, begins } = slowest(name, bytesMax, withinMs);
+    expect(ms, begins).toBeLessThan(patience(withinMs));
   });
 
   test("those too small for a turn take little, however many an account may send", () => {
     for (const name of Object.keys(VALUES)) {
-      const { ms, begins } = slowest(name, Math.min(bytesMax, BODY_BYTES_IN_TURN_MIN));
-      expect(ms * PER_SECOND, begins).toBeLessThan(patience(UNTURNED_MS_PER_SECOND));
+      const { ms, begins } = slowest(name, Math.min(bytesMax, BODY_BYTES_IN_TURN_MIN), UNTURNED_MS);
+      expect(ms, begins).toBeLessThan(patience(UNTURNED_MS));
     }
   });
 });
