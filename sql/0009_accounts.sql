@@ -114,11 +114,19 @@ insert into sealpost.notice_turn default values;
 
 -- 3. Writes.
 
+-- Whether a key has neither been revoked nor expired by now. Whoever has none (a person of the staff) has no such row.
+create function sealpost.is_key_good(of_key uuid) returns boolean
+language sql volatile
+begin atomic
+  select not exists (
+    select from sealpost.api_keys
+    where id = any (array[of_key]) and (revoked_at is not null or expires_at <= clock_timestamp()));
+end;
+
 -- Claims Idempotency-Keys until the transaction ends, and finds what was answered under them. Never waits: an insert
 -- would, for whoever has claimed the same key, hence the advisory locks. is_ours: the lock was to be had.
 --
--- is_key_good: the caller's key was not revoked, and has not expired, since its request began, which may be half a
--- minute ago. Of whoever has none (a person of the staff) it is true.
+-- is_key_good: see sealpost.is_key_good; a request may have begun half a minute ago.
 --
 -- Every write asks here first whether its account has moved. Then even what was answered is not answered again: at the
 -- target it is. To processes of the version before the key is in progress.
@@ -149,10 +157,7 @@ begin
   select input.n, locks[input.n], ours[input.n] and a.moved_to is null,
     coalesce(k.status is null and k.claim_until > now(), false),
     k.fingerprint, case when a.moved_to is null then k.status end, k.headers, k.body, k.is_sealed, a.moved_to,
-    not exists (
-      select from sealpost.api_keys as used
-      where used.id = any (array[input.key_id])
-        and (used.revoked_at is not null or used.expires_at <= clock_timestamp()))
+    sealpost.is_key_good(input.key_id)
   from unnest(account_ids, key_ids, idempotency_keys) with ordinality
     as input (account_id, key_id, idempotency_key, n)
   left join sealpost.idempotency_keys as k
@@ -199,12 +204,13 @@ create table sealpost.write_bytes (
   primary key (account_id, user_id, day)
 ) with (fillfactor = 50);
 
--- Called last in a transaction: until it ends, the account's other writes wait here. A user may have as much as is
+-- Called last in a transaction: until it ends, the account's other writes wait here. A key that was revoked meanwhile
+-- writes nothing (SP010), however long the write took. A user may have as much as is
 -- left for all others: however many take what they can, something is. of_user: null where a key acts for none. What
 -- has to be possible all the same is not refused before twice as much. What users have beyond their own counts to none
 -- but themselves, and of that, too, each may have as much as it leaves.
 create function sealpost.count_write(
-  of_account uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean
+  of_account uuid, of_key uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean
 ) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -218,6 +224,9 @@ begin
   perform sealpost.add_write_bytes(of_account, of_account, answer_more, audit_more);
   if of_user is not null then
     perform sealpost.add_write_bytes(of_account, of_user, answer_more, audit_more);
+  end if;
+  if not sealpost.is_key_good(of_key) then
+    raise exception using errcode = 'SP010', message = 'the key was revoked, or has expired, while it was used';
   end if;
   select l.kind, l.bytes_max, written.bytes > 2 * l.bytes_max as is_twice into beyond
   from sealpost.storage_limits as l
@@ -271,7 +280,7 @@ begin
     order by account_id, n
   loop
     begin
-      perform sealpost.count_write(answer.account_id, answer.user_id, answer.bytes, 0, true);
+      perform sealpost.count_write(answer.account_id, null, answer.user_id, answer.bytes, 0, true);
     exception when sqlstate 'SP009' then
       refused[answer.n] := (select bytes_max from sealpost.storage_limits where kind = 'answers');
     end;

@@ -994,7 +994,7 @@ function sealpost.count_replay(of_replay uuid, of_account uuid, OUT succeeded in
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
 function sealpost.count_replay_open(of_replay uuid, of_account uuid) returns integer
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
-function sealpost.count_write(of_account uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean) returns void
+function sealpost.count_write(of_account uuid, of_key uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integer) returns record
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
@@ -1008,6 +1008,8 @@ function sealpost.hold(delivery_ids uuid[]) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.hold_leased(delivery_ids uuid[], token uuid, at timestamptz) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+function sealpost.is_key_good(of_key uuid) returns boolean
+  sql, 0009_accounts.sql
 function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
   sql, stable, 0010_delivery.sql
 function sealpost.is_too_deep(analysis text) returns boolean

@@ -24,9 +24,11 @@ import { requireSecretsKey } from "../base/database/sealing.ts";
 import { inPipelinedTransaction, inTransaction } from "../base/database/transaction.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import { plainAddress } from "../base/model/addresses.ts";
 import { actorOf } from "../base/model/audit.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import type { StoredResponse } from "../base/model/idempotency.ts";
+import { NO_SPACES } from "../base/model/reader.ts";
 import { createConsole } from "../console/console.ts";
 import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
@@ -37,7 +39,7 @@ import type { IdempotencyStore, RecordWrite } from "../http/idempotent-write.ts"
 import type { AddRoutes } from "../http/kernel.ts";
 import type { ErasedResult, Operation } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
-import { plainAddress, type RateLimitPolicy } from "../http/rate-limits.ts";
+import type { RateLimitPolicy } from "../http/rate-limits.ts";
 import type { CompletedRequest } from "../http/request-context.ts";
 import type { AccountExists } from "../http/request-guards.ts";
 import type { CheckOutcome } from "../http/responses.ts";
@@ -232,8 +234,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
         [PUBLISH, { name: "publish", requestsMax: config.publishRatePerSecond, windowSeconds: 1 }],
       ]),
     },
-    findSpaces: async (accountId, userId, tx) =>
-      (await Promise.all(parts.map((part) => part.findSpaces?.(accountId, userId, tx) ?? []))).flat(),
+    findSpaces: parts.find((part) => part.findSpaces)?.findSpaces ?? (async () => NO_SPACES),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
     ...(options.news && { news: options.news }),
     ...(options.workPlacesMax && { workPlacesMax: options.workPlacesMax }),

@@ -174,7 +174,8 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
     pool,
     objects,
     random: context.random,
-    retentionMs: config.logRetentionDays * DAY_MS,
+    // A day longer than the log: until its last retry a delivery asks the run whose URL it has.
+    retentionMs: (config.logRetentionDays + 1) * DAY_MS,
     onTaken: () => tell({ taken: 1 }),
     onError: (fault, err) => {
       tell({ fault });

@@ -104,6 +104,8 @@ export async function prepareDatabase(
 ): Promise<readonly string[]> {
   try {
     const { applied } = await migrate({ databaseUrl, log, cell: config.cell, areas: config.areas });
+    // Who has the wrong one may have the wrong database, whose settings stay.
+    if (config.secretsKey !== null) await loadSecretsKey(pool, config);
     await writeSettings(pool, {
       analysisBytesMax: config.analysisBytesMax,
       unsafeAllowedTargets: config.unsafeAllowedTargets ?? [],

@@ -1,4 +1,6 @@
+import pg from "pg";
 import type { Logger } from "pino";
+import { KEY_REVOKED_STATE } from "../base/database/idempotency.ts";
 import { SecretsKeyError } from "../base/database/sealing.ts";
 import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
@@ -7,7 +9,7 @@ import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 
 /**
  * Passes a result through; when the database is unreachable, or holds secrets of another key, rejects with an error
- * that is answered as 503, and with a problem when it refuses to store more for the account.
+ * that is answered as 503, and with a problem when it refuses to store more for the account or its key is revoked.
  */
 export type OutageAs503 = <T>(work: Promise<T>) => Promise<T>;
 
@@ -33,6 +35,8 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
     } catch (error) {
       const refusal = storageRefusalOf(error);
       if (refusal !== null) throw storageFull(refusal, error);
+      if (error instanceof pg.DatabaseError && error.code === KEY_REVOKED_STATE)
+        throw new Problem("unauthorized", { cause: error });
       if (error instanceof SecretsKeyError) {
         reportKey(error);
         throw new TemporarilyUnavailable(error.message, { cause: error });

@@ -41,7 +41,7 @@ export function createReadBody(places: TransferPlaces) {
 /** Whose share of the memory a request takes. */
 function ownerOf(request: FastifyRequest): string {
   const { accountId, key } = contextOf(request);
-  return accountId ?? key?.id ?? addressBucket(request.ip);
+  return accountId ?? key?.id ?? addressBucket(request.ip ?? "unknown");
 }
 
 /**

@@ -224,10 +224,12 @@ export function createIdempotentWrites(options: {
       async function call(): Promise<WriteResult> {
         try {
           const { result, response } = await perform();
-          await store.transaction(async (tx) => {
-            const counted = await recordCall(tx, write, result);
-            await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret), counted);
-          });
+          await inTurn(claim.accountId, { waitMs: ANSWER_WITHIN_MS }, () =>
+            store.transaction(async (tx) => {
+              const counted = await recordCall(tx, write, result);
+              await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret), counted);
+            }),
+          );
           return { response, isReplayed: false };
         } catch (error) {
           await release(write, token);
@@ -282,7 +284,9 @@ export function createIdempotentWrites(options: {
     lease: CallLease,
   ): Promise<OperationResponse | null> {
     const { claim } = write;
-    const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease, countedOf(write, 0)));
+    const claiming = inTurn(claim.accountId, { waitMs }, () =>
+      store.transaction((tx) => store.claimCall(tx, claim, lease, countedOf(write, 0))),
+    );
     return earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
   }
 
@@ -295,7 +299,9 @@ export function createIdempotentWrites(options: {
   /** What was done outside of a transaction is not done anew. */
   async function repeated(write: Write, waitMs: number, earlier: OperationResponse): Promise<WriteResult> {
     if (write.judgeRepeat !== null) {
-      const judging = store.transaction((tx) => isToldAgain(write, tx, earlier));
+      const judging = inTurn(write.claim.accountId, { waitMs }, () =>
+        store.transaction((tx) => isToldAgain(write, tx, earlier)),
+      );
       await withDeadline(waitMs, "the repeat", judging);
     }
     return { response: earlier, isReplayed: true };
@@ -316,10 +322,12 @@ export function createIdempotentWrites(options: {
   /** Lets the client retry at once; otherwise the claim ends with its lease. */
   async function release({ claim, requestId }: Write, token: string): Promise<void> {
     try {
-      const releasing = store.transaction((tx) => store.releaseCall(tx, claim, token));
+      const releasing = inTurn(claim.accountId, { waitMs: RELEASE_WITHIN_MS }, () =>
+        store.transaction((tx) => store.releaseCall(tx, claim, token)),
+      );
       await withDeadline(RELEASE_WITHIN_MS, "the release", releasing);
     } catch (error) {
-      onInternalError(error, requestId);
+      if (!(error instanceof TemporarilyUnavailable)) onInternalError(error, requestId);
     }
   }
 }

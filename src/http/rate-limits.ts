@@ -1,4 +1,4 @@
-import { isIPv6 } from "node:net";
+import { networkOf } from "../base/model/addresses.ts";
 import { TtlMap } from "../base/model/caches.ts";
 import { withDeadline } from "./deadline.ts";
 import { REMEMBERED_BUCKETS_MAX } from "./limits.ts";
@@ -135,32 +135,7 @@ function stateOf(
   return { policy, isAllowed, remaining, resetSeconds, headers };
 }
 
-/**
- * The bucket of a client without a key: its IPv4 address, or the /64 of its IPv6 address, because a subscriber
- * controls at least that many.
- */
+/** The bucket of a client without a key. */
 export function addressBucket(address: string): string {
-  const plain = plainAddress(address);
-  return `address:${isIPv6(plain) ? `${firstFourGroups(plain)}::/64` : plain}`;
-}
-
-/** Without an IPv6 zone; an IPv4 address that a socket of both families shows as `::ffff:192.0.2.1`, as IPv4. */
-export function plainAddress(address: string): string {
-  const unzoned = address.split("%", 1)[0] ?? address;
-  return /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(unzoned)?.[1] ?? unzoned;
-}
-
-function firstFourGroups(address: string): string {
-  const [head = "", tail] = address.split("::");
-  const groups = head === "" ? [] : head.split(":");
-  if (tail !== undefined) {
-    const after = tail === "" ? [] : tail.split(":");
-    // A dotted quad at the end stands for two groups.
-    const length = groups.length + after.length + (tail.includes(".") ? 1 : 0);
-    groups.push(...new Array<string>(8 - length).fill("0"), ...after);
-  }
-  return groups
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(":");
+  return `address:${networkOf(address)}`;
 }

@@ -91,8 +91,7 @@ export type ApiOptions = PageOptions &
     readonly countRequest: CountRequest;
     readonly policies: RateLimitPolicies;
     readonly idempotencyStore: IdempotencyStore;
-    /** Absent: there are no spaces. */
-    readonly findSpaces?: FindSpaces<Transaction>;
+    readonly findSpaces: FindSpaces<Transaction>;
     /** Tells reads that wait; absent: nothing ever does. */
     readonly news?: AccountNews;
     /** Called for every write in its own transaction. */
@@ -170,7 +169,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
     uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
     news,
-    findSpaces: options.findSpaces ?? (async () => []),
+    findSpaces: options.findSpaces,
     check: options.check,
   };
   const noteProblem = (error: unknown, request: FastifyRequest): Problem => {

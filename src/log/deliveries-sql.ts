@@ -80,6 +80,12 @@ export type LoggedAttempt = Omit<Attempt, "error_message" | "request_headers">;
 const columnsOf = (seen: Sight) =>
   loggedColumns(`(select * from sealpost.deliveries as d where account_id = $1 and id = $2${seen.and})`);
 
+/** Of what a user does not see nothing is looked at, so that the time it takes tells nothing. */
+const seenOnly = ({ and }: Sight) =>
+  and === ""
+    ? ""
+    : `and exists (select from sealpost.deliveries as d where account_id = $1 and id = $2${and})`;
+
 const find = (seen: Sight) => `
 select (${columnsOf(seen)}) as delivery, (
   select json_agg(json_build_object('run', run, 'number', number, 'started_at', ${timeText("started_at")},
@@ -92,12 +98,12 @@ select (${columnsOf(seen)}) as delivery, (
     'status_code', status_code, 'response_headers', response_headers::json, 'response_excerpt', response_excerpt
   ) order by run, number)
   from (
-    select * from sealpost.attempts where account_id = $1 and delivery_id = $2
+    select * from sealpost.attempts where account_id = $1 and delivery_id = $2 ${seenOnly(seen)}
     order by run desc, number desc limit ${ATTEMPTS_SHOWN_MAX}
   ) as newest
 ) as attempts, (
   select json_build_object('analysisBytes', octet_length(analysis::text), 'traceparent', traceparent)
-  from sealpost.bodies where account_id = $1 and delivery_id = $2
+  from sealpost.bodies where account_id = $1 and delivery_id = $2 ${seenOnly(seen)}
 ) as body, (
   select json_agg(json_build_object(
     'createdAtMs', extract(epoch from created_at) * 1000, 'expiresAtMs', extract(epoch from expires_at) * 1000,
@@ -105,7 +111,7 @@ select (${columnsOf(seen)}) as delivery, (
   from (
     select s.created_at, s.expires_at, s.created_at = a.created_at as is_first
     from sealpost.signing_secrets as s join sealpost.accounts as a on a.id = s.account_id
-    where s.account_id = $1 order by s.id desc limit ${SECRETS_KEPT_MAX}
+    where s.account_id = $1 ${seenOnly(seen)} order by s.id desc limit ${SECRETS_KEPT_MAX}
   ) as newest
 ) as secrets`;
 

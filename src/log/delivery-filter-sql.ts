@@ -1,4 +1,4 @@
-import type { Reader } from "../base/model/reader.ts";
+import { NO_SPACES, type Reader } from "../base/model/reader.ts";
 import {
   DELIVERY_STATUSES,
   type DeliveryStatus,
@@ -172,7 +172,7 @@ export function pageConditions(
     return `($${values.length}::${FILTERINGS[name].type} is null or ${text})`;
   });
   const seesAll = `$${values.push(reader.spaceIds === null)}::boolean`;
-  const spaceIds = reader.spaceIds ?? [];
+  const spaceIds = reader.spaceIds ?? NO_SPACES;
   const seen = sightOf({ ...reader, spaceIds }, "d", values.push(spaceIds));
   return { indexed, row: [...byRow, `(${seesAll} or true${seen.and})`].join(" and ") };
 }

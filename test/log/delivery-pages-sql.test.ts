@@ -260,7 +260,7 @@ describe("whatever is asked", () => {
       () => nowMs,
     );
     for (const filter of all())
-      for (const spaceIds of [null, [deliveryId]])
+      for (const spaceIds of [null, `{${deliveryId}}`])
         for (const belowId of [null, deliveryId]) await list({ accountId, spaceIds }, filter, belowId, 50);
     expect(texts.size).toBeLessThanOrEqual(15);
     const { rows } = await pool.query(

@@ -44,8 +44,8 @@ beforeAll(async () => {
   );
   own = rows.map(({ id }) => id);
   await pool.query("vacuum analyze sealpost.deliveries, sealpost.feed");
-  stranger = { accountId, spaceIds: [randomUUID()] };
-  member = { accountId, spaceIds: [spaceId] };
+  stranger = { accountId, spaceIds: `{${randomUUID()}}` };
+  member = { accountId, spaceIds: `{${spaceId}}` };
 });
 
 /** Blocks of all tables and indexes that were looked at. */

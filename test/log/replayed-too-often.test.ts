@@ -4,7 +4,7 @@ import { createApiKey } from "../../src/app/create-api-key.ts";
 import { readConfig } from "../../src/base/config/config.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { type Actor, COMMAND_LINE } from "../../src/base/model/audit.ts";
-import { type Reader, wholeAccount } from "../../src/base/model/reader.ts";
+import { NO_SPACES, type Reader, wholeAccount } from "../../src/base/model/reader.ts";
 import { RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from "../../src/base/model/statuses.ts";
 import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import { createReplay, findReplay, replayDelivery, type StoredReplay } from "../../src/log/replays-sql.ts";
@@ -56,7 +56,7 @@ test("keys of users, one by one or in bulk, leave half of an hour's runs for the
   const { id: userId } = await createTestUser(database.pool, accountId);
   const asked = { accountId, userId, name: null, scopes: ["webhooks:replay"], expiresInSeconds: null };
   const { keyId } = await createApiKey(database.pool, readConfig({}), asked);
-  const [account, user] = [wholeAccount(accountId), { accountId, spaceIds: [] }];
+  const [account, user] = [wholeAccount(accountId), { accountId, spaceIds: NO_SPACES }];
   const id = await publish(database.pool, accountId, '{"id":"shared","status":"failed"}');
   await failAgain(database.pool, accountId, id, ATTEMPTS_MAX * (RUNS_PER_HOUR_OF_USER_MAX - 1));
   const replay = async (reader: Reader) => {

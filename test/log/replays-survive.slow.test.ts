@@ -39,7 +39,7 @@ test("replays go on after kill -9 of their dispatcher, several at once, and take
   const deliveries = await publishAt(database.pool, accountId, new Date(), names);
   await api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: receiver.url("/").href } });
   const create = async (filter: object): Promise<Json> => {
-    const body = { filter, rate_per_second: 20 };
+    const body = { filter, rate_per_second: 10 };
     return (await api.ask("POST", "/v1/webhooks/replays", { body })).body;
   };
   // Both want all of them: whichever comes first to a delivery has it.

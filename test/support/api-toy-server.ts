@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { AddressInfo } from "node:net";
 import type { FastifyInstance } from "fastify";
 import { z } from "zod";
+import { NO_SPACES } from "../../src/base/model/reader.ts";
 import type { ConnectionCut, ConnectionRefusal } from "../../src/http/connections.ts";
 import type { RecordedWrite } from "../../src/http/idempotent-write.ts";
 import type { OpenApiInfo } from "../../src/http/openapi.ts";
@@ -106,6 +107,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     docsUrl: "https://docs.boxes.test",
     checkReady: async () => {},
     findApiKey: keys.find,
+    findSpaces: async () => NO_SPACES,
     keyPrefixes: ["svc_test_"],
     accountExists: async (id) => id === ADA || id === BOB,
     countRequest: counter.count,

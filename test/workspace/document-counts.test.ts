@@ -35,8 +35,8 @@ test("documents are counted, whoever makes them", async () => {
   const { accountId } = await createTestAccount(database);
   const user = { accountId, userId: (await createTestUser(database.pool, accountId)).id };
   const [space, empty] = [
-    await inTransaction(database.pool, (tx) => insertSpace(tx, user, "Some")),
-    await inTransaction(database.pool, (tx) => insertSpace(tx, user, "Empty")),
+    (await inTransaction(database.pool, (tx) => insertSpace(tx, user, "Some")))!,
+    (await inTransaction(database.pool, (tx) => insertSpace(tx, user, "Empty")))!,
   ];
   await insert(database, user, space, 7);
   expect([await countOf(database, space), await countOf(database, empty)]).toEqual([7, 0]);

@@ -31,7 +31,7 @@ beforeAll(async () => {
   });
   const { accountId } = await createTestAccount(database);
   user = { accountId, userId: (await createTestUser(pool, accountId)).id };
-  spaceId = await inTransaction(database.pool, (tx) => insertSpace(tx, user, "Much"));
+  spaceId = (await inTransaction(database.pool, (tx) => insertSpace(tx, user, "Much")))!;
   const folder = await pool.query(
     `insert into workspace.folders (account_id, space_id, name, created_by) values ($1, $2, 'half', $3) returning id`,
     [accountId, spaceId, user.userId],

@@ -1,7 +1,7 @@
 import type { Command } from "commander";
 import { LINK_SECONDS } from "../../base/model/console.ts";
 import { openConsole } from "../console-sessions.ts";
-import { loadSecretsKey, prepareDatabase, requireAccount, withDatabase } from "../database.ts";
+import { prepareDatabase, requireAccount, withDatabase } from "../database.ts";
 import { runDemo } from "../demo/demo.ts";
 import { runAreaSteps, runDispatcher, runQuarantine } from "../dispatch.ts";
 import { httpUrl } from "../listening.ts";
@@ -61,7 +61,6 @@ export function addMigrateCommand(program: Command, context: ProcessContext): vo
         const applied = await prepareDatabase(pool, databaseUrl, config, (line) =>
           context.stderr.write(`${line}\n`),
         );
-        if (config.secretsKey !== null) await loadSecretsKey(pool, config);
         const text =
           applied.length === 0 ? "The database is up to date." : `Applied ${applied.length} migrations.`;
         printResult(context, options, { applied }, text);

@@ -9,6 +9,9 @@ import type {
 } from "../model/idempotency.ts";
 import { seal, unseal } from "./sealing.ts";
 
+/** The SQLSTATE that refuses a write whose key was revoked meanwhile: see sql/0009_accounts.sql. */
+export const KEY_REVOKED_STATE = "SP010";
+
 /** A row with its entries in indexes. */
 export const ANSWER_ROW_BYTES = 1_024;
 
@@ -109,7 +112,7 @@ export async function claimIdempotentCall(
     `insert into sealpost.idempotency_keys
        (account_id, key_id, idempotency_key, operation_key, fingerprint, claim_token, claim_until)
      select $1, $2, $3, $4, $5, $6, now() + $7::float8 * interval '1 millisecond'
-     from sealpost.count_write($1, $8, ${ANSWER_ROW_BYTES}, $9, $10)
+     from sealpost.count_write($1, $2, $8, ${ANSWER_ROW_BYTES}, $9, $10)
      on conflict (account_id, key_id, idempotency_key) do update
      set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
        claim_token = excluded.claim_token, claim_until = excluded.claim_until`,
@@ -122,8 +125,8 @@ export async function claimIdempotentCall(
 }
 
 /**
- * Stores a response in the transaction of its effect. It is refused (SP009) when its account has no room for it, and
- * with it the transaction.
+ * Stores a response in the transaction of its effect. It is refused when its account has no room for it (SP009), or its
+ * key is no longer good (SP010), and with it the transaction.
  */
 export function storingResponse(
   { claim, response, counted }: CompletedClaim,
@@ -134,7 +137,7 @@ export function storingResponse(
     name: "store_answer",
     text: `insert into sealpost.idempotency_keys
         (account_id, key_id, idempotency_key, operation_key, fingerprint, status, headers, body, is_sealed)
-      select $1, $2, $3, $4, $5, $6, $7, $8, $9 from sealpost.count_write($1, $10, $11, $12, $13)
+      select $1, $2, $3, $4, $5, $6, $7, $8, $9 from sealpost.count_write($1, $2, $10, $11, $12, $13)
       on conflict (account_id, key_id, idempotency_key) do update
       set operation_key = excluded.operation_key, fingerprint = excluded.fingerprint, created_at = excluded.created_at,
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
@@ -178,7 +181,7 @@ export async function storeCallResponse(
   const { rowCount } = await client.query(
     `update sealpost.idempotency_keys
      set claim_token = null, claim_until = null, status = $5, headers = $6, body = $7, is_sealed = $8
-     from sealpost.count_write($1, $9, $10, $11, $12)
+     from sealpost.count_write($1, $2, $9, $10, $11, $12)
      where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
     [
       ...[...keyOf(claim), token, ...responseColumns(claim, response, secretsKey)],

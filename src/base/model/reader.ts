@@ -4,21 +4,30 @@
  */
 export type Reader = {
   readonly accountId: string;
-  /** The spaces that the reading user is a member of at this moment; null: no user, and all of the account is read. */
-  readonly spaceIds: readonly string[] | null;
+  /**
+   * The spaces that the reading user is a member of at this moment, as PostgreSQL writes a `uuid[]`, which nobody here
+   * takes apart; null: no user, and all of the account is read.
+   */
+  readonly spaceIds: string | null;
 };
+
+/** A `uuid[]` of none. */
+export const NO_SPACES = "{}";
 
 /** For the account's own keys, staff, and what reads by itself. Operations get their readers from the kernel. */
 export function wholeAccount(accountId: string): Reader {
   return { accountId, spaceIds: null };
 }
 
-/** The spaces of an account that a user is a member of now. `Database`: null for a pool, or an open transaction. */
+/**
+ * The spaces of an account that a user is a member of now, as a `uuid[]`. `Database`: null for a pool, or an open
+ * transaction, until whose end they stay: whoever removes the user from one waits, and sees what it has written.
+ */
 export type FindSpaces<Database> = (
   accountId: string,
   userId: string,
   tx: Database | null,
-) => Promise<readonly string[]>;
+) => Promise<string>;
 
 /** How many of something an account has. */
 export type Held = {

@@ -13,6 +13,7 @@ import { TtlMap } from "../../base/model/caches.ts";
 import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
 import { tlsError } from "./failures.ts";
+import { guardHandshake, HandshakeRests } from "./handshake.ts";
 
 export type ConnectorOptions = {
   /** Certificates in PEM that are trusted besides the public roots. */
@@ -33,6 +34,7 @@ export type OpenTransport = (
 export function createConnector(options: ConnectorOptions, openTransport: OpenTransport): Connect {
   const now = () => performance.now();
   const tls = { secureContext: createTargetSecureContext(options.ca), sessions: createTlsSessions(now) };
+  const rests = new HandshakeRests(now);
 
   return async (target, parent) => {
     const deadline = startDeadline(parent, options.connectTimeoutMs);
@@ -45,7 +47,10 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       const connectedAtMs = now();
       timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
       const { hostname, port } = target;
-      const socket = await openTls(transport, { host: bareHost(hostname), port, ...tls, signal });
+      const host = bareHost(hostname);
+      // Behind a proxy nobody knows the address.
+      const peer = progress.remoteAddress ?? host;
+      const socket = await openTls(transport, { host, port, ...tls, signal, rests: { of: rests, peer } });
       timings.tlsMs = now() - connectedAtMs;
       return { socket, transport, ...progress };
     } catch (error) {
@@ -197,6 +202,8 @@ export type TlsOptions = {
   readonly secureContext: SecureContext;
   readonly sessions: TlsSessions;
   readonly signal: AbortSignal;
+  /** Absent: the peer is trusted with our time. */
+  readonly rests?: { readonly of: HandshakeRests; readonly peer: string };
 };
 
 /**
@@ -204,11 +211,19 @@ export type TlsOptions = {
  * @throws ConnectError
  */
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
-  const { host, port, secureContext, sessions, signal } = options;
+  const { host, port, secureContext, sessions, signal, rests } = options;
   const peer = `${host}:${port}`;
+  if (rests?.of.isResting(rests.peer)) {
+    socket.destroy();
+    throw new ConnectError(
+      "tls_protocol",
+      `The last TLS handshake with ${rests.peer} took too much of our time.`,
+    );
+  }
   const earlier = sessions.recall(peer);
+  const { stream, done } = guardHandshake(socket);
   const secured = connect({
-    socket,
+    socket: stream,
     secureContext,
     // `host` names what the certificate is checked against; SNI must not carry addresses (RFC 6066).
     host,
@@ -232,7 +247,11 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
   };
   const toAbortError = () =>
     new ConnectError("tls_timeout", `The TLS handshake with ${host} did not finish in time.`);
-  await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
+  try {
+    await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
+  } finally {
+    rests?.of.note(rests.peer, done());
+  }
   // The peer may have closed in the very packet that finished the handshake.
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));
   secured.disableRenegotiation();

@@ -1,5 +1,6 @@
 import { USER_SHARE } from "../../base/model/reader.ts";
 import type { ProblemCatalogue } from "../../http/problems.ts";
+import { SPACES_JOINED_MAX, SPACES_OWNED_MAX } from "../store/spaces.ts";
 
 /** The codes that the workspace adds. */
 export const workspaceProblems = {
@@ -8,6 +9,14 @@ export const workspaceProblems = {
     title: "Space owner fixed",
     meaning: "The member is the space's owner, who stays a member and an ADMIN.",
     remedy: "Change the role of other members, or remove those; a space always has its owner.",
+  },
+  too_many_spaces: {
+    status: 409,
+    title: "Too many spaces",
+    meaning:
+      `The user owns ${SPACES_OWNED_MAX.toLocaleString("en")} spaces, or is a member of ` +
+      `${SPACES_JOINED_MAX.toLocaleString("en")} others, and may have no more.`,
+    remedy: "Use a space that there is, or another user; a member can leave a space.",
   },
   folder_name_taken: {
     status: 409,

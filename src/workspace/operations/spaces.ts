@@ -72,9 +72,11 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       // Its owner is a member, always.
       judgeRepeat: async () => "again",
       response: jsonResponse(201, Space),
+      errors: ["too_many_spaces"],
       handle: async (request, tx) => {
         const user = userOf(request);
         const spaceId = await insertSpace(tx, user, request.body.name);
+        if (spaceId === null) throw request.problem("too_many_spaces");
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),
@@ -148,7 +150,7 @@ const RemovedMember = z
         "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
           `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
       ),
-    open_links_total: z.int().min(0).describe("How many there are."),
+    open_links_total: z.int().min(0).describe("How many there are, counted up to 10,001."),
   })
   .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
 
@@ -184,15 +186,15 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       body: jsonBody(z.strictObject({ role })),
       audit: ({ params, body }) => ({ ...params, role: body.role }),
       response: jsonResponse(200, Member),
-      errors: ["not_found", "access_denied", "space_owner_fixed"],
+      errors: ["not_found", "access_denied", "space_owner_fixed", "too_many_spaces"],
       handle: async (request, tx) => {
         const { space_id: spaceId, user_id: userId } = request.params;
         const member = { accountId: request.accountId, userId };
         requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
         if ((await findMember(tx, member, spaceId))?.is_owner) throw request.problem("space_owner_fixed");
-        if ((await setMember(tx, member, spaceId, request.body.role)) === "unknown_user") {
-          throw request.problem("not_found");
-        }
+        const outcome = await setMember(tx, member, spaceId, request.body.role);
+        if (outcome === "unknown_user") throw request.problem("not_found");
+        if (outcome === "too_many_spaces") throw request.problem("too_many_spaces");
         return { body: memberBody((await findMember(tx, member, spaceId))!) };
       },
     }),
@@ -204,8 +206,8 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       description:
         "The user no longer has access. Requests repeated with an Idempotency-Key are answered like " +
         "anyone else's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
-        "that the user has created are listed, so that they can be revoked. For ADMINs, who can remove themselves, " +
-        "too: other members get 403. 409 for the owner.",
+        "that the user has created are listed, so that they can be revoked. For ADMINs, and for members who remove " +
+        "themselves: others get 403. 409 for the owner.",
       method: "DELETE",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",
@@ -216,7 +218,9 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       handle: async (request, tx) => {
         const { space_id: spaceId, user_id: userId } = request.params;
         const member = { accountId: request.accountId, userId };
-        requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
+        const user = userOf(request);
+        const isLeaving = user.userId === userId;
+        requirePermission(await lockSpace(tx, user, spaceId), isLeaving ? "read" : "manage_members", request);
         const found = await findMember(tx, member, spaceId);
         if (found === null) throw request.problem("not_found");
         if (found.is_owner) throw request.problem("space_owner_fixed");

@@ -1,7 +1,7 @@
 import type { ApiPart } from "../../api/operations.ts";
 import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { findRunOrigin } from "../store/run-events.ts";
-import { findSpaceIds } from "../store/spaces.ts";
+import { findSpaceIds, holdMemberships } from "../store/spaces.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
@@ -66,7 +66,10 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     ],
     problems: workspaceProblems,
     pages: [],
-    findSpaces: (accountId, userId, tx) => findSpaceIds(tx ?? pool, { accountId, userId }),
+    findSpaces: async (accountId, userId, tx) => {
+      if (tx !== null) await holdMemberships(tx, { accountId, userId }, "share");
+      return await findSpaceIds(tx ?? pool, { accountId, userId });
+    },
     findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     addRoutes: createVisitingRoutes({

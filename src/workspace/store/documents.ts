@@ -4,7 +4,7 @@ import type { Document, Folder } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isAbove, isBelow, readListPage, timeText } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { IS_MEMBER, joinMember, namedUserJson } from "./spaces.ts";
+import { IS_MEMBER, isMember, joinMember, namedUserJson } from "./spaces.ts";
 
 const FOLDER = `f.id, f.space_id, f.parent_id, f.name, ${namedUserJson("u")} as created_by,
   ${timeText("f.created_at")} as created_at`;
@@ -177,9 +177,10 @@ export async function lockDocument(
 ): Promise<FoundDocument | null> {
   // No document ever goes to another space.
   await tx.query(
-    `select from workspace.spaces where account_id = $1
-     and id = (select space_id from workspace.documents where account_id = $1 and id = $2) for no key update`,
-    [user.accountId, documentId],
+    `select from workspace.spaces as s where account_id = $1
+     and id = (select space_id from workspace.documents where account_id = $1 and id = $3)
+     and ${isMember("s.id")} for no key update`,
+    [user.accountId, user.userId, documentId],
   );
   return await findDocument(tx, user, documentId);
 }

@@ -38,7 +38,7 @@ export type ListQuery<Row, Position> = {
   readonly isSeen: string;
   /** Of the whole list. `upToMax`: from, where and order of its rows; `exactly`: a statement that counts them. */
   readonly total: { readonly upToMax: string } | { readonly exactly: string };
-  /** Selects the rows from where the page begins on, without order and limit. */
+  /** Selects the rows from where the page begins on, without order and limit; it ends in its conditions. */
   readonly rows: string;
   /** A column of the rows that is never null, and where the list begins. */
   readonly order: readonly [by: ColumnOf<Row, Position>, direction: "asc" | "desc"];
@@ -49,7 +49,10 @@ export type ListQuery<Row, Position> = {
 /** A column of this type. */
 type ColumnOf<Row, Type> = string & { [Name in keyof Row]: Row[Name] extends Type ? Name : never }[keyof Row];
 
-/** In one statement, so that all is of one moment. Null: whoever asks may not see the list. */
+/**
+ * In one statement, so that all is of one moment. Null: whoever asks may not see the list; then nothing of it is looked
+ * at, so that the time it takes tells nothing.
+ */
 export async function readListPage<Row extends object, Position = string>(
   database: Pool | ClientBase,
   { name, isSeen, total, rows, order: [by, direction], values, limit }: ListQuery<Row, Position>,
@@ -60,9 +63,11 @@ export async function readListPage<Row extends object, Position = string>(
       : `select count(*)::integer from (select from ${total.upToMax} limit ${LOOKED_AT_MAX}) as capped`;
   const text = `
     select page.*, about.*
-    from (select ${isSeen} as is_seen, (${counted}) as counted) as about
-    left join (
-      ${rows} order by "${by}" ${direction} limit $${values.length + 1}
+    from (
+      select seen.*, case when is_seen then (${counted}) end as counted from (select ${isSeen} as is_seen offset 0) as seen
+    ) as about
+    left join lateral (
+      ${rows} and about.is_seen order by "${by}" ${direction} limit $${values.length + 1}
     ) as page on true
     order by page."${by}" ${direction}`;
   type Found = { readonly is_seen: boolean; readonly counted: number } & Row;

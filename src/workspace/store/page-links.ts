@@ -1,11 +1,11 @@
 import type { ClientBase, Pool } from "pg";
-import type { CappedPage } from "../../base/model/list-page.ts";
+import { type CappedPage, LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
 import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { holdMember, joinMember, personJson } from "./spaces.ts";
+import { holdMember, isMember, joinMember, personJson } from "./spaces.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {
@@ -154,10 +154,11 @@ export async function findLink(
 /** The same, locked until the transaction ends: changes of one link, and its visits, take turns. */
 export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string): Promise<FoundLink | null> {
   await holdMember(tx, user, "link_id", linkId);
-  await tx.query("select from workspace.page_links where account_id = $1 and id = $2 for no key update", [
-    user.accountId,
-    linkId,
-  ]);
+  await tx.query(
+    `select from workspace.page_links as locked
+     where account_id = $1 and id = $3 and ${isMember("(select space_id from workspace.pages where account_id = $1 and id = locked.page_id)")} for no key update`,
+    [user.accountId, user.userId, linkId],
+  );
   return await findLink(tx, user, linkId);
 }
 
@@ -186,7 +187,8 @@ export async function listLinks(
 
 /**
  * Links to pages of a space that a user has made and that still open, newest first. Nobody else may ever have seen
- * their URLs. `total`: how many there are.
+ * their URLs. `total`: how many there are. No more than LOOKED_AT_MAX are looked at or counted, so that nobody can make
+ * so many that removing them takes too long.
  */
 export async function listOpenLinksOf(
   tx: ClientBase,
@@ -195,13 +197,19 @@ export async function listOpenLinksOf(
   max: number,
 ): Promise<{ readonly links: readonly StoredLink[]; readonly total: number }> {
   const { rows } = await tx.query<StoredLink & { total: number }>(
-    `select ${LINK}, count(*) over ()::integer as total
+    `with found as materialized (
+       select l.id
+       from workspace.page_links as l
+       join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+       where l.account_id = $1 and l.created_by = $2 and p.space_id = $3 and l.status = 'ACTIVE'
+         and (l.expires_at is null or l.expires_at > now())
+         and (l.max_visits is null or l.visit_count < l.max_visits)
+       limit ${LOOKED_AT_MAX}
+     )
+     select ${LINK}, (select count(*)::integer from found) as total
      from ${LINKS}
-     join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
-     where l.account_id = $1 and l.created_by = $2 and p.space_id = $3 and l.status = 'ACTIVE'
-       and (l.expires_at is null or l.expires_at > now())
-       and (l.max_visits is null or l.visit_count < l.max_visits)
-     order by l.id desc limit $4`,
+     where l.account_id = $1 and l.id = any (array(select id from found order by id desc limit $4))
+     order by l.id desc`,
     [accountId, userId, spaceId, max],
   );
   return { links: rows.map(({ total: _, ...link }) => link), total: rows[0]?.total ?? 0 };

@@ -4,7 +4,7 @@ import type { Page, PageVersion, PageVersionWithText, PageWithText } from "../mo
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { holdMember, IS_MEMBER, joinMember, personJson } from "./spaces.ts";
+import { holdMember, IS_MEMBER, isMember, joinMember, personJson } from "./spaces.ts";
 
 const VERSION = `v.id, v.page_id, v.number, v.title, v.revision, ${personJson("u")} as published_by,
   ${timeText("v.published_at")} as published_at`;
@@ -119,10 +119,11 @@ export async function findPage(
 /** The same, locked until the transaction ends: whoever saves or publishes takes turns, and sees what was before. */
 export async function lockPage(tx: ClientBase, user: SpaceUser, pageId: string): Promise<WrittenPage | null> {
   await holdMember(tx, user, "page_id", pageId);
-  await tx.query("select from workspace.pages where account_id = $1 and id = $2 for no key update", [
-    user.accountId,
-    pageId,
-  ]);
+  await tx.query(
+    `select from workspace.pages as locked
+     where account_id = $1 and id = $3 and ${isMember("locked.space_id")} for no key update`,
+    [user.accountId, user.userId, pageId],
+  );
   return await findPage(tx, user, pageId);
 }
 

@@ -60,12 +60,31 @@ const INSERT = `
 insert into workspace.spaces (account_id, id, owner_id, name, storage_prefix) values ($1, $2, $3, $4, $5)
 on conflict do nothing`;
 
-/** Makes a space that the user owns. */
+/** Spaces that a user owns; all their ids are looked at whenever the user reads something published. */
+export const SPACES_OWNED_MAX = 1_000;
+/** Spaces of others that a user is a member of, whether the user has asked for it or not. */
+export const SPACES_JOINED_MAX = 1_000;
+
+/** How many spaces the user owns or, if not, is a member of; nobody changes it until the transaction ends. */
+async function countSpaces(tx: ClientBase, user: SpaceUser, which: "owned" | "joined"): Promise<number> {
+  await holdMemberships(tx, user, "no key update");
+  const { rows } = await tx.query<{ n: number }>(
+    `select count(*) filter (where (s.owner_id = m.user_id) = $3)::integer as n
+     from workspace.space_members as m
+     join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
+     where m.account_id = $1 and m.user_id = $2`,
+    [user.accountId, user.userId, which === "owned"],
+  );
+  return rows[0]!.n;
+}
+
+/** Makes a space that the user owns. Null: the user owns too many. */
 export async function insertSpace(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   name: string,
-): Promise<string> {
+): Promise<string | null> {
+  if ((await countSpaces(tx, { accountId, userId }, "owned")) >= SPACES_OWNED_MAX) return null;
   await tx.query("insert into workspace.workspaces (account_id) values ($1) on conflict do nothing", [
     accountId,
   ]);
@@ -91,12 +110,18 @@ export async function lockSpace(
   { accountId, userId }: SpaceUser,
   spaceId: string,
 ): Promise<{ readonly role: SpaceRole; readonly storagePrefix: string } | null> {
-  const storagePrefix = await lockStoragePrefix(tx, accountId, spaceId);
+  const values = [accountId, userId, spaceId];
+  // No others lock what is not theirs.
+  const { rows: locked } = await tx.query<{ storagePrefix: string }>(
+    `select storage_prefix as "storagePrefix" from workspace.spaces
+     where account_id = $1 and id = $3 and ${IS_MEMBER} for no key update`,
+    values,
+  );
   const { rows } = await tx.query<{ role: SpaceRole }>(
     "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
-    [accountId, userId, spaceId],
+    values,
   );
-  return storagePrefix === null || rows[0] === undefined ? null : { role: rows[0].role, storagePrefix };
+  return locked[0] === undefined || rows[0] === undefined ? null : { ...locked[0], ...rows[0] };
 }
 
 /** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
@@ -145,14 +170,15 @@ const MEMBERS = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
   join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
 
-/** The spaces that the user is a member of. */
+/** The spaces that the user is a member of, as a `uuid[]`. */
 export async function findSpaceIds(
   database: Pool | ClientBase,
   { accountId, userId }: SpaceUser,
-): Promise<readonly string[]> {
-  const { rows } = await database.query<{ ids: string[] }>({
+): Promise<string> {
+  const { rows } = await database.query<{ ids: string }>({
     name: "find_space_ids",
-    text: `select array(select space_id from workspace.space_members where account_id = $1 and user_id = $2) as ids`,
+    text: `select array(
+        select space_id from workspace.space_members where account_id = $1 and user_id = $2)::text as ids`,
     values: [accountId, userId],
   });
   return rows[0]!.ids;
@@ -199,9 +225,26 @@ export async function holdMember(
   await tx.query(`${memberOf(name)} for share`, [accountId, userId, id]);
 }
 
-/** Whether the user $2 of the account $1 is a member of the space $3. */
-export const IS_MEMBER =
-  "exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3)";
+/**
+ * Which spaces the user is a member of stays until the transaction ends: those who hold it to "share" wait for whoever
+ * removes the user, which takes "no key update", and see what that has left; and the other way round.
+ */
+export async function holdMemberships(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  mode: "share" | "no key update",
+): Promise<void> {
+  await tx.query(`select from sealpost.users where account_id = $1 and id = $2 for ${mode}`, [
+    accountId,
+    userId,
+  ]);
+}
+
+/** Whether the user $2 of the account $1 is a member of the space. @param space SQL */
+export const isMember = (space: string) =>
+  `exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${space})`;
+
+export const IS_MEMBER = isMember("$3");
 
 /** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
 export function joinMember(row: string): string {
@@ -255,7 +298,10 @@ export async function setMember(
   { accountId, userId }: SpaceUser,
   spaceId: string,
   role: SpaceRole,
-): Promise<"set" | "unknown_user"> {
+): Promise<"set" | "unknown_user" | "too_many_spaces"> {
+  const isNew = (await findMember(tx, { accountId, userId }, spaceId)) === null;
+  const joined = isNew ? await countSpaces(tx, { accountId, userId }, "joined") : 0;
+  if (joined >= SPACES_JOINED_MAX) return "too_many_spaces";
   // Selecting from users, so that an unknown one is no row and not an error.
   const { rowCount } = await tx.query(
     `insert into workspace.space_members (account_id, user_id, space_id, role)
@@ -266,12 +312,13 @@ export async function setMember(
   return rowCount === 1 ? "set" : "unknown_user";
 }
 
-/** The same, of removing one that is a member. */
+/** The same, of removing one that is a member. What others begin for the user from now on waits, see holdMemberships. */
 export async function removeMember(
   tx: ClientBase,
   { accountId, userId }: SpaceUser,
   spaceId: string,
 ): Promise<void> {
+  await holdMemberships(tx, { accountId, userId }, "no key update");
   await tx.query(
     "delete from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
     [accountId, userId, spaceId],

@@ -6,7 +6,7 @@ import type { SpaceRole } from "../model/roles.ts";
 import type { ListedWorkflow, WORKFLOW_CONSTANTS } from "../model/workflows.ts";
 import { isBelow, readListPage, timeText } from "./lists.ts";
 import type { SpaceUser } from "./spaces.ts";
-import { holdMember, IS_MEMBER, joinMember, userJson } from "./spaces.ts";
+import { holdMember, IS_MEMBER, isMember, joinMember, userJson } from "./spaces.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type StoredWorkflow = Omit<
@@ -67,10 +67,11 @@ export async function lockWorkflow(
   workflowId: string,
 ): Promise<FoundWorkflow | null> {
   await holdMember(tx, user, "workflow_id", workflowId);
-  await tx.query("select from workspace.workflows where account_id = $1 and id = $2 for no key update", [
-    user.accountId,
-    workflowId,
-  ]);
+  await tx.query(
+    `select from workspace.workflows as locked
+     where account_id = $1 and id = $3 and ${isMember("locked.space_id")} for no key update`,
+    [user.accountId, user.userId, workflowId],
+  );
   return await findWorkflow(tx, user, workflowId);
 }
 

@@ -1,11 +1,13 @@
 import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
 
 import { KeyObject } from "node:crypto";
+import type { Socket } from "node:net";
 import * as x509 from "@peculiar/x509";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DAY_MS } from "../../../src/base/model/time.ts";
 import { createTargetSecureContext } from "../../../src/egress/connect/connector.ts";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
+import { HandshakeRests } from "../../../src/egress/connect/handshake.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import {
@@ -60,6 +62,47 @@ async function connectTo(started: TestServer, ca: string | null = authority.caPe
 }
 
 const withCertificate = ({ keyPem: key, certPem: cert }: IssuedCertificate) => startTlsServer({ key, cert });
+
+describe("a handshake", () => {
+  it("in which more comes than any usual chain has is ended before anything of it is verified", async () => {
+    const { keyPem: key, certPem: cert } = await authority.issue({ names });
+    const long = await startTlsServer({ key, cert: `${cert}\n${`${authority.caPem}\n`.repeat(100)}` });
+    expect(await failureOf(connectTo(long))).toMatchObject({
+      code: "tls_protocol",
+      cause: { code: "ERR_HANDSHAKE_TOO_LARGE" },
+    });
+  });
+
+  it("that never gets further is ended once as much has come", async () => {
+    const helloRequests = Buffer.from("160303000400000000".repeat(100), "hex");
+    const onConnection = (socket: Socket) => {
+      const more = () => void (socket.writable && socket.write(helloRequests, more));
+      socket.on("error", () => undefined);
+      socket.once("data", more);
+    };
+    const flood = await startTcpServer({ onConnection });
+    expect(await failureOf(connectTo(flood))).toMatchObject({ code: "tls_protocol" });
+  });
+
+  it("that takes long of our time is followed by a rest for all names of that network", () => {
+    let nowMs = 0;
+    const rests = new HandshakeRests(() => nowMs);
+    rests.note("2001:db8::1", 5);
+    rests.note("192.0.2.1", 100);
+    expect(["2001:db8::1", "192.0.2.1", "192.0.2.2"].map((one) => rests.isResting(one))).toEqual([
+      false,
+      true,
+      false,
+    ]);
+    nowMs = 1_999;
+    expect(rests.isResting("192.0.2.1")).toBe(true);
+    nowMs = 2_000;
+    expect(rests.isResting("192.0.2.1")).toBe(false);
+    rests.note("2001:db8::1", 100);
+    expect(rests.isResting("2001:db8::ffff:1"), "the same /64").toBe(true);
+    expect(rests.isResting("2001:db8:0:1::1")).toBe(false);
+  });
+});
 
 describe("a certificate", () => {
   it("that is in order is accepted up to its last day and from its first", async () => {

@@ -6,7 +6,7 @@ import type { Connect } from "../../../src/egress/egress.ts";
 
 import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
 import { sharedAuthority } from "../../support/certificates.ts";
-import { startHostileReceiver } from "../../support/hostile-receiver.ts";
+import { type HostileBehaviour, startHostileReceiver } from "../../support/hostile-receiver.ts";
 import { createTestPoster, egressOf, postRequest, type TestPosterOptions } from "../../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
 import { patience, watchLateness } from "../../support/time-limits.ts";
@@ -164,9 +164,12 @@ describe("a kept connection", () => {
 });
 
 describe("connections that their receiver closes unannounced", () => {
-  async function setUpClosing(more: Partial<TestPosterOptions> = {}) {
+  async function setUpClosing(
+    more: Partial<TestPosterOptions> = {},
+    closes: HostileBehaviour = "closes_idle",
+  ) {
     const authority = await sharedAuthority();
-    const receiver = await startHostileReceiver("closes_behind_answer", authority);
+    const receiver = await startHostileReceiver(closes, authority);
     const poster = createTestPoster({ ports: [receiver.port], caPem: authority.caPem, ...more });
     open.push(receiver, poster);
     const request = postRequest(new URL(`https://localhost:${receiver.port}/`));
@@ -187,7 +190,7 @@ describe("connections that their receiver closes unannounced", () => {
   });
 
   it("cost at most one POST for each connection kept before that was known", async () => {
-    const { poster, request } = await setUpClosing({ limits: { soonMs: 0 } });
+    const { poster, request } = await setUpClosing({ limits: { soonMs: 0 } }, "closes_behind_answer");
     const outcomes: string[] = [];
     for (let n = 0; n < 50; n += 1) outcomes.push((await poster.post(request)).outcome);
     expect(outcomes.filter((outcome) => outcome !== "succeeded").length).toBeLessThanOrEqual(1);
