@@ -4,12 +4,7 @@ import type { ApiPart } from "../api/operations.ts";
 import type { Config } from "../base/config/config.ts";
 import { createGeneralPool } from "../base/database/pools.ts";
 import type { Tally } from "../base/metrics/registry.ts";
-import {
-  createMovingMetrics,
-  createRunMetrics,
-  type MovingMetrics,
-  type RunMetrics,
-} from "../base/metrics/workspace-metrics.ts";
+import { createMovingMetrics, createRunMetrics, type RunMetrics } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { GuardPublishing } from "../delivery/analyses-api.ts";
@@ -25,6 +20,7 @@ import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
 import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
 import { STEP_CONNECTIONS } from "./dispatch-process.ts";
+import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -87,7 +83,9 @@ export function startAreaChecks({
 }: Pick<AreaWorkOptions, "config" | "pool" | "log">): () => Promise<void> {
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
-  const checking = checkObjects(config, pool, stopping.signal).catch((err: unknown) => {
+  const objects = openObjects(config, pool);
+  const checked = objects.check(stopping.signal).finally(() => objects.close());
+  const checking = checked.catch((err: unknown) => {
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
@@ -99,15 +97,6 @@ export function startAreaChecks({
   };
 }
 
-async function checkObjects(config: Config, pool: Pool, signal: AbortSignal): Promise<void> {
-  const objects = openObjects(config, pool);
-  try {
-    await objects.check(signal);
-  } finally {
-    await objects.close();
-  }
-}
-
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   const { config, context, pool, log, metrics, countAttempts } = options;
@@ -117,8 +106,13 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   const failed = metrics.faults.of({ work: "runs" });
   // Until there is a process of steps, nothing is kept from it.
   runs.share.of({}).set(1);
-  metrics.registry.onRead(() => setAge(counted, readOldestMove(pool)));
-  metrics.registry.onRead(() => setAge(runs, readOldestReadyStep(pool)));
+  for (const [{ oldest }, read] of [
+    [counted, readOldestMove],
+    [runs, readOldestReadyStep],
+  ] as const) {
+    const sampled = { gauges: [oldest], read: async () => oldest.of({}).set(await read(pool)) };
+    metrics.registry.onRead(async () => void (await sample(sampled)));
+  }
   const objects = openObjects(config, pool);
   const mover = new Mover({
     pool,
@@ -152,15 +146,13 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   };
 }
 
-export type AreaStepOptions = {
-  readonly config: Config;
-  readonly context: ProcessContext;
-  readonly databaseUrl: string;
-  readonly log: Logger;
-};
-
 /** Does what areas have for a process of its own, beside a dispatcher's. Returns what ends it. */
-export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOptions): () => Promise<void> {
+export function startAreaSteps(
+  config: Config,
+  context: ProcessContext,
+  databaseUrl: string,
+  log: Logger,
+): () => Promise<void> {
   const pool = createGeneralPool({
     databaseUrl,
     cell: config.cell,
@@ -199,15 +191,6 @@ function countRunNews({ share, taken }: RunMetrics, failed: Tally, message: unkn
   if ("fault" in news) failed.add();
   else if ("share" in news) share.of({}).set(news.share);
   else taken.of({}).add(news.taken);
-}
-
-/** Never rejects; without an answer there is no value. */
-async function setAge({ oldest }: MovingMetrics | RunMetrics, read: Promise<number>): Promise<void> {
-  try {
-    oldest.of({}).set(await read);
-  } catch {
-    oldest.clear();
-  }
 }
 
 /** Whatever areas are on: runs may be another process's. */

@@ -1,54 +1,90 @@
 import type { Pool } from "pg";
 import type { Config } from "../base/config/config.ts";
-import { OtherCellError } from "../base/database/cells.ts";
+import { OtherCellError, readClock } from "../base/database/cells.ts";
 import { readMigrationNames } from "../base/database/migrate.ts";
 import { findReadinessProblems, probeWriting, writeProblemOf } from "../base/database/readiness.ts";
 import { createBuildMetrics, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
-import { type MetricsServer, startMetricsServer } from "../base/metrics/metrics-server.ts";
+import { startMetricsServer } from "../base/metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../base/metrics/registry.ts";
-import { setDatabaseClockGauge } from "./database-gauges-sql.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { version } from "./process-context.ts";
 
+/** Gauges that are read from the database whenever the metrics are read. */
+export type Sampled = {
+  /** Cleared while there is no answer: stale values are not reported. */
+  readonly gauges: readonly { clear(): void }[];
+  /** Sets them. */
+  readonly read: () => Promise<void>;
+  /** Whether the database counts as down when they cannot be read: alerts on them go quiet, and that one fires. */
+  readonly isVital?: true;
+};
+
+/** Resolves to whether there was an answer. */
+export async function sample({ gauges, read }: Sampled): Promise<boolean> {
+  try {
+    await read();
+    return true;
+  } catch {
+    for (const gauge of gauges) gauge.clear();
+    return false;
+  }
+}
+
 export type MonitoringOptions = {
   readonly config: Config;
+  readonly secretsKey: Uint8Array;
   readonly registry: MetricsRegistry;
   readonly database: DatabaseMetrics;
   /** Queried whenever the metrics are read; its queries must time out within a few seconds. */
   readonly pool: Pool;
-  readonly checkReadiness: ReadinessCheck;
-  /** Sets further gauges from the database, or clears them while it does not answer. Must not reject. */
-  readonly setGauges?: (isDatabaseUp: boolean) => Promise<void>;
+  /** Read one after the other. */
+  readonly sampled: readonly Sampled[];
   /** Milliseconds since the epoch. */
   readonly wallClockMs: () => number;
 };
 
-export type Monitoring = { readonly url: string; close(): Promise<void> };
-
 /**
- * Serves the metrics of this process and its health and readiness probes.
+ * Serves the metrics of this process and its health and readiness probes. Returns their URL, and what ends it.
  * @throws UsageError when it cannot listen on METRICS_PORT
  */
-export async function startMonitoring(options: MonitoringOptions): Promise<Monitoring> {
-  const { config, registry, database, pool, checkReadiness, setGauges, wallClockMs } = options;
+export async function startMonitoring(options: MonitoringOptions) {
+  const { config, registry, database, pool, sampled } = options;
   registry.addProcess();
   createBuildMetrics(registry)
     .info.of({ version, node: process.versions.node, cell: config.cell ?? "none" })
     .set(1);
+  const up = database.up.of({});
+  const clock = sampleClock(options);
   registry.onRead(
     singleFlight(async () => {
-      const isDatabaseUp = await setDatabaseClockGauge(pool, database, wallClockMs);
-      await setGauges?.(isDatabaseUp);
+      const isUp = await sample(clock);
+      up.set(Number(isUp));
+      for (const each of sampled) {
+        if (!isUp) for (const gauge of each.gauges) gauge.clear();
+        else if (!(await sample(each)) && each.isVital) up.set(0);
+      }
     }),
   );
   const { host, metricsPort: port } = config;
-  let server: MetricsServer;
+  const checkReadiness = await createReadinessCheck(pool, config, options.secretsKey);
   try {
-    server = await startMetricsServer({ registry, host, port, checkReadiness });
+    const server = await startMetricsServer({ registry, host, port, checkReadiness });
+    return { url: httpUrl(host, server.port), close: () => server.close() };
   } catch (error) {
     throw cannotListen("The metrics server", `HOST ${host}, METRICS_PORT ${port}`, error);
   }
-  return { url: httpUrl(host, server.port), close: () => server.close() };
+}
+
+/** How far this machine's clock is from the database's. */
+function sampleClock({ pool, database: { clockDifference }, wallClockMs }: MonitoringOptions): Sampled {
+  return {
+    gauges: [clockDifference],
+    read: async () => {
+      const sentAtMs = wallClockMs();
+      const databaseMs = await readClock(pool);
+      clockDifference.of({}).set(((sentAtMs + wallClockMs()) / 2 - databaseMs) / 1_000);
+    },
+  };
 }
 
 /** What keeps a process from doing its work, as sentences; empty when it is ready. Never rejects. */
@@ -67,11 +103,11 @@ export async function createReadinessCheck(
   const migrations = await readMigrationNames(areas);
   let written = Promise.resolve();
   let holdsUntilMs = Number.NEGATIVE_INFINITY;
+  const hold = (ms: number) => {
+    holdsUntilMs = performance.now() + ms;
+  };
   const write = () => {
     if (performance.now() < holdsUntilMs) return written;
-    const hold = (ms: number) => {
-      holdsUntilMs = performance.now() + ms;
-    };
     hold(Number.POSITIVE_INFINITY);
     written = probeWriting(pool);
     written.then(

@@ -1,8 +1,12 @@
 import type { Readable, Writable } from "node:stream";
+import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 
 /** Of this program, as in CHANGELOG.md: `1.0.0`. */
 export const version: string = manifest.version;
+
+/** What child processes run. */
+export const MAIN_FILE = fileURLToPath(new URL("../main.ts", import.meta.url));
 
 /** Everything that a command uses of its process. src/main.ts passes it in; nothing else touches the globals. */
 export type ProcessContext = {
