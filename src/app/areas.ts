@@ -1,3 +1,4 @@
+import { setPriority } from "node:os";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { ApiPart } from "../api/operations.ts";
@@ -6,6 +7,7 @@ import { createGeneralPool } from "../base/database/pools.ts";
 import type { Tally } from "../base/metrics/registry.ts";
 import { createMovingMetrics, createRunMetrics, type RunMetrics } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
+import { abortableDelay } from "../base/model/backoff.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
@@ -24,7 +26,7 @@ import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { type DispatcherNews, keepStepProcess } from "./step-process.ts";
+import { type ChildEvent, supervise } from "./supervisor.ts";
 
 export type AreaOptions = {
   readonly config: Config;
@@ -99,13 +101,10 @@ export function startAreaChecks({
 
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
-  const { config, context, pool, log, metrics, countAttempts } = options;
+  const { config, context, pool, log, metrics } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
-  const failed = metrics.faults.of({ work: "runs" });
-  // Until there is a process of steps, nothing is kept from it.
-  runs.share.of({}).set(1);
   for (const [{ oldest }, read] of [
     [counted, readOldestMove],
     [runs, readOldestReadyStep],
@@ -129,22 +128,111 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     },
   });
   mover.start();
-  const steps = keepStepProcess({
-    context,
-    log,
-    isWanted: () => hasRuns(pool),
-    onMessage: (message) => countRunNews(runs, failed, message),
-    countAttempts,
-    onDeath: () => {
-      failed.add();
-      runs.share.clear();
-    },
-  });
+  const stopSteps = keepStepProcess(options, runs);
   return async () => {
-    await Promise.all([mover.stop(), steps.stop()]);
+    await Promise.all([mover.stop(), stopSteps()]);
     await objects.close();
   };
 }
+
+/** Webhooks come first. At 19, the most there is, a busy machine left a step no time even to be given back. */
+const NICENESS = 10;
+/** How often it is told what the dispatcher does. */
+const TELL_EVERY_MS = 500;
+/** How soon the very first run is noticed. From then on there is a process that looks by itself. */
+const LOOK_EVERY_MS = 3_000;
+/** Steps are given back within milliseconds, unless the machine is busy. */
+const GRACE_MS = 10_000;
+
+/**
+ * Keeps a process running for what areas compute: a text of a megabyte would hold up a dispatcher's webhooks for half a
+ * second. Who has no such work has no such process. It ends with this one. Returns what ends it.
+ */
+function keepStepProcess(options: AreaWorkOptions, runs: RunMetrics): () => Promise<void> {
+  const { context, log, countAttempts } = options;
+  const failed = options.metrics.faults.of({ work: "runs" });
+  // Until there is a process of steps, nothing is kept from it.
+  runs.share.of({}).set(1);
+  const stopping = new AbortController();
+  let child: Extract<ChildEvent, { kind: "started" }> | null = null;
+
+  function onEvent(event: ChildEvent): void {
+    switch (event.kind) {
+      case "started":
+        child = event;
+        changePriority(event.pid, NICENESS);
+        log.info({ steps_pid: event.pid }, "the step process started");
+        return;
+      case "message":
+        countRunNews(runs, failed, event.message as RunNews);
+        return;
+      case "ended": {
+        // The number may be another process's by now.
+        child = null;
+        const { how, restartInMs: restart_in_ms } = event;
+        if (restart_in_ms === null) {
+          log.info({ how }, "the step process ended");
+          return;
+        }
+        failed.add();
+        runs.share.clear();
+        log.warn({ how, restart_in_ms }, "the step process died; starting it again");
+        return;
+      }
+      default:
+        throw new Error(`An event of unknown kind: ${JSON.stringify(event satisfies never)}`);
+    }
+  }
+
+  // What it is at is given back within its grace, beside whatever else is at work. Only root may raise a priority.
+  stopping.signal.addEventListener("abort", () => child !== null && changePriority(child.pid, 0));
+  const running = untilWanted(options, stopping.signal).then(async () => {
+    if (stopping.signal.aborted) return;
+    let before = { count: countAttempts(), atMs: performance.now() };
+    const telling = setInterval(() => {
+      const now = { count: countAttempts(), atMs: performance.now() };
+      const attemptsPerSecond = ((now.count - before.count) * 1_000) / (now.atMs - before.atMs);
+      child?.send({ attemptsPerSecond } satisfies DispatcherNews);
+      before = now;
+    }, TELL_EVERY_MS);
+    const code = await supervise({
+      children: [{ name: "steps", args: ["dispatch", "--area-steps"], env: context.env }],
+      shutdown: stopping.signal,
+      onEvent,
+      graceMs: GRACE_MS,
+      random: context.random,
+    });
+    clearInterval(telling);
+    if (code !== 0) log.error({ code }, "the step process cannot be started: runs make no progress");
+  });
+  return async () => {
+    stopping.abort();
+    await running;
+  };
+}
+
+/** Where the system lets it. As soon as the process is there: threads begin with the priority of who starts them. */
+function changePriority(pid: number, niceness: number): void {
+  try {
+    setPriority(pid, niceness);
+  } catch {
+    // It works all the same.
+  }
+}
+
+async function untilWanted({ pool, log }: AreaWorkOptions, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      if (await hasRuns(pool)) return;
+    } catch (err) {
+      if (!signal.aborted) log.warn({ err }, "runs: an error of the database; trying again");
+    }
+    await abortableDelay(LOOK_EVERY_MS, signal);
+  }
+}
+
+/** What the steps' process is told. */
+type DispatcherNews = { readonly attemptsPerSecond: number };
 
 /** Does what areas have for a process of its own, beside a dispatcher's. Returns what ends it. */
 export function startAreaSteps(
@@ -186,8 +274,7 @@ export function startAreaSteps(
 /** What the steps' process tells the dispatcher, which has the metrics. */
 type RunNews = { readonly taken: number } | { readonly fault: RunnerWork } | { readonly share: number };
 
-function countRunNews({ share, taken }: RunMetrics, failed: Tally, message: unknown): void {
-  const news = message as RunNews;
+function countRunNews({ share, taken }: RunMetrics, failed: Tally, news: RunNews): void {
   if ("fault" in news) failed.add();
   else if ("share" in news) share.of({}).set(news.share);
   else taken.of({}).add(news.taken);

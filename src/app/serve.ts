@@ -140,7 +140,7 @@ async function startApi(
   return { url, metricsUrl: monitoring.url, startWork };
 }
 
-/** How lists of the log are read: from the standby, if there is one, while it serves; counted and told of in the log. */
+/** How lists of the log are read: from the standby, if there is one, while it serves; counted, and told in the log. */
 function startLogReading(
   { standby, ...pools }: Pick<LogReaderOptions, "primary" | "position"> & { readonly standby: Pool | null },
   metrics: ApiMetrics,
