@@ -37,10 +37,13 @@ const VARIABLES: Readonly<Record<keyof Retention, { readonly name: string; reado
  */
 export async function refuseDifferences({ source, target }: Pick<Move, "source" | "target">): Promise<void> {
   const [here, there] = await Promise.all([readRetention(source.pool), readRetention(target.pool)]);
-  const retention = retentionRefusalOf(here, there);
-  if (retention !== null) throw new MoveRefusedError(retention);
-  const clocks = clockRefusalOf(await measureAheadMs({ source, target }));
-  if (clocks !== null) throw new MoveRefusedError(clocks);
+  refuseFor(retentionRefusalOf(here, there));
+  refuseFor(clockRefusalOf(await measureAheadMs({ source, target })));
+}
+
+/** @throws MoveRefusedError unless the reason is null */
+function refuseFor(reason: string | null): void {
+  if (reason !== null) throw new MoveRefusedError(reason);
 }
 
 /** Null: nothing is forgotten sooner at the target, or one of the two has never forgotten anything. */
@@ -97,15 +100,14 @@ export const WRONG_TARGET_KEY =
 export async function compareCells(
   { source, target }: Pick<Move, "source" | "target">,
   migrations: readonly string[],
-): Promise<{ readonly source: CellFacts; readonly target: CellFacts }> {
+) {
   const [from, to] = await Promise.all([readCellFacts(source.pool), readCellFacts(target.pool)]);
   if (from === null || to === null) {
     throw new MoveRefusedError(
       `The ${from === null ? "source" : "target"} has no Sealpost tables yet: run \`sealpost migrate\` on it first.`,
     );
   }
-  const refusal = refusalOf(from, to, migrations);
-  if (refusal !== null) throw new MoveRefusedError(refusal);
+  refuseFor(refusalOf(from, to, migrations));
   return { source: from, target: to };
 }
 
@@ -113,9 +115,7 @@ export async function compareCells(
 export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly string[]): string | null {
   if (from.isStandby) return "The source is a standby, which cannot be written to: name its primary.";
   if (to.isStandby) return "The target is a standby, which cannot be written to: name its primary.";
-  if (from.identity === to.identity) {
-    return "The target is the same database as the source.";
-  }
+  if (from.identity === to.identity) return "The target is the same database as the source.";
   // An area's are only compared with the other database's: not every installation has them.
   const names = (facts: CellFacts) =>
     facts.migrations.map((one) => one.split(" ")[0]!).filter((name) => !name.includes("/"));
@@ -145,9 +145,13 @@ export async function beginMove(move: Move): Promise<StoredMove> {
     await requireItsTarget(move, begun);
     return await tellTarget(move, begun.id);
   }
-  await refuseMoved(move);
-  const hindrance = await move.findHindrance(source.pool, accountId);
-  if (hindrance !== null) throw new MoveRefusedError(hindrance);
+  const movedTo = await inTransaction(source.pool, (tx) => findMovedTo(tx, accountId));
+  if (movedTo !== null) {
+    throw new MoveRefusedError(
+      `Account ${accountId} is already in the cell "${movedTo}": move it from there.`,
+    );
+  }
+  refuseFor(await move.findHindrance(source.pool, accountId));
   await refuseDifferences(move);
   await refuseTarget(move, await findMove(target.pool, accountId));
   // In a cell that is new, what is copied is the first that is sealed there.
@@ -191,12 +195,6 @@ export async function requireItsTarget(
     `Account ${accountId} is being moved, or was, to the cell "${otherCell}", in another database than this target: ` +
       "name that one.",
   );
-}
-
-async function refuseMoved({ accountId, source }: Move): Promise<void> {
-  const movedTo = await inTransaction(source.pool, (tx) => findMovedTo(tx, accountId));
-  if (movedTo === null) return;
-  throw new MoveRefusedError(`Account ${accountId} is already in the cell "${movedTo}": move it from there.`);
 }
 
 /** The account must not be there yet, but for what an earlier move away from there has left. */

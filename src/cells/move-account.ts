@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { writeAuditEntry } from "../base/database/audit-log.ts";
+import type { ClientBase } from "pg";
+import { type AuditEntry, writeAuditEntry } from "../base/database/audit-log.ts";
 import { makePartitionsSince, readFirstDay } from "../base/database/partitions.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { ACCOUNT_MOVED, COMMAND_LINE } from "../base/model/audit.ts";
@@ -36,7 +37,6 @@ import {
   findStillOpen,
   markStill,
   parkDeliveries,
-  readFeedPosition,
   readFeedReach,
   readNextTransactionId,
   stopBackgroundWork,
@@ -120,7 +120,8 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
   const { accountId, source, target, sourceName } = move;
   await announceOpening(move, moveId);
   // Read when the source gives no position beyond the end of its feed any more: no cursor of a reader is beyond it.
-  await advanceFeedPosition(target.pool, await readFeedPosition(source.pool));
+  const { position } = await readFeedReach(source.pool);
+  await advanceFeedPosition(target.pool, position);
   const reader = new PageReader(source.pool, accountId);
   await inTransaction(target.pool, async (tx) => {
     // Held until the end: two that open it take turns, and nobody can call it off meanwhile.
@@ -161,11 +162,7 @@ async function finishAtSource(
   });
 }
 
-async function tellOf(
-  tx: Parameters<typeof writeAuditEntry>[0],
-  accountId: string,
-  details: Readonly<Record<string, unknown>>,
-): Promise<void> {
+async function tellOf(tx: ClientBase, accountId: string, details: AuditEntry["details"]): Promise<void> {
   const entry = { accountId, actor: COMMAND_LINE, requestId: null, operationKey: ACCOUNT_MOVED, details };
   await writeAuditEntry(tx, entry);
 }
