@@ -60,7 +60,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   ];
   // With the webhooks, those also who watch endpoints and send notices.
   if (config.areas.includes("webhooks")) {
-    const notices = startNotices({ config, pool: pools.slow, log, metrics });
+    const notices = startNotices(config, pools.slow, log, metrics);
     resources.defer(() => notices.stop());
     observers.push(notices.observer);
   }
