@@ -22,7 +22,10 @@ export async function changeAudited<T>(
   return await inTransaction(pool, async (tx) => {
     const done = await change(tx);
     const { accountId, details } = told(done);
-    if (accountId !== null && operationKey !== REVOKING) await refuseMoved(tx, accountId);
+    // After the change, which is rolled back then: the account cannot be closed between the two.
+    const cell = accountId === null || operationKey === REVOKING ? null : await findMovedTo(tx, accountId);
+    if (cell !== null)
+      throw new UsageError(`Account ${accountId} has moved to the cell "${cell}": change it there.`);
     await writeAuditEntry(tx, { accountId, details, operationKey, actor: COMMAND_LINE, requestId: null });
     return done;
   });
@@ -30,13 +33,6 @@ export async function changeAudited<T>(
 
 /** A key that has leaked is revoked in both cells. */
 const REVOKING = "api_keys.revoke";
-
-/** After the change, which is rolled back then: the account cannot be closed between the two. */
-async function refuseMoved(tx: ClientBase, accountId: string): Promise<void> {
-  const cell = await findMovedTo(tx, accountId);
-  if (cell === null) return;
-  throw new UsageError(`Account ${accountId} has moved to the cell "${cell}": change it there.`);
-}
 
 /** Makes an account with its first signing secret. `name`: 1 to 200 characters, for people. */
 export async function openAccount(pool: Pool, name: string, secretsKey: Uint8Array): Promise<CreatedAccount> {
@@ -50,11 +46,7 @@ export async function openAccount(pool: Pool, name: string, secretsKey: Uint8Arr
 export type ApiKeyRequest = Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">;
 
 /** @throws UsageError for an unknown account. */
-export async function createApiKey(
-  database: Pool | ClientBase,
-  config: Config,
-  request: ApiKeyRequest,
-): Promise<{ keyId: string; apiKey: string }> {
+export async function createApiKey(database: Pool | ClientBase, config: Config, request: ApiKeyRequest) {
   const keyClass = keyClassOf(config);
   const apiKey = formatApiKey(config.apiKeyBrand[0]!, keyClass, randomBytes(32));
   const digest = digestApiKey(apiKey);
@@ -64,22 +56,17 @@ export async function createApiKey(
 }
 
 /** The same from the command line: the audit log tells of it. */
-export async function issueApiKey(
-  pool: Pool,
-  config: Config,
-  request: ApiKeyRequest,
-): Promise<{ keyId: string; apiKey: string }> {
+export async function issueApiKey(pool: Pool, config: Config, request: ApiKeyRequest) {
   const { accountId, userId = null, name, scopes } = request;
   const make = async (tx: ClientBase) => {
-    const { keyId, apiKey } = await createApiKey(tx, config, request);
-    const stored = await findApiKey(tx, digestApiKey(apiKey));
-    return { keyId, apiKey, expires_at: stored?.expiresAt ?? null };
+    const made = await createApiKey(tx, config, request);
+    const stored = await findApiKey(tx, digestApiKey(made.apiKey));
+    return { ...made, expires_at: stored?.expiresAt ?? null };
   };
-  const { keyId, apiKey } = await changeAudited(pool, "api_keys.create", make, ({ keyId, expires_at }) => ({
+  return await changeAudited(pool, "api_keys.create", make, ({ keyId, expires_at }) => ({
     accountId,
     details: { key_id: keyId, name, scopes, user_id: userId, expires_at },
   }));
-  return { keyId, apiKey };
 }
 
 /** A key made for development is unknown in production, and the other way round. */

@@ -41,22 +41,17 @@ export type WebhookReceiverOptions = {
   readonly onArrival: (arrival: Arrival) => number | Promise<number>;
 };
 
-export type WebhookReceiver = { readonly port: number; close(): Promise<void> };
-
 /**
  * A receiver of webhooks that verifies them with the library that customers use.
  * @throws UsageError when it cannot listen on that address
  */
-export async function startWebhookReceiver(options: WebhookReceiverOptions): Promise<WebhookReceiver> {
+export async function startWebhookReceiver(options: WebhookReceiverOptions) {
   const { host, port, tls } = options;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
     // A client that disconnects in the middle of its request gets no answer.
     receive(request, response, options).catch(() => response.destroy());
   };
-  const server =
-    tls === null
-      ? createServer(listener)
-      : createHttpsServer({ key: tls.keyPem, cert: tls.certPem }, listener);
+  const server = tls === null ? createServer(listener) : createHttpsServer(tls, listener);
   try {
     server.listen(port, host);
     await once(server, "listening");

@@ -33,18 +33,12 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
           createdBefore: options.before ?? null,
         };
         const entries: AccountAuditEntry[] = [];
-        let belowId: string | null = null;
-        do {
-          const left = options.limit - entries.length;
-          const page: Awaited<ReturnType<typeof listAuditEntries>> = await listAuditEntries(
-            pool,
-            filter,
-            belowId,
-            left,
-          );
+        let page = await listAuditEntries(pool, filter, null, options.limit);
+        entries.push(...page.items);
+        while (page.next !== null && entries.length < options.limit) {
+          page = await listAuditEntries(pool, filter, page.next, options.limit - entries.length);
           entries.push(...page.items);
-          belowId = page.next;
-        } while (belowId !== null && entries.length < options.limit);
+        }
         const value = entries.map(({ account, ...entry }) => ({ account_id: account?.id ?? null, ...entry }));
         const text = entries.map(entryText).join("\n");
         printResult(context, options, value, text || "Nothing has been changed.");

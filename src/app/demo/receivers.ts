@@ -98,7 +98,7 @@ export async function startDemoReceivers(now: () => number, output: DemoOutput, 
   return {
     port,
     /** Their certificate, which signs itself. */
-    certPem: tls.certPem,
+    certPem: tls.cert,
     url: (name: ReceiverName) => `https://${RECEIVERS[name].hostname}:${port}/webhooks`,
     /** From now on signatures with this secret are valid. */
     trust: (secret: string) => void secrets.push(secret),
