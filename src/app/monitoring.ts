@@ -67,12 +67,10 @@ export async function startMonitoring(options: MonitoringOptions) {
   );
   const { host, metricsPort: port } = config;
   const checkReadiness = await createReadinessCheck(pool, config, options.secretsKey);
-  try {
-    const server = await startMetricsServer({ registry, host, port, checkReadiness });
-    return { url: httpUrl(host, server.port), close: () => server.close() };
-  } catch (error) {
-    throw cannotListen("The metrics server", `HOST ${host}, METRICS_PORT ${port}`, error);
-  }
+  const server = await startMetricsServer({ registry, host, port, checkReadiness }).catch(
+    cannotListen("The metrics server", `HOST ${host}, METRICS_PORT ${port}`),
+  );
+  return { url: httpUrl(host, server.port), close: () => server.close() };
 }
 
 /** How far this machine's clock is from the database's. */

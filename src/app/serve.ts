@@ -1,6 +1,5 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
@@ -59,6 +58,7 @@ export async function runApi(context: ProcessContext): Promise<void> {
 /**
  * Everything that is started is added to `resources`. `startWork`: what the process does without being asked, once the
  * database is migrated.
+ * @throws UsageError when it cannot listen on that address or port
  */
 async function startApi(
   config: Config,
@@ -130,7 +130,8 @@ async function startApi(
   // Closed before the monitoring: metrics can be read until the last request is answered.
   resources.defer(() => server.close());
   await reserved?.release();
-  await listen(server, config, port);
+  const { host } = config;
+  await server.listen({ host, port }).catch(cannotListen("The API", `HOST ${host}, PORT ${port}`));
   const startWork = async (shutdown: AbortSignal) => {
     await untilMigrated(found, log, monitoring.url, shutdown);
     if (shutdown.aborted) return;
@@ -170,23 +171,10 @@ function startLogReading(
   });
 }
 
-/** @throws UsageError when it cannot listen on that address or port */
-async function listen(server: FastifyInstance, { host }: Config, port: number): Promise<void> {
-  try {
-    await server.listen({ host, port });
-  } catch (error) {
-    throw cannotListen("The API", `HOST ${host}, PORT ${port}`, error);
-  }
-}
-
 /** The API's answers contain its URL, so the port must be known, and kept from others, before the API listens. */
 async function reservePort(host: string) {
   const server = createServer().listen(0, host).unref();
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    throw cannotListen("The API", `HOST ${host}, PORT 0`, error);
-  }
+  await once(server, "listening").catch(cannotListen("The API", `HOST ${host}, PORT 0`));
   const { port } = server.address() as AddressInfo;
   const release = async () => {
     server.close();

@@ -52,12 +52,8 @@ export async function startWebhookReceiver(options: WebhookReceiverOptions) {
     receive(request, response, options).catch(() => response.destroy());
   };
   const server = tls === null ? createServer(listener) : createHttpsServer(tls, listener);
-  try {
-    server.listen(port, host);
-    await once(server, "listening");
-  } catch (error) {
-    throw cannotListen("The receiver", `${host}, port ${port}`, error);
-  }
+  server.listen(port, host);
+  await once(server, "listening").catch(cannotListen("The receiver", `${host}, port ${port}`));
   return {
     port: (server.address() as AddressInfo).port,
     close: async () => {

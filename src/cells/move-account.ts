@@ -11,7 +11,6 @@ import { giveUpCutMails } from "../notices/notice-mails-sql.ts";
 import { beginMove, calledOff, closeAccount, whileItGoesOn } from "./beginning.ts";
 import { type Move, type MovePart, MoveRefusedError } from "./move.ts";
 import {
-  type Copied,
   countRows,
   type Page,
   PageReader,
@@ -20,7 +19,7 @@ import {
   writeCopied,
   writePage,
 } from "./move-pages-sql.ts";
-import { type AccountTable, API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
+import { API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
 import {
   addRevocations,
   advanceMove,
@@ -60,29 +59,18 @@ async function copyLog(move: Move, moveId: string): Promise<void> {
     for await (const page of reader.readPages(table, after)) {
       onProgress("copy", table.name);
       copied = { ...copied, [table.name]: page.next ?? "all" };
-      await copyPage(move, moveId, reader, table, page, copied);
+      await inTransaction(target.pool, async (tx) => {
+        const write = (one: Page) => writePage(tx, resealPage(one, source.secretsKey, target.secretsKey));
+        await write(page);
+        for (const child of page.rows.length === 0 ? [] : (table.children ?? [])) {
+          for await (const children of reader.readChildren(child, page)) await write(children);
+        }
+        if (!(await writeCopied(tx, accountId, moveId, copied))) throw calledOff(accountId);
+      });
       await delay(performance.now() - startedAtMs);
       startedAtMs = performance.now();
     }
   }
-}
-
-async function copyPage(
-  { accountId, source, target }: Move,
-  moveId: string,
-  reader: PageReader,
-  table: AccountTable,
-  page: Page,
-  copied: Copied,
-): Promise<void> {
-  await inTransaction(target.pool, async (tx) => {
-    const write = (one: Page) => writePage(tx, resealPage(one, source.secretsKey, target.secretsKey));
-    await write(page);
-    for (const child of page.rows.length === 0 ? [] : (table.children ?? [])) {
-      for await (const children of reader.readChildren(child, page)) await write(children);
-    }
-    if (!(await writeCopied(tx, accountId, moveId, copied))) throw calledOff(accountId);
-  });
 }
 
 /** @throws MoveRefusedError when rows are missing at the target; then the next run copies everything again */
@@ -144,10 +132,8 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
 }
 
 /** The source knows that the account is open at the target, and that its own rows can be deleted. */
-async function finishAtSource(
-  { accountId, source, target, targetName }: Move,
-  moveId: string,
-): Promise<void> {
+async function finishAtSource(move: Move, moveId: string): Promise<void> {
+  const { accountId, source, target, targetName } = move;
   // What was revoked in one of the two while the account was opened: its keys had been read already, or were not there
   // yet. From now on it can be revoked in both.
   const [here, there] = await Promise.all([
@@ -180,18 +166,14 @@ const SEQUENCER_LEASE_MS = 600;
 async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   const { accountId, source, onProgress } = move;
   await waitForTransactions(move);
-  await refuseHindered(move);
+  // Looked at again: now nothing can come any more that hinders it.
+  const hindrance = await move.findHindrance(source.pool, accountId);
+  if (hindrance !== null)
+    throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
   await parkAll(move, moveId);
   await waitForFeed(move);
   onProgress("still", null);
   await markStill(source.pool, accountId, moveId);
-}
-
-/** Looked at again: now nothing can come any more that hinders it. */
-async function refuseHindered({ accountId, source, findHindrance }: Move): Promise<void> {
-  const hindrance = await findHindrance(source.pool, accountId);
-  if (hindrance === null) return;
-  throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
 }
 
 async function waitForTransactions(move: Move): Promise<void> {
