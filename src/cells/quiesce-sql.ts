@@ -122,8 +122,8 @@ export async function stopBackgroundWork(tx: ClientBase, accountId: string): Pro
 }
 
 /**
- * How far the feed is: it held everything that had committed by `caughtUpAtMs`, by the database's clock (`nowMs`), in ms
- * since the epoch. `position` is the newest that was given to anybody: no cursor is beyond it.
+ * How far the feed is: it held everything that had committed by `caughtUpAtMs`, by the database's clock (`nowMs`), both
+ * in ms since the epoch. `position` is the newest that was given to anybody: no cursor is beyond it.
  */
 export async function readFeedReach(pool: Pool) {
   const { rows } = await pool.query<{ caughtUpAtMs: number; nowMs: number; position: FeedPosition }>(
