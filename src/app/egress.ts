@@ -5,7 +5,7 @@ import { createDirectConnector } from "../egress/connect/direct-connector.ts";
 import { createProxyConnector } from "../egress/connect/proxy-connector.ts";
 import { createResolver, type Resolver } from "../egress/dns/resolver.ts";
 import type { Egress } from "../egress/egress.ts";
-import { parseUnsafeAllowedTargets, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { parseUnsafeAllowedTargets } from "../egress/rules/host.ts";
 import type { TargetRefusalCode } from "../egress/rules/target-url.ts";
 import { type CheckReceiver, createReceiverCheck } from "../receivers/receiver-check.ts";
 import { UsageError } from "./output.ts";
@@ -58,16 +58,13 @@ function readCertificates(path: string): string {
   }
 }
 
-export type TargetRules = {
-  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
-  readonly ownAddresses: readonly string[];
-};
+export type TargetRules = ReturnType<typeof targetRulesOf>;
 
 /**
  * What the configuration says about where webhooks may go.
  * @throws ConfigError for an entry that looks right but that no URL is ever spelled like, such as `127.1:8443`
  */
-export function targetRulesOf(config: Config): TargetRules {
+export function targetRulesOf(config: Config) {
   try {
     return {
       unsafeAllowedTargets: parseUnsafeAllowedTargets(config.unsafeAllowedTargets ?? []),

@@ -145,7 +145,7 @@ export async function beginMove(move: Move): Promise<StoredMove> {
     await requireItsTarget(move, begun);
     return await tellTarget(move, begun.id);
   }
-  const movedTo = await inTransaction(source.pool, (tx) => findMovedTo(tx, accountId));
+  const movedTo = await findMovedTo(source.pool, accountId);
   if (movedTo !== null) {
     throw new MoveRefusedError(
       `Account ${accountId} is already in the cell "${movedTo}": move it from there.`,
@@ -215,7 +215,7 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
   if (into === null) {
     if (!(await accountExists(target.pool, accountId))) return;
     // Moved away and deleted there, and a move back was called off.
-    if ((await inTransaction(target.pool, (tx) => findMovedTo(tx, accountId))) !== null) return;
+    if ((await findMovedTo(target.pool, accountId)) !== null) return;
   }
   throw new MoveRefusedError(
     `The target already has an account ${accountId}, which no move in progress has brought there. If it was moved ` +

@@ -21,11 +21,10 @@ import {
 } from "./move-pages-sql.ts";
 import { API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
 import {
-  addRevocations,
   advanceMove,
+  copyRevocations,
   deleteRows,
   findMove,
-  readRevocations,
   type StoredMove,
   setMovedTo,
 } from "./moves-sql.ts";
@@ -136,12 +135,8 @@ async function finishAtSource(move: Move, moveId: string): Promise<void> {
   const { accountId, source, target, targetName } = move;
   // What was revoked in one of the two while the account was opened: its keys had been read already, or were not there
   // yet. From now on it can be revoked in both.
-  const [here, there] = await Promise.all([
-    readRevocations(source.pool, accountId),
-    readRevocations(target.pool, accountId),
-  ]);
-  await addRevocations(target.pool, accountId, here);
-  await addRevocations(source.pool, accountId, there);
+  await copyRevocations(source.pool, target.pool, accountId);
+  await copyRevocations(target.pool, source.pool, accountId);
   await inTransaction(source.pool, async (tx) => {
     if (!(await advanceMove(tx, accountId, moveId, "opening", "done"))) return;
     await tellOf(tx, accountId, { move_id: moveId, to: targetName });
