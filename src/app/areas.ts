@@ -21,6 +21,7 @@ import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
 import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
+import { poolOptions } from "./database.ts";
 import { STEP_CONNECTIONS } from "./dispatch-process.ts";
 import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
@@ -242,11 +243,8 @@ export function startAreaSteps(
   log: Logger,
 ): () => Promise<void> {
   const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
+    ...poolOptions(config, databaseUrl, "sealpost steps", log),
     connectionsMax: STEP_CONNECTIONS,
-    applicationName: "sealpost steps",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
   });
   const objects = openObjects(config, pool);
   const tell = (news: RunNews) => context.sendToParent(news);

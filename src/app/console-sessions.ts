@@ -31,26 +31,23 @@ export async function openConsole(
   { publicUrl, linkSeconds }: { readonly publicUrl: string; readonly linkSeconds: number },
 ): Promise<{ readonly url: string; readonly expiresAt: Date }> {
   const token = randomBytes(32).toString("base64url");
-  const link = await changeAudited(
-    pool,
-    "console.links.create",
-    (tx) =>
-      insertLink(tx, {
-        accountId,
-        keyId: null,
-        permissions: accountScopes,
-        viewerId: "command line",
-        viewerLabel: "command line",
-        embedOrigin: null,
-        timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
-        theme: null,
-        path: null,
-        linkDigest: digestApiKey(token),
-        linkSeconds,
-        sessionSeconds: SESSION_SECONDS.max,
-      }),
-    () => ({ accountId, details: { permissions: accountScopes } }),
-  );
+  const link = await changeAudited(pool, "console.links.create", async (tx) => {
+    const done = await insertLink(tx, {
+      accountId,
+      keyId: null,
+      permissions: accountScopes,
+      viewerId: "command line",
+      viewerLabel: "command line",
+      embedOrigin: null,
+      timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      theme: null,
+      path: null,
+      linkDigest: digestApiKey(token),
+      linkSeconds,
+      sessionSeconds: SESSION_SECONDS.max,
+    });
+    return { done, accountId, details: { permissions: accountScopes } };
+  });
   return { url: consoleUrl(publicUrl, token, null), expiresAt: link.linkExpiresAt };
 }
 

@@ -12,16 +12,17 @@ import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
 import { unknownAccount } from "./database.ts";
 import { UsageError } from "./output.ts";
 
+/** What a change came to, and what the audit log tells of it. */
+type Changed<T> = Pick<AuditEntry, "accountId" | "details"> & { readonly done: T };
+
 /** A change from the command line, and its row in the audit log: both happen or neither. */
 export async function changeAudited<T>(
   pool: Pool,
   operationKey: string,
-  change: (tx: ClientBase) => Promise<T>,
-  told: (done: T) => Pick<AuditEntry, "accountId" | "details">,
+  change: (tx: ClientBase) => Promise<Changed<T>>,
 ): Promise<T> {
   return await inTransaction(pool, async (tx) => {
-    const done = await change(tx);
-    const { accountId, details } = told(done);
+    const { done, accountId, details } = await change(tx);
     // After the change, which is rolled back then: the account cannot be closed between the two.
     const cell = accountId === null || operationKey === REVOKING ? null : await findMovedTo(tx, accountId);
     if (cell !== null)
@@ -36,11 +37,10 @@ const REVOKING = "api_keys.revoke";
 
 /** Makes an account with its first signing secret. `name`: 1 to 200 characters, for people. */
 export async function openAccount(pool: Pool, name: string, secretsKey: Uint8Array): Promise<CreatedAccount> {
-  const create = (tx: ClientBase) => createAccount(tx, name, secretsKey);
-  return await changeAudited(pool, ACCOUNT_CREATED, create, ({ accountId }) => ({
-    accountId,
-    details: { name },
-  }));
+  return await changeAudited(pool, ACCOUNT_CREATED, async (tx) => {
+    const done = await createAccount(tx, name, secretsKey);
+    return { done, accountId: done.accountId, details: { name } };
+  });
 }
 
 export type ApiKeyRequest = Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">;
@@ -57,16 +57,12 @@ export async function createApiKey(database: Pool | ClientBase, config: Config, 
 
 /** The same from the command line: the audit log tells of it. */
 export async function issueApiKey(pool: Pool, config: Config, request: ApiKeyRequest) {
-  const { accountId, userId = null, name, scopes } = request;
-  const make = async (tx: ClientBase) => {
-    const made = await createApiKey(tx, config, request);
-    const stored = await findApiKey(tx, digestApiKey(made.apiKey));
-    return { ...made, expires_at: stored?.expiresAt ?? null };
-  };
-  return await changeAudited(pool, "api_keys.create", make, ({ keyId, expires_at }) => ({
-    accountId,
-    details: { key_id: keyId, name, scopes, user_id: userId, expires_at },
-  }));
+  return await changeAudited(pool, "api_keys.create", async (tx) => {
+    const done = await createApiKey(tx, config, request);
+    const { expiresAt: expires_at = null } = (await findApiKey(tx, digestApiKey(done.apiKey))) ?? {};
+    const { accountId, userId = null, name, scopes } = request;
+    return { done, accountId, details: { key_id: done.keyId, name, scopes, user_id: userId, expires_at } };
+  });
 }
 
 /** A key made for development is unknown in production, and the other way round. */

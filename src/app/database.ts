@@ -46,6 +46,12 @@ export function createCommandPool(
   return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, cell, onError });
 }
 
+/** Of the pools of a process that runs on: a connection that breaks is told in its log. */
+export function poolOptions({ cell }: Config, databaseUrl: string, applicationName: string, log: Logger) {
+  const onError = (err: Error) => log.warn({ err }, "a database connection broke");
+  return { databaseUrl, cell, applicationName, onError };
+}
+
 /**
  * The database that a process is to work with, and whether it can; `look` looks again. One that does not answer yet, or
  * is not migrated, is no reason not to start: each connection is checked again, and /readyz says what is missing.

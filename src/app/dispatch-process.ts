@@ -33,6 +33,7 @@ import { recordOutcomes } from "../delivery/record-sql.ts";
 import { Wakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
+import { poolOptions } from "./database.ts";
 import { keepHouse } from "./housekeeping.ts";
 
 /** The share of attempts in flight that silent receivers may hold. */
@@ -66,11 +67,8 @@ export function openDispatcherPools(
 ) {
   const connections = dispatcherConnections(config.databaseConnectionsMax);
   const optionsOf = (name: PoolName & keyof typeof connections) => ({
-    databaseUrl,
-    cell: config.cell,
+    ...poolOptions(config, databaseUrl, `sealpost ${name}`, log),
     connectionsMax: connections[name],
-    applicationName: `sealpost ${name}`,
-    onError: (err: Error) => log.warn({ err }, "a database connection broke"),
     onQuery: database.observer(name),
   });
   /** For claims and records. */
@@ -219,12 +217,10 @@ export async function deliverInQuarantine(
   deliveryIds: readonly string[],
   asked: AbortSignal,
 ): Promise<"done" | "busy"> {
+  const { config, databaseUrl, log } = options;
   const pool = createDispatchPool({
-    databaseUrl: options.databaseUrl,
-    cell: options.config.cell,
+    ...poolOptions(config, databaseUrl, "sealpost dispatch alone", log),
     connectionsMax: 2,
-    applicationName: "sealpost dispatch alone",
-    onError: (err) => options.log.warn({ err }, "a database connection broke"),
   });
   const lock = await pool.connect();
   try {

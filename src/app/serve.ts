@@ -19,7 +19,7 @@ import type { LogServer } from "../base/model/installation.ts";
 import { AccountNews } from "../http/account-news.ts";
 import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
 import { startAreaChecks } from "./areas.ts";
-import { findDatabase, untilMigrated } from "./database.ts";
+import { findDatabase, poolOptions, untilMigrated } from "./database.ts";
 import { sampleFeed, startFeed } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startMonitoring } from "./monitoring.ts";
@@ -72,11 +72,8 @@ async function startApi(
   const database = createDatabaseMetrics(registry);
   const { general: connectionsMax, workPlaces } = apiConnections(config.databaseConnectionsMax);
   const optionsOf = (name: PoolName, connectionsMax: number) => ({
-    databaseUrl,
-    cell: config.cell,
+    ...poolOptions(config, databaseUrl, "sealpost serve", log),
     connectionsMax,
-    applicationName: "sealpost serve",
-    onError: (err: Error) => log.warn({ err }, "a database connection broke"),
     onQuery: database.observer(name),
   });
   const opened = <Opened extends Pool>(name: PoolName, opened: Opened): Opened => {

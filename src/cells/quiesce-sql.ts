@@ -111,6 +111,7 @@ export async function stopBackgroundWork(tx: ClientBase, accountId: string): Pro
      where account_id = $1 and status = 'waiting' and due_at < 'infinity'`,
     [accountId],
   );
+  // By itself: it sees what the updates have waited for.
   const { rows } = await tx.query<{ goes_on: boolean }>(
     `select exists (select from sealpost.notice_mails where account_id = $1 and status = 'sending')
        or exists (
