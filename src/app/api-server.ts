@@ -30,7 +30,6 @@ import type { StoredResponse } from "../base/model/idempotency.ts";
 import { createConsole } from "../console/console.ts";
 import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
-import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
 import type { IdempotencyStore, RecordWrite } from "../http/idempotent-write.ts";
@@ -39,8 +38,7 @@ import type { ErasedRequest, ErasedResult, Operation, Work } from "../http/opera
 import { TemporarilyUnavailable } from "../http/problems.ts";
 import { plainAddress } from "../http/rate-limits.ts";
 import type { CompletedRequest } from "../http/request-context.ts";
-import type { CheckOutcome } from "../http/responses.ts";
-import { createApi, type TransferLimits } from "../http/server.ts";
+import { type ApiOptions, createApi } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
 import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
 import { receiversGuide } from "../receivers/guide.ts";
@@ -129,44 +127,37 @@ export const API_LIMITS = {
 };
 export type ApiLimits = typeof API_LIMITS;
 
-export type ApiServerOptions = {
+/** What the kernel takes is handed on to it as it is. */
+export type ApiServerOptions = Pick<
+  ApiOptions,
+  "publicUrl" | "now" | "news" | "workPlacesMax" | "transferLimits" | "check"
+> & {
   readonly config: Config;
   readonly pool: Pool;
   /** For pages of the delivery log; see readingLog. */
   readonly logPool: Pool;
-  /** Requests at work on the database at a time; absent: the kernel's own. */
-  readonly workPlacesMax?: number;
   /** Absent: lists are read from `logPool`. */
-  readonly readLog?: ReadLog | undefined;
+  readonly readLog?: ReadLog;
   readonly secretsKey: Uint8Array;
-  /** URL under which clients reach the API, without /v1. */
-  readonly publicUrl: string;
   readonly log: Logger;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
   /** Absent: counted in a registry that nobody reads. */
   readonly metrics?: ApiMetrics;
-  /** Tells readers of the feed that it has grown; absent: none is ever told, and none waits. */
-  readonly news?: AccountNews | undefined;
   /** Absent: those of API_LIMITS. */
   readonly limits?: Partial<ApiLimits> | undefined;
-  /** Absent: the kernel's own. */
-  readonly transferLimits?: TransferLimits | undefined;
-  /** Compares what operations come to with their declarations; for tests. */
-  readonly check?: CheckOutcome | undefined;
 };
 
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
-  const { config, pool, logPool, secretsKey, publicUrl, log, now, check } = options;
-  const limits = { ...API_LIMITS, ...options.limits };
-  const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
+  const { config, pool, logPool, readLog = readingFrom(logPool), secretsKey, log, ...others } = options;
+  const { metrics = createApiMetrics(createMetricsRegistry()), limits: changed, ...forKernel } = others;
+  const { publicUrl, now } = forKernel;
+  const limits = { ...API_LIMITS, ...changed };
   const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503(log);
   const dependencies: Dependencies = {
     pool,
     logPool,
-    readLog: options.readLog ?? readingFrom(logPool),
+    readLog,
     secretsKey,
     apiKeyBrand: config.apiKeyBrand[0]!,
     apiKeyClass: keyClassOf(config),
@@ -192,6 +183,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: limits.windowSeconds };
   const checkReadiness = await createReadinessCheck(pool, config, secretsKey);
   return await createApi({
+    ...forKernel,
     registry: {
       operations: operations.map(({ work, ...rest }) => ({ ...rest, work: workAs503(work, outageAs503) })),
       problems,
@@ -199,7 +191,6 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     info: createApiInfo(parts),
     documents: hasWebhooks ? [receiversGuide()] : [],
     codeGroups: hasWebhooks ? codeGroups : [],
-    publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: async () => {
       const readinessProblems = await checkReadiness();
@@ -228,15 +219,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     findSpaces: async (accountId, userId, tx) =>
       (await Promise.all(parts.map((part) => part.findSpaces?.(accountId, userId, tx) ?? []))).flat(),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
-    ...(options.news && { news: options.news }),
-    ...(options.workPlacesMax && { workPlacesMax: options.workPlacesMax }),
-    ...(options.transferLimits && { transferLimits: options.transferLimits }),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
     isTrustedProxy: trustedProxies(config.trustProxy),
-    now,
     newId: randomUUID,
-    check,
     onCompleted: (request) => {
       countRequest(metrics, request);
       log.info(logFields(request), "answered");
@@ -252,8 +238,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.warn({ err }, "a request was counted by this process alone");
     },
     addRoutes: async (app, kernel) => {
-      const screens = hasWebhooks ? createDeliveryConsole(options, operations, parts, outageAs503) : null;
-      await screens?.(app, kernel);
+      if (hasWebhooks) await createDeliveryConsole(options, operations, parts, outageAs503)(app, kernel);
       for (const part of parts) await part.addRoutes?.(app, kernel);
     },
   });
