@@ -37,32 +37,30 @@ export type AreaOptions = {
   readonly onAway: (error: Error) => void;
 };
 
-/** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
-const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
-  webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) =>
-    workspacePart({
-      pool,
-      objects: openObjects(config, pool),
-      onObjectsAway: onAway,
-      unsafeAllowedTargets,
-      pagesUrl: config.pagesUrl,
-      outageAs503,
-    }),
-};
+/**
+ * What each area adds to the API, in the order of the areas. This file alone knows the workspace; a test builds the
+ * service without it.
+ */
+export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
+  const { config, dependencies, outageAs503, onAway: onObjectsAway } = options;
+  const { pool, unsafeAllowedTargets } = dependencies;
+  const { pagesUrl } = config;
+  const parts: Readonly<Record<Area, () => ApiPart>> = {
+    webhooks: () => webhooksPart(dependencies),
+    workspace: () => {
+      const objects = openObjects(config, pool);
+      return workspacePart({ pool, objects, onObjectsAway, unsafeAllowedTargets, pagesUrl, outageAs503 });
+    },
+  };
+  return config.areas.map((area) => parts[area]());
+}
 
 /** Opened when it is first used, and used once it is known to be the one that all processes have. */
 function openObjects(config: Config, pool: Pool): ObjectStore {
-  const ids = {
+  return knownStore(() => openObjectStore(config), {
     read: () => readStoreId(pool),
-    settle: (findId: () => Promise<string>) => settleStoreId(pool, findId),
-  };
-  return knownStore(() => openObjectStore(config), ids);
-}
-
-/** In the order of the areas. */
-export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
-  return options.config.areas.map((area) => apiParts[area](options));
+    settle: (findId) => settleStoreId(pool, findId),
+  });
 }
 
 export type AreaWorkOptions = {
@@ -79,11 +77,10 @@ export type AreaWorkOptions = {
  * Tells once, as soon as it is known, if an area cannot have what it needs besides the database. The process goes on:
  * what is away may come back, and the other area does not need it. Returns what ends the question.
  */
-export function startAreaChecks({
-  config,
-  pool,
-  log,
-}: Pick<AreaWorkOptions, "config" | "pool" | "log">): () => Promise<void> {
+export function startAreaChecks(
+  options: Pick<AreaWorkOptions, "config" | "pool" | "log">,
+): () => Promise<void> {
+  const { config, pool, log } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
   const objects = openObjects(config, pool);

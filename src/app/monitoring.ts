@@ -55,16 +55,22 @@ export async function startMonitoring(options: MonitoringOptions) {
     .set(1);
   const up = database.up.of({});
   const clock = sampleClock(options);
-  registry.onRead(
-    singleFlight(async () => {
-      const isUp = await sample(clock);
-      up.set(Number(isUp));
-      for (const each of sampled) {
-        if (!isUp) for (const gauge of each.gauges) gauge.clear();
-        else if (!(await sample(each)) && each.isVital) up.set(0);
-      }
-    }),
-  );
+  const sampleAll = async () => {
+    const isUp = await sample(clock);
+    up.set(Number(isUp));
+    for (const each of sampled) {
+      if (!isUp) for (const gauge of each.gauges) gauge.clear();
+      else if (!(await sample(each)) && each.isVital) up.set(0);
+    }
+  };
+  // Shared by whoever reads meanwhile: several scrapers cost no more than one.
+  let running: Promise<void> | null = null;
+  registry.onRead(() => {
+    running ??= sampleAll().finally(() => {
+      running = null;
+    });
+    return running;
+  });
   const { host, metricsPort: port } = config;
   const checkReadiness = await createReadinessCheck(pool, config, options.secretsKey);
   const server = await startMetricsServer({ registry, host, port, checkReadiness }).catch(
@@ -127,16 +133,5 @@ export async function createReadinessCheck(
       const { code, message } = error as NodeJS.ErrnoException;
       return [`The database does not answer (${code ?? message}).`];
     }
-  };
-}
-
-/** Callers that come while `work` runs share that run: several scrapers cost no more than one. */
-function singleFlight(work: () => Promise<void>): () => Promise<void> {
-  let running: Promise<void> | null = null;
-  return () => {
-    running ??= work().finally(() => {
-      running = null;
-    });
-    return running;
   };
 }

@@ -1,6 +1,6 @@
 import type { Logger } from "pino";
 import { SecretsKeyError } from "../base/database/sealing.ts";
-import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
+import { storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
 import { storageFullMessage } from "../base/model/storage.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
@@ -32,7 +32,10 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
       return await work;
     } catch (error) {
       const refusal = storageRefusalOf(error);
-      if (refusal !== null) throw storageFull(refusal, error);
+      if (refusal !== null) {
+        const message = storageFullMessage(refusal.kind, refusal.bytesMax);
+        throw new Problem("storage_full", { errors: [{ path: "account", message }], cause: error });
+      }
       if (error instanceof SecretsKeyError) {
         reportKey(error);
         throw new TemporarilyUnavailable(error.message, { cause: error });
@@ -42,9 +45,4 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
       throw new TemporarilyUnavailable("the database is unavailable", { cause: error });
     }
   };
-}
-
-function storageFull({ kind, bytesMax }: StorageRefusal, cause: unknown): Problem {
-  const message = storageFullMessage(kind, bytesMax);
-  return new Problem("storage_full", { errors: [{ path: "account", message }], cause });
 }

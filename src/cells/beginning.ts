@@ -5,7 +5,7 @@ import { type Retention, readClock, readRetention } from "../base/database/cells
 import { keepSecretsKey } from "../base/database/sealing.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { type Move, MoveRefusedError } from "./move.ts";
+import { type Cells, type Move, MoveRefusedError } from "./move.ts";
 import {
   type CellFacts,
   findMove,
@@ -35,7 +35,7 @@ const VARIABLES: Readonly<Record<keyof Retention, { readonly name: string; reado
  * @throws MoveRefusedError when something of an account would be forgotten at the target sooner than at the source, or
  * would be due or expire at another time
  */
-export async function refuseDifferences({ source, target }: Pick<Move, "source" | "target">): Promise<void> {
+export async function refuseDifferences({ source, target }: Cells): Promise<void> {
   const [here, there] = await Promise.all([readRetention(source.pool), readRetention(target.pool)]);
   refuseFor(retentionRefusalOf(here, there));
   refuseFor(clockRefusalOf(await measureAheadMs({ source, target })));
@@ -76,7 +76,7 @@ export function clockRefusalOf(aheadMs: number): string | null {
 }
 
 /** The one time of some that took least: a busy server answers late, which is no difference. */
-async function measureAheadMs({ source, target }: Pick<Move, "source" | "target">): Promise<number> {
+async function measureAheadMs({ source, target }: Cells): Promise<number> {
   let best = { tookMs: Number.POSITIVE_INFINITY, aheadMs: 0 };
   for (let tries = 0; tries < CLOCK_TRIES; tries++) {
     const startedAtMs = performance.now();
@@ -97,10 +97,7 @@ export const WRONG_TARGET_KEY =
  * @param migrations what both must have: the names of the files of this version, without those of areas
  * @throws MoveRefusedError when no account can go from one to the other
  */
-export async function compareCells(
-  { source, target }: Pick<Move, "source" | "target">,
-  migrations: readonly string[],
-) {
+export async function compareCells({ source, target }: Cells, migrations: readonly string[]) {
   const [from, to] = await Promise.all([readCellFacts(source.pool), readCellFacts(target.pool)]);
   if (from === null || to === null) {
     throw new MoveRefusedError(

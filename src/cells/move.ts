@@ -39,3 +39,5 @@ export type Move = {
   /** Told before each part. `detail`: the table, or whom it waits for. */
   readonly onProgress: (part: MovePart, detail: string | null) => void;
 };
+
+export type Cells = Pick<Move, "source" | "target">;

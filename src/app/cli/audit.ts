@@ -25,13 +25,9 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool) => {
-        const filter = {
-          accountId: options.account ?? null,
-          operationKey: options.operation ?? null,
-          actor: options.actor ?? null,
-          createdAfter: options.after ?? null,
-          createdBefore: options.before ?? null,
-        };
+        const { account: accountId = null, operation: operationKey = null, actor = null } = options;
+        const { after: createdAfter = null, before: createdBefore = null } = options;
+        const filter = { accountId, operationKey, actor, createdAfter, createdBefore };
         const entries: AccountAuditEntry[] = [];
         let page = await listAuditEntries(pool, filter, null, options.limit);
         entries.push(...page.items);

@@ -6,7 +6,7 @@ import { addAccountCommands } from "./account.ts";
 import { addAuditCommands } from "./audit.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
-import { addConsoleCommands, addDemoCommand, addMigrateCommand, addProcessCommands } from "./processes.ts";
+import { addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
 import { addReceiverCheck } from "./receiver-check.ts";
 import { addReceiverForward } from "./receiver-forward.ts";
@@ -41,9 +41,6 @@ function createProgram(context: ProcessContext): Command {
     .addHelpText("after", MORE_HELP)
     .showSuggestionAfterError();
   addProcessCommands(program, context);
-  addDemoCommand(program, context);
-  addMigrateCommand(program, context);
-  addConsoleCommands(program, context);
   addAccountCommands(program, context);
   addUserCommands(program, context);
   addKeyCommands(program, context);
