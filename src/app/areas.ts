@@ -4,7 +4,6 @@ import type { Logger } from "pino";
 import type { ApiPart } from "../api/operations.ts";
 import type { Config } from "../base/config/config.ts";
 import { createGeneralPool } from "../base/database/pools.ts";
-import type { Tally } from "../base/metrics/registry.ts";
 import { createMovingMetrics, createRunMetrics, type RunMetrics } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
@@ -161,9 +160,13 @@ function keepStepProcess(options: AreaWorkOptions, runs: RunMetrics): () => Prom
         changePriority(event.pid, NICENESS);
         log.info({ steps_pid: event.pid }, "the step process started");
         return;
-      case "message":
-        countRunNews(runs, failed, event.message as RunNews);
+      case "message": {
+        const news = event.message as RunNews;
+        if ("fault" in news) failed.add();
+        else if ("share" in news) runs.share.of({}).set(news.share);
+        else runs.taken.of({}).add(news.taken);
         return;
+      }
       case "ended": {
         // The number may be another process's by now.
         child = null;
@@ -268,12 +271,6 @@ export function startAreaSteps(
 
 /** What the steps' process tells the dispatcher, which has the metrics. */
 type RunNews = { readonly taken: number } | { readonly fault: RunnerWork } | { readonly share: number };
-
-function countRunNews({ share, taken }: RunMetrics, failed: Tally, news: RunNews): void {
-  if ("fault" in news) failed.add();
-  else if ("share" in news) share.of({}).set(news.share);
-  else taken.of({}).add(news.taken);
-}
 
 /** Whatever areas are on: runs may be another process's. */
 export const guardPublishing: GuardPublishing = guardRuns;

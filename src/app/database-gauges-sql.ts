@@ -72,10 +72,8 @@ type PartitionLevels = {
   readonly table: PartitionedTable;
   /** Days after today that have a partition, without a gap; -1: today has none. */
   readonly ahead: number;
-  /** When the oldest day that is still there ended, in ms since the epoch; null: there is none. */
-  readonly oldestDayEndedAtMs: number | null;
-  /** The database's now. */
-  readonly nowMs: number;
+  /** How long ago the oldest day that is still there ended; null: there is none. */
+  readonly endedForMs: number | null;
 };
 
 // Names first, dates after: unfenced, the planner reads a date out of every name in the catalog.
@@ -95,10 +93,10 @@ select
       where child.name = parent.name || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD'))
   )::integer as ahead,
   (
-    select extract(epoch from (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
+    select extract(epoch from
+      now() - (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
     from child where child.name like parent.name || '\\_%'
-  )::float8 as "oldestDayEndedAtMs",
-  (extract(epoch from now()) * 1000)::float8 as "nowMs"
+  )::float8 as "endedForMs"
 from (values ('deliveries'), ('bodies'), ('attempts'), ('feed')) as parent (name)`;
 
 export async function readPartitionLevels(pool: Pool): Promise<readonly PartitionLevels[]> {
@@ -165,8 +163,8 @@ export function sampleQueue(
       queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);
       queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
       addPublished(levels.publishedEver);
-      for (const { table, ahead, oldestDayEndedAtMs, nowMs } of await readPartitionLevels(pool)) {
-        const overstayMs = oldestDayEndedAtMs === null ? 0 : nowMs - oldestDayEndedAtMs - retentionMs[table];
+      for (const { table, ahead, endedForMs } of await readPartitionLevels(pool)) {
+        const overstayMs = (endedForMs ?? 0) - retentionMs[table];
         queue.partitionsAhead.of({ table }).set(ahead);
         queue.partitionOverstay.of({ table }).set(Math.max(0, overstayMs) / 1_000);
       }

@@ -16,10 +16,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const CONNECT_BY_PROXY_TIMEOUT_MS = 10_000;
 
 /** Never longer than an attempt. */
-export function connectTimeoutOf({
-  egressProxyUrl,
-  attemptDeadlineMs,
-}: Pick<Config, "egressProxyUrl" | "attemptDeadlineMs">): number {
+export function connectTimeoutOf({ egressProxyUrl, attemptDeadlineMs }: Config): number {
   const usual = egressProxyUrl === null ? CONNECT_TIMEOUT_MS : CONNECT_BY_PROXY_TIMEOUT_MS;
   return Math.min(usual, attemptDeadlineMs);
 }

@@ -173,9 +173,5 @@ async function reservePort(host: string) {
   const server = createServer().listen(0, host).unref();
   await once(server, "listening").catch(cannotListen("The API", `HOST ${host}, PORT 0`));
   const { port } = server.address() as AddressInfo;
-  const release = async () => {
-    server.close();
-    await once(server, "close");
-  };
-  return { port, release };
+  return { port, release: () => server[Symbol.asyncDispose]() };
 }

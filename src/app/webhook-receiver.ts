@@ -57,8 +57,7 @@ export async function startWebhookReceiver(options: WebhookReceiverOptions) {
   return {
     port: (server.address() as AddressInfo).port,
     close: async () => {
-      const closed = once(server, "close");
-      server.close();
+      const closed = server[Symbol.asyncDispose]();
       server.closeAllConnections();
       await closed;
     },

@@ -38,9 +38,8 @@ export function addUserCommands(program: Command, context: ProcessContext): void
         const created = await changeAudited(pool, USER_CREATED, async (tx) => {
           const done = await insertUser(tx, { accountId, idpUserId, email, name, imageUrl });
           if (done === null) {
-            throw new UsageError(
-              `Account ${accountId} already has a user with that --idp-user-id; \`sealpost user list\` lists all users.`,
-            );
+            const known = `Account ${accountId} already has a user with that --idp-user-id`;
+            throw new UsageError(`${known}; \`sealpost user list\` lists all users.`);
           }
           // Not the address: the audit log is kept longer than people stay.
           return { done, accountId, details: { user_id: done.id, idp_user_id: idpUserId } };
