@@ -20,13 +20,17 @@ const CONNECTIONS_MAX = 2;
 /** SQLSTATEs of a missing schema and a missing table: the database was never migrated. */
 const NOT_MIGRATED: readonly string[] = ["3F000", "42P01"];
 
-/** Runs `work` with the database that the environment names, then closes its connections. */
+/**
+ * Runs `work` with the database that the environment names, then closes its connections.
+ * @param createPool absent: connections for what runs once
+ */
 export async function withDatabase<T>(
   { env }: Pick<ProcessContext, "env">,
   work: (pool: Pool, config: Config) => Promise<T>,
+  createPool = (url: string, config: Config) => createCommandPool(url, "sealpost command line", config),
 ): Promise<T> {
   const config = await commandConfigOf(env);
-  const pool = createCommandPool(await databaseUrlOf(config), "sealpost command line", config);
+  const pool = createPool(await databaseUrlOf(config), config);
   try {
     return await work(pool, config);
   } catch (error) {

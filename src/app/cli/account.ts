@@ -2,6 +2,7 @@ import { readFile } from "node:fs/promises";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Pool } from "pg";
 import { listAccounts } from "../../accounts/accounts-sql.ts";
+import type { Config } from "../../base/config/config.ts";
 import { isDatabaseUrl } from "../../base/config/kinds.ts";
 import { readCell } from "../../base/database/cells.ts";
 import { readMigrationNames } from "../../base/database/migrate.ts";
@@ -10,14 +11,13 @@ import { isSecretsKey } from "../../base/database/sealing.ts";
 import { CELL_NAME } from "../../base/model/installation.ts";
 import { compareCells, WRONG_TARGET_KEY } from "../../cells/beginning.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
-import { type Cell, MOVE_PARTS, type Move, type MovePart, MoveRefusedError } from "../../cells/move.ts";
+import { type Cell, MOVE_PARTS, type Move, type MovePart } from "../../cells/move.ts";
 import { moveAccount } from "../../cells/move-account.ts";
 import { findMoveHindrance } from "../areas.ts";
 import { openAccount } from "../create-api-key.ts";
 import { loadSecretsKey, withDatabase } from "../database.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { databaseUrlOf } from "../state-folder.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
 const WAIT_SECONDS = 600;
@@ -162,7 +162,7 @@ async function withBothCells(
   work: (cells: Omit<Move, "accountId" | "waitMaxMs" | "onProgress">) => Promise<void>,
 ): Promise<void> {
   await withSource(context, async (source) => {
-    const pool = createPool(await targetUrlOf(wish));
+    const pool = createPool(await targetUrlOf(wish), { cell: null });
     try {
       const target = { pool, secretsKey: await targetKeyOf(wish) };
       (await pool.connect().catch(explainAway)).release();
@@ -179,23 +179,15 @@ async function withBothCells(
 
 /** Runs `work` with the database that the environment names. */
 async function withSource(context: ProcessContext, work: (source: Cell) => Promise<void>): Promise<void> {
-  await withDatabase(context, async (commandPool, config) => {
-    const secretsKey = await loadSecretsKey(commandPool, config);
-    const pool = createPool(await databaseUrlOf(config));
-    try {
-      await work({ pool, secretsKey });
-    } catch (error) {
-      if (error instanceof MoveRefusedError) throw new UsageError(error.message, { cause: error });
-      throw error;
-    } finally {
-      await pool.end();
-    }
-  });
+  const run = async (pool: Pool, config: Config) =>
+    await work({ pool, secretsKey: await loadSecretsKey(pool, config) });
+  await withDatabase(context, run, createPool);
 }
 
-function createPool(databaseUrl: string): Pool {
+/** @param config of the cell that the database must be of */
+function createPool(databaseUrl: string, { cell }: Pick<Config, "cell">): Pool {
   const applicationName = "sealpost account move";
-  return createMovePool({ databaseUrl, connectionsMax: 3, applicationName, onError: () => undefined });
+  return createMovePool({ databaseUrl, cell, connectionsMax: 3, applicationName, onError: () => undefined });
 }
 
 async function targetUrlOf({ to, toFile }: TargetWish): Promise<string> {

@@ -1,5 +1,6 @@
 import { Command, CommanderError, type CommandUnknownOpts, Help } from "commander";
 import { ConfigError } from "../../base/config/config.ts";
+import { MoveRefusedError } from "../../cells/move.ts";
 import { UsageError } from "../output.ts";
 import { type ProcessContext, version } from "../process-context.ts";
 import { addAccountCommands } from "./account.ts";
@@ -68,7 +69,7 @@ export async function runProgram(args: readonly string[], context: ProcessContex
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return;
-    const kinds = [UsageError, ConfigError, CommanderError];
+    const kinds = [UsageError, ConfigError, CommanderError, MoveRefusedError];
     context.setExitCode(kinds.some((kind) => error instanceof kind) ? 2 : 1);
     for (const sentence of sentencesOf(error, () => commandIn(program, args)))
       context.stderr.write(`${sentence}\n`);
