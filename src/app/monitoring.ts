@@ -91,19 +91,19 @@ function sampleClock({ pool, database: { clockDifference }, wallClockMs }: Monit
   };
 }
 
-/** What keeps a process from doing its work, as sentences; empty when it is ready. Never rejects. */
-export type ReadinessCheck = () => Promise<readonly string[]>;
-
 /** However often somebody asks: while it succeeds, or somebody's lock is in the way, and after a failure. */
 const WRITE_PROBED_EVERY_MS = 5_000;
 const WRITE_RETRIED_EVERY_MS = 1_000;
 
-/** Checks the database, its migrations and partitions, the key of its secrets, and that it takes a write. */
+/**
+ * Checks the database, its migrations and partitions, the key of its secrets, and that it takes a write. The check
+ * resolves to what keeps a process from doing its work, as sentences; empty when it is ready. It never rejects.
+ */
 export async function createReadinessCheck(
   pool: Pool,
   { areas }: Pick<Config, "areas">,
   secretsKey: Uint8Array,
-): Promise<ReadinessCheck> {
+): Promise<() => Promise<readonly string[]>> {
   const migrations = await readMigrationNames(areas);
   let written = Promise.resolve();
   let holdsUntilMs = Number.NEGATIVE_INFINITY;

@@ -58,11 +58,7 @@ export const LOG_TABLES: readonly AccountTable[] = [
   },
   { name: "audit_log", key: ["id"] },
   { name: "write_bytes", key: ["user_id", "day"] },
-  {
-    name: "idempotency_keys",
-    key: ["key_id", "idempotency_key"],
-    bytes: "octet_length(t.body)",
-  },
+  { name: "idempotency_keys", key: ["key_id", "idempotency_key"], bytes: "octet_length(t.body)" },
   { name: "notices", key: ["id"] },
   { name: "notice_mails", key: ["id"] },
 ];

@@ -50,14 +50,7 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
     .option("--stay", "keep running at the end, and print the URL and the API key")
     .option("--use-server", "use a temporary database on the server of DATABASE_URL")
     .option("--json", "print events as JSON lines")
-    .action(async ({ stay, useServer, json }) => {
-      const hasPassed = await runDemo(context, {
-        stays: stay === true,
-        usesServer: useServer === true,
-        json,
-      });
-      context.setExitCode(hasPassed ? 0 : 1);
-    });
+    .action(async (options) => context.setExitCode((await runDemo(context, options)) ? 0 : 1));
   program
     .command("migrate")
     .description("migrate the database to the latest schema and store the configured limits in it")
