@@ -35,16 +35,16 @@ describe.each(["serve", "dispatch"] as const)("%s", (command) => {
     [
       "a folder that is none",
       files,
-      "look at the folder STATE_DIR/objects",
+      "check the folder STATE_DIR/objects",
       /could not use the folder .*keys: /,
     ],
     [
       "an S3 that does not answer",
       s3,
-      "look at OBJECT_STORE_URL and its keys",
+      "check OBJECT_STORE_URL and its keys",
       /could not list .*ECONNREFUSED/,
     ],
-  ])("starts with %s, and says what to look at", async (_, away, mend, why) => {
+  ])("starts with %s, and says what to check", async (_, away, mend, why) => {
     const running = await startProcess(command, { DATABASE_URL: database.url, ...(await away()) });
     const told = () =>
       running
