@@ -32,18 +32,14 @@ import { NO_SPACES } from "../base/model/reader.ts";
 import { createConsole } from "../console/console.ts";
 import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
-import type { AccountNews } from "../http/account-news.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
 import type { IdempotencyStore, RecordWrite } from "../http/idempotent-write.ts";
 import type { AddRoutes } from "../http/kernel.ts";
-import type { ErasedResult, Operation } from "../http/operation.ts";
+import type { ErasedRequest, ErasedResult, Operation, Work } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
-import type { RateLimitPolicy } from "../http/rate-limits.ts";
 import type { CompletedRequest } from "../http/request-context.ts";
-import type { AccountExists } from "../http/request-guards.ts";
-import type { CheckOutcome } from "../http/responses.ts";
-import { createApi, type TransferLimits } from "../http/server.ts";
+import { type ApiOptions, createApi } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
 import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
 import { receiversGuide } from "../receivers/guide.ts";
@@ -51,11 +47,10 @@ import { CHECK_POLICY } from "../receivers/receivers-api.ts";
 import { apiPartsOf, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
-import { targetRulesOf } from "./egress.ts";
-import { createReadinessCheck, type ReadinessCheck } from "./monitoring.ts";
+import { createReceiverChecking, targetRulesOf } from "./egress.ts";
+import { createReadinessCheck } from "./monitoring.ts";
 import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
 import { createOutageAs503, type OutageAs503, throttled } from "./outage-as-503.ts";
-import { createReceiverChecking } from "./receiver-checking.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
 
 const USE_RECORDED_EVERY_MS = 60_000;
@@ -75,10 +70,6 @@ export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () =
     }
     return key;
   };
-}
-
-function createAccountExists(pool: Pool, outageAs503: OutageAs503): AccountExists {
-  return (accountId) => outageAs503(accountExists(pool, accountId));
 }
 
 /** Claims and stored responses, in the same transactions as the effects of the requests. */
@@ -128,58 +119,46 @@ const ACCOUNT_KEYS_WORTH = 10;
 const PUBLISH = "analyses.publish";
 
 /** Of an account, where no variable says so. */
-export type ApiLimits = {
+export const API_LIMITS = {
   /** Of RATE_LIMIT_REQUESTS. */
-  readonly windowSeconds: number;
-  /** Bulk replays with deliveries to start, and those deliveries. */
-  readonly replays: Dependencies["replayLimits"];
-  readonly checks: RateLimitPolicy;
-};
-
-export const API_LIMITS: ApiLimits = {
   windowSeconds: 60,
+  /** Bulk replays with deliveries to start, and those deliveries. */
   replays: { runningMax: 5, waitingMax: 200_000 },
   checks: CHECK_POLICY,
 };
+export type ApiLimits = typeof API_LIMITS;
 
-export type ApiServerOptions = {
+/** What the kernel takes is handed on to it as it is. */
+export type ApiServerOptions = Pick<
+  ApiOptions,
+  "publicUrl" | "now" | "news" | "workPlacesMax" | "transferLimits" | "check"
+> & {
   readonly config: Config;
   readonly pool: Pool;
   /** For pages of the delivery log; see readingLog. */
   readonly logPool: Pool;
-  /** Requests at work on the database at a time; absent: the kernel's own. */
-  readonly workPlacesMax?: number;
   /** Absent: lists are read from `logPool`. */
-  readonly readLog?: ReadLog | undefined;
+  readonly readLog?: ReadLog;
   readonly secretsKey: Uint8Array;
-  /** URL under which clients reach the API, without /v1. */
-  readonly publicUrl: string;
   readonly log: Logger;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
   /** Absent: counted in a registry that nobody reads. */
   readonly metrics?: ApiMetrics;
-  /** Tells readers of the feed that it has grown; absent: none is ever told, and none waits. */
-  readonly news?: AccountNews | undefined;
   /** Absent: those of API_LIMITS. */
   readonly limits?: Partial<ApiLimits> | undefined;
-  /** Absent: the kernel's own. */
-  readonly transferLimits?: TransferLimits | undefined;
-  /** Compares what operations come to with their declarations; for tests. */
-  readonly check?: CheckOutcome | undefined;
 };
 
 /** Composes the API of the kernel, the operations and the store. It is ready to listen. */
 export async function createApiServer(options: ApiServerOptions): Promise<FastifyInstance> {
-  const { config, pool, logPool, secretsKey, publicUrl, log, now, check } = options;
-  const limits = { ...API_LIMITS, ...options.limits };
-  const metrics = options.metrics ?? createApiMetrics(createMetricsRegistry());
+  const { config, pool, logPool, readLog = readingFrom(logPool), secretsKey, log, ...others } = options;
+  const { metrics = createApiMetrics(createMetricsRegistry()), limits: changed, ...forKernel } = others;
+  const { publicUrl, now } = forKernel;
+  const limits = { ...API_LIMITS, ...changed };
   const hasWebhooks = config.areas.includes("webhooks");
   const outageAs503 = createOutageAs503(log);
   const dependencies: Dependencies = {
     pool,
     logPool,
-    readLog: options.readLog ?? readingFrom(logPool),
+    readLog,
     secretsKey,
     apiKeyBrand: config.apiKeyBrand[0]!,
     apiKeyClass: keyClassOf(config),
@@ -203,17 +182,21 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     if (isRaised) metrics.problems.of({ code });
   }
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: limits.windowSeconds };
+  const checkReadiness = await createReadinessCheck(pool, config, secretsKey);
   return await createApi({
+    ...forKernel,
     registry: {
-      operations: operations.map((operation) => withOutageAs503(operation, outageAs503)),
+      operations: operations.map(({ work, ...rest }) => ({ ...rest, work: workAs503(work, outageAs503) })),
       problems,
     },
     info: createApiInfo(parts),
     documents: hasWebhooks ? [receiversGuide()] : [],
     codeGroups: hasWebhooks ? codeGroups : [],
-    publicUrl,
     docsUrl: config.docsUrl ?? publicUrl,
-    checkReady: createCheckReady(await createReadinessCheck(pool, config, secretsKey)),
+    checkReady: async () => {
+      const readinessProblems = await checkReadiness();
+      if (readinessProblems.length > 0) throw new TemporarilyUnavailable(readinessProblems.join(" "));
+    },
     ...(hasWebhooks && {
       confirmations: {
         path: CONFIRMATION_PATH,
@@ -224,7 +207,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     }),
     findApiKey: createFindApiKey(pool, outageAs503, now),
     keyPrefixes: config.apiKeyBrand.map((brand) => apiKeyPrefix(brand, keyClassOf(config))),
-    accountExists: createAccountExists(pool, outageAs503),
+    accountExists: (accountId) => outageAs503(accountExists(pool, accountId)),
     countRequest: createRequestCounter(pool),
     policies: {
       key: { name: "default", ...limit },
@@ -236,15 +219,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     },
     findSpaces: parts.find((part) => part.findSpaces)?.findSpaces ?? (async () => NO_SPACES),
     idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
-    ...(options.news && { news: options.news }),
-    ...(options.workPlacesMax && { workPlacesMax: options.workPlacesMax }),
-    ...(options.transferLimits && { transferLimits: options.transferLimits }),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
     isTrustedProxy: trustedProxies(config.trustProxy),
-    now,
     newId: randomUUID,
-    check,
     onCompleted: (request) => {
       countRequest(metrics, request);
       log.info(logFields(request), "answered");
@@ -259,45 +237,37 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       metrics.limiterFailures.of({}).add();
       log.warn({ err }, "a request was counted by this process alone");
     },
-    addRoutes: inOrder([
-      ...(hasWebhooks ? [createDeliveryConsole(options, operations, originsOf(parts), outageAs503)] : []),
-      ...parts.flatMap((part) => part.addRoutes ?? []),
-    ]),
+    addRoutes: async (app, kernel) => {
+      if (hasWebhooks) await createDeliveryConsole(options, operations, parts, outageAs503)(app, kernel);
+      for (const part of parts) await part.addRoutes?.(app, kernel);
+    },
   });
-}
-
-function inOrder(each: readonly AddRoutes[]): AddRoutes {
-  return async (app, kernel) => {
-    for (const addRoutes of each) await addRoutes(app, kernel);
-  };
-}
-
-/** The first that knows it tells. */
-function originsOf(parts: readonly ApiPart[]): FindOrigin {
-  return async (accountId, published) => {
-    for (const { findOrigin } of parts) {
-      const origin = (await findOrigin?.(accountId, published)) ?? null;
-      if (origin !== null) return origin;
-    }
-    return null;
-  };
 }
 
 /** Its screens are of the webhooks. */
 function createDeliveryConsole(
   { config, pool, secretsKey, publicUrl, log, now }: ApiServerOptions,
   operations: readonly Operation[],
-  findOrigin: FindOrigin,
+  parts: readonly ApiPart[],
   outageAs503: OutageAs503,
 ): AddRoutes {
+  const ancestors = config.consoleAncestors ?? [];
+  /** The first that knows it tells. */
+  const findOrigin: FindOrigin = async (accountId, published) => {
+    for (const part of parts) {
+      const origin = (await part.findOrigin?.(accountId, published)) ?? null;
+      if (origin !== null) return origin;
+    }
+    return null;
+  };
   return createConsole({
-    sessions: createSessionStore(pool, config.consoleAncestors ?? [], outageAs503),
+    sessions: createSessionStore(pool, ancestors, outageAs503),
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     attemptsMax: ATTEMPTS_MAX,
     audited: auditedOperations(operations),
     findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
-    ancestors: config.consoleAncestors ?? [],
+    ancestors,
     secretsKey,
     readAssertion: createReadAssertion(config, now, (err) =>
       log.warn({ err }, "the staff key set cannot be fetched"),
@@ -306,46 +276,34 @@ function createDeliveryConsole(
   });
 }
 
-/** For the API's own readiness probe. @throws TemporarilyUnavailable */
-function createCheckReady(checkReadiness: ReadinessCheck): () => Promise<void> {
-  return async () => {
-    const problems = await checkReadiness();
-    if (problems.length > 0) throw new TemporarilyUnavailable(problems.join(" "));
-  };
-}
-
 /**
  * For what queries the database itself: reads, and what comes before a body. Writes run in the idempotency store's
  * transaction, which does it.
  */
-function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operation {
-  const { work } = operation;
+function workAs503(work: Work, outageAs503: OutageAs503): Work {
+  const as503 =
+    <Args extends readonly unknown[], Result>(ask: (...args: Args) => Promise<Result>) =>
+    (...args: Args) =>
+      outageAs503(ask(...args));
   switch (work.kind) {
     case "read":
     case "call_out": {
-      const handle: typeof work.handle = async (request) =>
-        openingAs503(await outageAs503(work.handle(request)), outageAs503);
-      return { ...operation, work: { ...work, handle } };
-    }
-    case "write": {
-      const { prepare } = work;
-      if (prepare === null) return operation;
+      const handle = as503(work.handle);
       return {
-        ...operation,
-        work: { ...work, prepare: (request, gone) => outageAs503(prepare(request, gone)) },
+        ...work,
+        handle: async (request: ErasedRequest) => openingAs503(await handle(request), outageAs503),
       };
     }
-    case "batched_write": {
-      const handleEach: typeof work.handleEach = (writes, lockWaitMs) =>
-        outageAs503(work.handleEach(writes, lockWaitMs));
-      return { ...operation, work: { ...work, handleEach } };
-    }
-    case "upload": {
-      const receive: typeof work.receive = (request) => outageAs503(work.receive(request));
-      return { ...operation, work: { ...work, receive } };
-    }
+    case "write":
+      return { ...work, prepare: work.prepare && as503(work.prepare) };
+    case "batched_write":
+      return { ...work, handleEach: as503(work.handleEach) };
+    case "upload":
+      return { ...work, receive: as503(work.receive) };
+    case "retired":
+      return work;
     default:
-      return operation;
+      throw new Error(`Work of unknown kind: ${JSON.stringify(work satisfies never)}`);
   }
 }
 

@@ -1,16 +1,12 @@
+import { setPriority } from "node:os";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { ApiPart } from "../api/operations.ts";
 import type { Config } from "../base/config/config.ts";
 import { createGeneralPool } from "../base/database/pools.ts";
-import type { Tally } from "../base/metrics/registry.ts";
-import {
-  createMovingMetrics,
-  createRunMetrics,
-  type MovingMetrics,
-  type RunMetrics,
-} from "../base/metrics/workspace-metrics.ts";
+import { createMovingMetrics, createRunMetrics, type RunMetrics } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
+import { abortableDelay } from "../base/model/backoff.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
@@ -24,11 +20,13 @@ import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
 import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
+import { poolOptions } from "./database.ts";
 import { STEP_CONNECTIONS } from "./dispatch-process.ts";
+import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { type DispatcherNews, keepStepProcess } from "./step-process.ts";
+import { type ChildEvent, supervise } from "./supervisor.ts";
 
 export type AreaOptions = {
   readonly config: Config;
@@ -38,32 +36,30 @@ export type AreaOptions = {
   readonly onAway: (error: Error) => void;
 };
 
-/** What each area adds to the API. This file alone knows the workspace; a test builds the service without it. */
-const apiParts: Readonly<Record<Area, (options: AreaOptions) => ApiPart>> = {
-  webhooks: ({ dependencies }) => webhooksPart(dependencies),
-  workspace: ({ config, dependencies: { pool, unsafeAllowedTargets }, outageAs503, onAway }) =>
-    workspacePart({
-      pool,
-      objects: openObjects(config, pool),
-      onObjectsAway: onAway,
-      unsafeAllowedTargets,
-      pagesUrl: config.pagesUrl,
-      outageAs503,
-    }),
-};
+/**
+ * What each area adds to the API, in the order of the areas. This file alone knows the workspace; a test builds the
+ * service without it.
+ */
+export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
+  const { config, dependencies, outageAs503, onAway: onObjectsAway } = options;
+  const { pool, unsafeAllowedTargets } = dependencies;
+  const { pagesUrl } = config;
+  const parts: Readonly<Record<Area, () => ApiPart>> = {
+    webhooks: () => webhooksPart(dependencies),
+    workspace: () => {
+      const objects = openObjects(config, pool);
+      return workspacePart({ pool, objects, onObjectsAway, unsafeAllowedTargets, pagesUrl, outageAs503 });
+    },
+  };
+  return config.areas.map((area) => parts[area]());
+}
 
 /** Opened when it is first used, and used once it is known to be the one that all processes have. */
 function openObjects(config: Config, pool: Pool): ObjectStore {
-  const ids = {
+  return knownStore(() => openObjectStore(config), {
     read: () => readStoreId(pool),
-    settle: (findId: () => Promise<string>) => settleStoreId(pool, findId),
-  };
-  return knownStore(() => openObjectStore(config), ids);
-}
-
-/** In the order of the areas. */
-export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
-  return options.config.areas.map((area) => apiParts[area](options));
+    settle: (findId) => settleStoreId(pool, findId),
+  });
 }
 
 export type AreaWorkOptions = {
@@ -80,14 +76,15 @@ export type AreaWorkOptions = {
  * Tells once, as soon as it is known, if an area cannot have what it needs besides the database. The process goes on:
  * what is away may come back, and the other area does not need it. Returns what ends the question.
  */
-export function startAreaChecks({
-  config,
-  pool,
-  log,
-}: Pick<AreaWorkOptions, "config" | "pool" | "log">): () => Promise<void> {
+export function startAreaChecks(
+  options: Pick<AreaWorkOptions, "config" | "pool" | "log">,
+): () => Promise<void> {
+  const { config, pool, log } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
   const stopping = new AbortController();
-  const checking = checkObjects(config, pool, stopping.signal).catch((err: unknown) => {
+  const objects = openObjects(config, pool);
+  const checked = objects.check(stopping.signal).finally(() => objects.close());
+  const checking = checked.catch((err: unknown) => {
     if (stopping.signal.aborted) return;
     const mend =
       config.objectStoreUrl === null ? "the folder STATE_DIR/objects" : "OBJECT_STORE_URL and its keys";
@@ -99,26 +96,19 @@ export function startAreaChecks({
   };
 }
 
-async function checkObjects(config: Config, pool: Pool, signal: AbortSignal): Promise<void> {
-  const objects = openObjects(config, pool);
-  try {
-    await objects.check(signal);
-  } finally {
-    await objects.close();
-  }
-}
-
 /** Starts what areas have to do beside a dispatcher. Returns what ends it. */
 export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
-  const { config, context, pool, log, metrics, countAttempts } = options;
+  const { config, context, pool, log, metrics } = options;
   if (!config.areas.includes("workspace")) return async () => undefined;
   const counted = createMovingMetrics(metrics.registry);
   const runs = createRunMetrics(metrics.registry);
-  const failed = metrics.faults.of({ work: "runs" });
-  // Until there is a process of steps, nothing is kept from it.
-  runs.share.of({}).set(1);
-  metrics.registry.onRead(() => setAge(counted, readOldestMove(pool)));
-  metrics.registry.onRead(() => setAge(runs, readOldestReadyStep(pool)));
+  for (const [{ oldest }, read] of [
+    [counted, readOldestMove],
+    [runs, readOldestReadyStep],
+  ] as const) {
+    const sampled = { gauges: [oldest], read: async () => oldest.of({}).set(await read(pool)) };
+    metrics.registry.onRead(async () => void (await sample(sampled)));
+  }
   const objects = openObjects(config, pool);
   const mover = new Mover({
     pool,
@@ -135,38 +125,126 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     },
   });
   mover.start();
-  const steps = keepStepProcess({
-    context,
-    log,
-    isWanted: () => hasRuns(pool),
-    onMessage: (message) => countRunNews(runs, failed, message),
-    countAttempts,
-    onDeath: () => {
-      failed.add();
-      runs.share.clear();
-    },
-  });
+  const stopSteps = keepStepProcess(options, runs);
   return async () => {
-    await Promise.all([mover.stop(), steps.stop()]);
+    await Promise.all([mover.stop(), stopSteps()]);
     await objects.close();
   };
 }
 
-export type AreaStepOptions = {
-  readonly config: Config;
-  readonly context: ProcessContext;
-  readonly databaseUrl: string;
-  readonly log: Logger;
-};
+/** Webhooks come first. At 19, the most there is, a busy machine left a step no time even to be given back. */
+const NICENESS = 10;
+/** How often it is told what the dispatcher does. */
+const TELL_EVERY_MS = 500;
+/** How soon the very first run is noticed. From then on there is a process that looks by itself. */
+const LOOK_EVERY_MS = 3_000;
+/** Steps are given back within milliseconds, unless the machine is busy. */
+const GRACE_MS = 10_000;
+
+/**
+ * Keeps a process running for what areas compute: a text of a megabyte would hold up a dispatcher's webhooks for half a
+ * second. Who has no such work has no such process. It ends with this one. Returns what ends it.
+ */
+function keepStepProcess(options: AreaWorkOptions, runs: RunMetrics): () => Promise<void> {
+  const { context, log, countAttempts } = options;
+  const failed = options.metrics.faults.of({ work: "runs" });
+  // Until there is a process of steps, nothing is kept from it.
+  runs.share.of({}).set(1);
+  const stopping = new AbortController();
+  let child: Extract<ChildEvent, { kind: "started" }> | null = null;
+
+  function onEvent(event: ChildEvent): void {
+    switch (event.kind) {
+      case "started":
+        child = event;
+        changePriority(event.pid, NICENESS);
+        log.info({ steps_pid: event.pid }, "the step process started");
+        return;
+      case "message": {
+        const news = event.message as RunNews;
+        if ("fault" in news) failed.add();
+        else if ("share" in news) runs.share.of({}).set(news.share);
+        else runs.taken.of({}).add(news.taken);
+        return;
+      }
+      case "ended": {
+        // The number may be another process's by now.
+        child = null;
+        const { how, restartInMs: restart_in_ms } = event;
+        if (restart_in_ms === null) {
+          log.info({ how }, "the step process ended");
+          return;
+        }
+        failed.add();
+        runs.share.clear();
+        log.warn({ how, restart_in_ms }, "the step process died; starting it again");
+        return;
+      }
+      default:
+        throw new Error(`An event of unknown kind: ${JSON.stringify(event satisfies never)}`);
+    }
+  }
+
+  // What it is at is given back within its grace, beside whatever else is at work. Only root may raise a priority.
+  stopping.signal.addEventListener("abort", () => child !== null && changePriority(child.pid, 0));
+  const running = untilWanted(options, stopping.signal).then(async () => {
+    if (stopping.signal.aborted) return;
+    let before = { count: countAttempts(), atMs: performance.now() };
+    const telling = setInterval(() => {
+      const now = { count: countAttempts(), atMs: performance.now() };
+      const attemptsPerSecond = ((now.count - before.count) * 1_000) / (now.atMs - before.atMs);
+      child?.send({ attemptsPerSecond } satisfies DispatcherNews);
+      before = now;
+    }, TELL_EVERY_MS);
+    const code = await supervise({
+      children: [{ name: "steps", args: ["dispatch", "--area-steps"], env: context.env }],
+      shutdown: stopping.signal,
+      onEvent,
+      graceMs: GRACE_MS,
+      random: context.random,
+    });
+    clearInterval(telling);
+    if (code !== 0) log.error({ code }, "the step process cannot be started: runs make no progress");
+  });
+  return async () => {
+    stopping.abort();
+    await running;
+  };
+}
+
+/** Where the system lets it. As soon as the process is there: threads begin with the priority of who starts them. */
+function changePriority(pid: number, niceness: number): void {
+  try {
+    setPriority(pid, niceness);
+  } catch {
+    // It works all the same.
+  }
+}
+
+async function untilWanted({ pool, log }: AreaWorkOptions, signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    try {
+      if (await hasRuns(pool)) return;
+    } catch (err) {
+      if (!signal.aborted) log.warn({ err }, "runs: an error of the database; trying again");
+    }
+    await abortableDelay(LOOK_EVERY_MS, signal);
+  }
+}
+
+/** What the steps' process is told. */
+type DispatcherNews = { readonly attemptsPerSecond: number };
 
 /** Does what areas have for a process of its own, beside a dispatcher's. Returns what ends it. */
-export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOptions): () => Promise<void> {
+export function startAreaSteps(
+  config: Config,
+  context: ProcessContext,
+  databaseUrl: string,
+  log: Logger,
+): () => Promise<void> {
   const pool = createGeneralPool({
-    databaseUrl,
-    cell: config.cell,
+    ...poolOptions(config, databaseUrl, "sealpost steps", log),
     connectionsMax: STEP_CONNECTIONS,
-    applicationName: "sealpost steps",
-    onError: (err) => log.warn({ err }, "a database connection broke"),
   });
   const objects = openObjects(config, pool);
   const tell = (news: RunNews) => context.sendToParent(news);
@@ -194,22 +272,6 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
 
 /** What the steps' process tells the dispatcher, which has the metrics. */
 type RunNews = { readonly taken: number } | { readonly fault: RunnerWork } | { readonly share: number };
-
-function countRunNews({ share, taken }: RunMetrics, failed: Tally, message: unknown): void {
-  const news = message as RunNews;
-  if ("fault" in news) failed.add();
-  else if ("share" in news) share.of({}).set(news.share);
-  else taken.of({}).add(news.taken);
-}
-
-/** Never rejects; without an answer there is no value. */
-async function setAge({ oldest }: MovingMetrics | RunMetrics, read: Promise<number>): Promise<void> {
-  try {
-    oldest.of({}).set(await read);
-  } catch {
-    oldest.clear();
-  }
-}
 
 /** Whatever areas are on: runs may be another process's. */
 export const guardPublishing: GuardPublishing = guardRuns;

@@ -14,9 +14,9 @@ import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { gatherByTurn } from "../base/database/coalesce.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { accountScopes } from "../base/model/api-keys.ts";
-import { type Actor, STAFF_SIGNED_IN } from "../base/model/audit.ts";
+import { STAFF_SIGNED_IN } from "../base/model/audit.ts";
 import { SESSION_SECONDS } from "../base/model/console.ts";
-import type { SessionStore, StaffSession } from "../console/site.ts";
+import type { SessionStore } from "../console/site.ts";
 import { digestApiKey } from "../http/api-keys.ts";
 import { changeAudited } from "./create-api-key.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
@@ -31,26 +31,23 @@ export async function openConsole(
   { publicUrl, linkSeconds }: { readonly publicUrl: string; readonly linkSeconds: number },
 ): Promise<{ readonly url: string; readonly expiresAt: Date }> {
   const token = randomBytes(32).toString("base64url");
-  const link = await changeAudited(
-    pool,
-    "console.links.create",
-    (tx) =>
-      insertLink(tx, {
-        accountId,
-        keyId: null,
-        permissions: accountScopes,
-        viewerId: "command line",
-        viewerLabel: "command line",
-        embedOrigin: null,
-        timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
-        theme: null,
-        path: null,
-        linkDigest: digestApiKey(token),
-        linkSeconds,
-        sessionSeconds: SESSION_SECONDS.max,
-      }),
-    () => ({ accountId, details: { permissions: accountScopes } }),
-  );
+  const link = await changeAudited(pool, "console.links.create", async (tx) => {
+    const done = await insertLink(tx, {
+      accountId,
+      keyId: null,
+      permissions: accountScopes,
+      viewerId: "command line",
+      viewerLabel: "command line",
+      embedOrigin: null,
+      timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
+      theme: null,
+      path: null,
+      linkDigest: digestApiKey(token),
+      linkSeconds,
+      sessionSeconds: SESSION_SECONDS.max,
+    });
+    return { done, accountId, details: { permissions: accountScopes } };
+  });
   return { url: consoleUrl(publicUrl, token, null), expiresAt: link.linkExpiresAt };
 }
 
@@ -70,13 +67,11 @@ export function createSessionStore(
       outageAs503(
         inTransaction(pool, async (tx) => {
           const id = await insertStaffSession(tx, digest, session);
-          await writeAuditEntry(tx, {
-            accountId: null,
-            actor: signedIn(session, id),
-            requestId,
-            operationKey: STAFF_SIGNED_IN,
-            details: {},
-          });
+          const { keyId, viewerLabel: viewer } = session;
+          const kind = keyId === null ? "staff" : "staff_key";
+          const actor = { kind, keyId, session: { id, viewer } } as const;
+          const entry = { accountId: null, operationKey: STAFF_SIGNED_IN, details: {} };
+          await writeAuditEntry(tx, { ...entry, actor, requestId });
         }),
       ),
     findAccountName: (accountId) => outageAs503(findAccountName(pool, accountId)),
@@ -90,8 +85,4 @@ export function createSessionStore(
     noteUse: (sessionId) => outageAs503(noteSessionUse(pool, sessionId)),
     end: (sessionId) => outageAs503(endSession(pool, sessionId)),
   };
-}
-
-function signedIn({ keyId, viewerLabel: viewer }: StaffSession, id: string): Actor {
-  return { kind: keyId === null ? "staff" : "staff_key", keyId, session: { id, viewer } };
 }

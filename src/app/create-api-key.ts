@@ -12,17 +12,21 @@ import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
 import { unknownAccount } from "./database.ts";
 import { UsageError } from "./output.ts";
 
+/** What a change came to, and what the audit log tells of it. */
+type Changed<T> = Pick<AuditEntry, "accountId" | "details"> & { readonly done: T };
+
 /** A change from the command line, and its row in the audit log: both happen or neither. */
 export async function changeAudited<T>(
   pool: Pool,
   operationKey: string,
-  change: (tx: ClientBase) => Promise<T>,
-  told: (done: T) => Pick<AuditEntry, "accountId" | "details">,
+  change: (tx: ClientBase) => Promise<Changed<T>>,
 ): Promise<T> {
   return await inTransaction(pool, async (tx) => {
-    const done = await change(tx);
-    const { accountId, details } = told(done);
-    if (accountId !== null && operationKey !== REVOKING) await refuseMoved(tx, accountId);
+    const { done, accountId, details } = await change(tx);
+    // After the change, which is rolled back then: the account cannot be closed between the two.
+    const cell = accountId === null || operationKey === REVOKING ? null : await findMovedTo(tx, accountId);
+    if (cell !== null)
+      throw new UsageError(`Account ${accountId} has moved to the cell "${cell}": change it there.`);
     await writeAuditEntry(tx, { accountId, details, operationKey, actor: COMMAND_LINE, requestId: null });
     return done;
   });
@@ -31,30 +35,18 @@ export async function changeAudited<T>(
 /** A key that has leaked is revoked in both cells. */
 const REVOKING = "api_keys.revoke";
 
-/** After the change, which is rolled back then: the account cannot be closed between the two. */
-async function refuseMoved(tx: ClientBase, accountId: string): Promise<void> {
-  const cell = await findMovedTo(tx, accountId);
-  if (cell === null) return;
-  throw new UsageError(`Account ${accountId} has moved to the cell "${cell}": change it there.`);
-}
-
 /** Makes an account with its first signing secret. `name`: 1 to 200 characters, for people. */
 export async function openAccount(pool: Pool, name: string, secretsKey: Uint8Array): Promise<CreatedAccount> {
-  const create = (tx: ClientBase) => createAccount(tx, name, secretsKey);
-  return await changeAudited(pool, ACCOUNT_CREATED, create, ({ accountId }) => ({
-    accountId,
-    details: { name },
-  }));
+  return await changeAudited(pool, ACCOUNT_CREATED, async (tx) => {
+    const done = await createAccount(tx, name, secretsKey);
+    return { done, accountId: done.accountId, details: { name } };
+  });
 }
 
 export type ApiKeyRequest = Omit<Parameters<typeof insertApiKey>[1], "digest" | "class">;
 
 /** @throws UsageError for an unknown account. */
-export async function createApiKey(
-  database: Pool | ClientBase,
-  config: Config,
-  request: ApiKeyRequest,
-): Promise<{ keyId: string; apiKey: string }> {
+export async function createApiKey(database: Pool | ClientBase, config: Config, request: ApiKeyRequest) {
   const keyClass = keyClassOf(config);
   const apiKey = formatApiKey(config.apiKeyBrand[0]!, keyClass, randomBytes(32));
   const digest = digestApiKey(apiKey);
@@ -64,22 +56,13 @@ export async function createApiKey(
 }
 
 /** The same from the command line: the audit log tells of it. */
-export async function issueApiKey(
-  pool: Pool,
-  config: Config,
-  request: ApiKeyRequest,
-): Promise<{ keyId: string; apiKey: string }> {
-  const { accountId, userId = null, name, scopes } = request;
-  const make = async (tx: ClientBase) => {
-    const { keyId, apiKey } = await createApiKey(tx, config, request);
-    const stored = await findApiKey(tx, digestApiKey(apiKey));
-    return { keyId, apiKey, expires_at: stored?.expiresAt ?? null };
-  };
-  const { keyId, apiKey } = await changeAudited(pool, "api_keys.create", make, ({ keyId, expires_at }) => ({
-    accountId,
-    details: { key_id: keyId, name, scopes, user_id: userId, expires_at },
-  }));
-  return { keyId, apiKey };
+export async function issueApiKey(pool: Pool, config: Config, request: ApiKeyRequest) {
+  return await changeAudited(pool, "api_keys.create", async (tx) => {
+    const done = await createApiKey(tx, config, request);
+    const { expiresAt: expires_at = null } = (await findApiKey(tx, digestApiKey(done.apiKey))) ?? {};
+    const { accountId, userId = null, name, scopes } = request;
+    return { done, accountId, details: { key_id: done.keyId, name, scopes, user_id: userId, expires_at } };
+  });
 }
 
 /** A key made for development is unknown in production, and the other way round. */

@@ -1,10 +1,10 @@
 import type { Pool } from "pg";
-import { readClock } from "../base/database/cells.ts";
 import { WAITING_WAKEUPS } from "../base/database/graphile-worker.ts";
 import type { PartitionedTable } from "../base/database/partitions.ts";
-import type { DatabaseMetrics } from "../base/metrics/database-metrics.ts";
+import type { CapacityMetrics } from "../base/metrics/database-metrics.ts";
 import type { QueueMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
+import type { Sampled } from "./monitoring.ts";
 
 /** At most so many due rows are read, which bounds what a scrape costs. */
 const ROWS_LOOKED_AT_MAX = 20_000;
@@ -12,7 +12,7 @@ const WAKEUPS_COUNTED_MAX = 1_000;
 const DAYS_LOOKED_AHEAD = 31;
 
 /** The queue as the database sees it. */
-export type QueueLevels = {
+type QueueLevels = {
   readonly due: number;
   /** Of paused endpoints, and not released yet. */
   readonly held: number;
@@ -68,14 +68,12 @@ export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
   return rows[0]!;
 }
 
-export type PartitionLevels = {
+type PartitionLevels = {
   readonly table: PartitionedTable;
   /** Days after today that have a partition, without a gap; -1: today has none. */
   readonly ahead: number;
-  /** When the oldest day that is still there ended, in ms since the epoch; null: there is none. */
-  readonly oldestDayEndedAtMs: number | null;
-  /** The database's now. */
-  readonly nowMs: number;
+  /** How long ago the oldest day that is still there ended; null: there is none. */
+  readonly endedForMs: number | null;
 };
 
 // Names first, dates after: unfenced, the planner reads a date out of every name in the catalog.
@@ -95,89 +93,104 @@ select
       where child.name = parent.name || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD'))
   )::integer as ahead,
   (
-    select extract(epoch from (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
+    select extract(epoch from
+      now() - (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
     from child where child.name like parent.name || '\\_%'
-  )::float8 as "oldestDayEndedAtMs",
-  (extract(epoch from now()) * 1000)::float8 as "nowMs"
+  )::float8 as "endedForMs"
 from (values ('deliveries'), ('bodies'), ('attempts'), ('feed')) as parent (name)`;
 
 export async function readPartitionLevels(pool: Pool): Promise<readonly PartitionLevels[]> {
   return (await pool.query<PartitionLevels>({ name: "partition_levels", text: PARTITIONS })).rows;
 }
 
-/**
- * Sets whether the database is up and how far this machine's clock is from its clock. Resolves to whether it is up.
- */
-export async function setDatabaseClockGauge(
-  pool: Pool,
-  database: DatabaseMetrics,
-  wallClockMs: () => number,
-): Promise<boolean> {
-  try {
-    const sentAtMs = wallClockMs();
-    const databaseMs = await readClock(pool);
-    const differenceMs = (sentAtMs + wallClockMs()) / 2 - databaseMs;
-    database.up.of({}).set(1);
-    database.clockDifference.of({}).set(differenceMs / 1_000);
-    return true;
-  } catch {
-    database.up.of({}).set(0);
-    database.clockDifference.clear();
-    return false;
-  }
-}
-
-export type QueueGaugesOptions = {
-  readonly pool: Pool;
-  readonly database: DatabaseMetrics;
-  readonly queue: QueueMetrics;
-  /** How long a daily partition is kept after its day has ended. */
-  readonly retentionMs: Readonly<Record<PartitionedTable, number>>;
+type Capacity = {
+  readonly logBytes: Readonly<Record<PartitionedTable, number>>;
+  readonly databaseBytes: number;
+  /** Of all sessions of this database since its statistics began. */
+  readonly busyMsEver: number;
 };
 
+// From the catalog: pg_total_relation_size would open each partition, and wait for who drops or attaches one.
+const CAPACITY = `
+with day as materialized (
+  select parent.relname as "table", child.oid, child.reltoastrelid
+  from pg_inherits
+  join pg_class as parent on parent.oid = inhparent
+  join pg_class as child on child.oid = inhrelid
+  where parent.relnamespace = 'sealpost'::regnamespace
+    and parent.relname in ('deliveries', 'bodies', 'attempts', 'feed')
+), heap as materialized (
+  select "table", oid from day
+  union all
+  select "table", reltoastrelid from day where reltoastrelid <> 0
+), part as materialized (
+  select "table", oid from heap
+  union all
+  select "table", indexrelid from heap join pg_index on indrelid = heap.oid
+), sized as (
+  select "table", sum(greatest(relpages, 0)) * current_setting('block_size')::integer as bytes
+  from part join pg_class using (oid)
+  group by "table"
+)
+select
+  (select json_object_agg("table", bytes) from sized) as "logBytes",
+  pg_database_size(current_database())::float8 as "databaseBytes",
+  (select active_time from pg_stat_database where datname = current_database()) as "busyMsEver"`;
+
+export async function readCapacity(pool: Pool): Promise<Capacity> {
+  return (await pool.query<Capacity>({ name: "capacity", text: CAPACITY })).rows[0]!;
+}
+
 /**
- * Sets the gauges that are read from the database. Every dispatcher does, not only the leader, so that they exist while
- * there is no leader.
+ * The queue, read by every dispatcher and not only the leader, so that its gauges exist while there is no leader.
+ *
+ * @param retentionMs how long a daily partition is kept after its day has ended
  */
-export function createQueueGauges(options: QueueGaugesOptions): (isDatabaseUp: boolean) => Promise<void> {
-  const { pool, database, queue, retentionMs } = options;
-  const sampled = Object.values(queue).filter((metric) => "clear" in metric);
+export function sampleQueue(
+  pool: Pool,
+  queue: QueueMetrics,
+  retentionMs: Readonly<Record<PartitionedTable, number>>,
+): Sampled {
   const addPublished = addingGrowth(queue.published.of({}));
+  return {
+    gauges: Object.values(queue).filter((metric) => "clear" in metric),
+    read: async () => {
+      const levels = await readQueueLevels(pool);
+      queue.due.of({}).set(levels.due);
+      queue.held.of({}).set(levels.held);
+      queue.oldestDue.of({ lane: "idle" }).set(levels.oldestDueIdleSeconds);
+      queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);
+      queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);
+      queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
+      addPublished(levels.publishedEver);
+      for (const { table, ahead, endedForMs } of await readPartitionLevels(pool)) {
+        const overstayMs = (endedForMs ?? 0) - retentionMs[table];
+        queue.partitionsAhead.of({ table }).set(ahead);
+        queue.partitionOverstay.of({ table }).set(Math.max(0, overstayMs) / 1_000);
+      }
+    },
+    isVital: true,
+  };
+}
 
-  async function setAll(): Promise<void> {
-    const levels = await readQueueLevels(pool);
-    queue.due.of({}).set(levels.due);
-    queue.held.of({}).set(levels.held);
-    queue.oldestDue.of({ lane: "idle" }).set(levels.oldestDueIdleSeconds);
-    queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);
-    queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);
-    queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
-    addPublished(levels.publishedEver);
-    for (const { table, ahead, oldestDayEndedAtMs, nowMs } of await readPartitionLevels(pool)) {
-      const overstayMs = oldestDayEndedAtMs === null ? 0 : nowMs - oldestDayEndedAtMs - retentionMs[table];
-      queue.partitionsAhead.of({ table }).set(ahead);
-      queue.partitionOverstay.of({ table }).set(Math.max(0, overstayMs) / 1_000);
-    }
-  }
-
-  // Stale values are not reported. Alerts on them go quiet; the one on sealpost_database_up fires.
-  function clearAll(): void {
-    for (const gauge of sampled) gauge.clear();
-  }
-
-  return async (isDatabaseUp) => {
-    if (!isDatabaseUp) return clearAll();
-    try {
-      await setAll();
-    } catch {
-      clearAll();
-      database.up.of({}).set(0);
-    }
+/** What the cell uses of its PostgreSQL. */
+export function sampleCapacity(pool: Pool, metrics: CapacityMetrics): Sampled {
+  const addBusy = addingGrowth(metrics.busySeconds.of({}));
+  return {
+    gauges: [metrics.logBytes, metrics.databaseBytes],
+    read: async () => {
+      const { logBytes, databaseBytes, busyMsEver } = await readCapacity(pool);
+      for (const [table, bytes] of Object.entries(logBytes)) {
+        metrics.logBytes.of({ table: table as PartitionedTable }).set(bytes);
+      }
+      metrics.databaseBytes.of({}).set(databaseBytes);
+      addBusy(busyMsEver / 1_000);
+    },
   };
 }
 
 /** Counts what PostgreSQL counts, which begins at 0 again after a crash or a reset. */
-export function addingGrowth(tally: Tally): (ever: number) => void {
+function addingGrowth(tally: Tally): (ever: number) => void {
   let before: number | null = null;
   return (ever) => {
     tally.add(Math.max(0, ever - (before ?? ever)));

@@ -20,13 +20,17 @@ const CONNECTIONS_MAX = 2;
 /** SQLSTATEs of a missing schema and a missing table: the database was never migrated. */
 const NOT_MIGRATED: readonly string[] = ["3F000", "42P01"];
 
-/** Runs `work` with the database that the environment names, then closes its connections. */
+/**
+ * Runs `work` with the database that the environment names, then closes its connections.
+ * @param createPool absent: connections for what runs once
+ */
 export async function withDatabase<T>(
   { env }: Pick<ProcessContext, "env">,
   work: (pool: Pool, config: Config) => Promise<T>,
+  createPool = (url: string, config: Config) => createCommandPool(url, "sealpost command line", config),
 ): Promise<T> {
   const config = await commandConfigOf(env);
-  const pool = createCommandPool(await databaseUrlOf(config), "sealpost command line", config);
+  const pool = createPool(await databaseUrlOf(config), config);
   try {
     return await work(pool, config);
   } catch (error) {
@@ -46,47 +50,55 @@ export function createCommandPool(
   return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, cell, onError });
 }
 
-/** What a process found before it starts its work. `away`: the database did not answer. */
-export type Found = "migrated" | "unmigrated" | "away";
+/** Of the pools of a process that runs on: a connection that breaks is told in its log. */
+export function poolOptions({ cell }: Config, databaseUrl: string, applicationName: string, log: Logger) {
+  const onError = (err: Error) => log.warn({ err }, "a database connection broke");
+  return { databaseUrl, cell, applicationName, onError };
+}
 
 /**
- * Looks whether a process may work with the database. One that does not answer yet, or is not migrated, is no reason
- * not to start: each connection is checked again, and /readyz says what is missing.
+ * The database that a process is to work with, and whether it can; `look` looks again. One that does not answer yet, or
+ * is not migrated, is no reason not to start: each connection is checked again, and /readyz says what is missing.
  * @throws UsageError when the database is another cell's, or its secrets are sealed with another key
  */
-export async function lookBeforeWork(
-  databaseUrl: string,
-  config: Config,
-  secretsKey: Uint8Array,
-): Promise<Found> {
-  const pool = createCommandPool(databaseUrl, "sealpost start", config);
-  try {
-    const found = await findReadinessProblems(pool, await readMigrationNames(config.areas), secretsKey);
-    const wrongKey = found.find(({ kind }) => kind === "secrets_key");
-    if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
-    return found.some(({ kind }) => kind === "migration") ? "unmigrated" : "migrated";
-  } catch (error) {
-    if (error instanceof UsageError) throw error;
-    if (!(error instanceof OtherCellError)) return "away";
-    if (error.found !== null) throw explained(error);
-    return "unmigrated";
-  } finally {
-    await pool.end();
-  }
+export async function findDatabase(config: Config) {
+  const databaseUrl = await databaseUrlOf(config);
+  const secretsKey = await secretsKeyOf(config);
+  const look = async (): Promise<"migrated" | "unmigrated" | "away"> => {
+    const pool = createCommandPool(databaseUrl, "sealpost start", config);
+    try {
+      const found = await findReadinessProblems(pool, await readMigrationNames(config.areas), secretsKey);
+      const wrongKey = found.find(({ kind }) => kind === "secrets_key");
+      if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
+      return found.some(({ kind }) => kind === "migration") ? "unmigrated" : "migrated";
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      if (!(error instanceof OtherCellError)) return "away";
+      if (error.found !== null) throw explained(error);
+      return "unmigrated";
+    } finally {
+      await pool.end();
+    }
+  };
+  return { databaseUrl, secretsKey, look, found: await look() };
 }
+
+export type FoundDatabase = Awaited<ReturnType<typeof findDatabase>>;
 
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * Waits for somebody to migrate the database, as whoever starts all of a new version at once does; says so once. Work
- * that begins before finds tables missing at every step.
- * @throws what `look` throws
+ * Waits for somebody to migrate the database if it was not, as whoever starts all of a new version at once does; says
+ * so once. Work that begins before finds tables missing at every step.
+ * @throws UsageError as `findDatabase` does
  */
 export async function untilMigrated(
-  look: () => Promise<Found>,
-  { log, metricsUrl }: { readonly log: Logger; readonly metricsUrl: string },
+  { found, look }: Pick<FoundDatabase, "found" | "look">,
+  log: Logger,
+  metricsUrl: string,
   shutdown: AbortSignal,
 ): Promise<void> {
+  if (found !== "unmigrated") return;
   log.warn(
     { metrics_url: metricsUrl },
     "the database is not migrated to this version: run migrate; until then nothing is done here",
@@ -110,10 +122,8 @@ export async function prepareDatabase(
       analysisBytesMax: config.analysisBytesMax,
       unsafeAllowedTargets: config.unsafeAllowedTargets ?? [],
     });
-    await writeStorageLimits(
-      pool,
-      storageLimitsOf(config.accountStorageBytesMax, config.accountAnalysesBytesMax),
-    );
+    const limits = storageLimitsOf(config.accountStorageBytesMax, config.accountAnalysesBytesMax);
+    await writeStorageLimits(pool, limits);
     return applied;
   } catch (error) {
     if (error instanceof MigrationError) throw new UsageError(error.message, { cause: error });
@@ -144,19 +154,13 @@ export function unknownAccount(accountId: string | null): UsageError {
 function explained(error: unknown): unknown {
   if (error instanceof OtherCellError) return new UsageError(error.message, { cause: error });
   const { code = "", syscall } = error as NodeJS.ErrnoException;
+  const cause = { cause: error };
   if (NOT_MIGRATED.includes(code)) {
-    return new UsageError("The database has no Sealpost tables yet: run `sealpost migrate` first.", {
-      cause: error,
-    });
+    return new UsageError("The database has no Sealpost tables yet: run `sealpost migrate` first.", cause);
   }
   // A host with several addresses fails with an AggregateError, whose message is empty.
   if (syscall !== undefined || error instanceof AggregateError) {
-    return new Error(`Cannot reach the database that DATABASE_URL names (${code || "no answer"}).`, {
-      cause: error,
-    });
+    return new Error(`Cannot reach the database that DATABASE_URL names (${code || "no answer"}).`, cause);
   }
-  if (error instanceof pg.DatabaseError) {
-    return new Error(`Database error: ${error.message}.`, { cause: error });
-  }
-  return error;
+  return error instanceof pg.DatabaseError ? new Error(`Database error: ${error.message}.`, cause) : error;
 }

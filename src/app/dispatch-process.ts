@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
-import type { Pool } from "pg";
+import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
-import type { Config } from "../base/config/config.ts";
-import { createWakeupQueue, type WakeupQueue } from "../base/database/graphile-worker.ts";
+import { createWakeupQueue } from "../base/database/graphile-worker.ts";
 import {
   createDispatchPool,
   createGeneralPool,
@@ -10,11 +9,12 @@ import {
   isUnreadableData,
   shareOf,
 } from "../base/database/pools.ts";
+import { tryToLockTable } from "../base/database/table-lock.ts";
 import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
-import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
+import { Attempts, LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
@@ -33,6 +33,7 @@ import { recordOutcomes } from "../delivery/record-sql.ts";
 import { Wakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
+import { poolOptions } from "./database.ts";
 import { keepHouse } from "./housekeeping.ts";
 
 /** The share of attempts in flight that silent receivers may hold. */
@@ -58,46 +59,30 @@ export function dispatcherConnections(connectionsMax: number) {
 /** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
 export const STEP_CONNECTIONS = 3;
 
-/** The connections of a dispatcher. */
-export type DispatcherPools = {
-  /** For claims and records. */
-  readonly dispatch: Pool;
-  /** For graphile-worker. */
-  readonly wakeups: WakeupQueue;
-  /** For what is short and must not wait: promoting, what lanes need, the feed's steps, metrics and probes. */
-  readonly general: Pool;
-  /** Its share for housekeeping, counting activity, notices and objects: they may take seconds. */
-  readonly slow: Pool;
-  end(): Promise<void>;
-};
+export type DispatcherPools = ReturnType<typeof openDispatcherPools>;
 
 export function openDispatcherPools(
   { config, databaseUrl, log }: Pick<DispatchProcessOptions, "config" | "databaseUrl" | "log">,
   database: DatabaseMetrics,
-): DispatcherPools {
+) {
   const connections = dispatcherConnections(config.databaseConnectionsMax);
   const optionsOf = (name: PoolName & keyof typeof connections) => ({
-    databaseUrl,
-    cell: config.cell,
+    ...poolOptions(config, databaseUrl, `sealpost ${name}`, log),
     connectionsMax: connections[name],
-    applicationName: `sealpost ${name}`,
-    onError: (err: Error) => log.warn({ err }, "a database connection broke"),
     onQuery: database.observer(name),
   });
-  const own = {
-    dispatch: createDispatchPool(optionsOf("dispatch")),
-    wakeups: createWakeupQueue(optionsOf("wakeups")),
-    general: createGeneralPool(optionsOf("general")),
-  };
-  database.watch("dispatch", own.dispatch);
-  database.watch("wakeups", own.wakeups.pool);
-  database.watch("general", own.general);
-  return {
-    ...own,
-    slow: shareOf(own.general, connections.slow),
-    end: async () =>
-      void (await Promise.all([own.dispatch, own.wakeups.pool, own.general].map((pool) => pool.end()))),
-  };
+  /** For claims and records. */
+  const dispatch = createDispatchPool(optionsOf("dispatch"));
+  /** For graphile-worker. */
+  const wakeups = createWakeupQueue(optionsOf("wakeups"));
+  /** For what is short and must not wait: promoting, what lanes need, the feed's steps, metrics and probes. */
+  const general = createGeneralPool(optionsOf("general"));
+  /** Its share for housekeeping, counting activity, notices and objects: they may take seconds. */
+  const slow = shareOf(general, connections.slow);
+  const own = { dispatch, wakeups: wakeups.pool, general };
+  for (const [name, pool] of Object.entries(own)) database.watch(name as keyof typeof own, pool);
+  const end = async () => void (await Promise.all(Object.values(own).map((pool) => pool.end())));
+  return { dispatch, wakeups, general, slow, end };
 }
 
 export type DispatchProcessOptions = DeliveringOptions & {
@@ -113,16 +98,13 @@ export type DispatchProcessOptions = DeliveringOptions & {
   readonly laneInFlightMax?: number;
 };
 
-export type DispatchProcess = {
-  readonly dispatcher: Dispatcher;
-  /** Claims nothing more, finishes what is in flight within the deadline, and records it. */
-  stop(): Promise<void>;
-};
+export type DispatchProcess = ReturnType<typeof startDispatching>;
 
 /** Wires one dispatcher to its database and its egress, and starts it. */
-export function startDispatching(options: DispatchProcessOptions, pools: DispatcherPools): DispatchProcess {
+export function startDispatching(options: DispatchProcessOptions, pools: DispatcherPools) {
   const { config, log, metrics } = options;
   const { dispatch: pool, general, slow } = pools;
+  const analysisRetentionMs = config.analysisRetentionSeconds * 1_000;
   const delivering = createDelivering(options);
   const laneLimits = {
     ...LANE_LIMITS,
@@ -171,14 +153,9 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
       return found;
     },
     promote: promoting.promote,
-    advanceReplays: () =>
-      advanceReplays(general, config.analysisRetentionSeconds * 1000, null, REPLAY_STEP_MAX),
+    advanceReplays: () => advanceReplays(general, analysisRetentionMs, null, REPLAY_STEP_MAX),
     advanceHolds: async () => {
-      const { released, expired, isGathering } = await advanceHolds(
-        general,
-        config.analysisRetentionSeconds * 1000,
-        null,
-      );
+      const { released, expired, isGathering } = await advanceHolds(general, analysisRetentionMs, null);
       const ended = { status: "abandoned", reason: "analysis_expired" };
       if (expired > 0) metrics.dispatch.deliveriesEnded.of(ended).add(expired);
       return released + expired + (isGathering ? 1 : 0);
@@ -187,10 +164,15 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     countActivity: (signal) => countAllActivity(slow, delivering.deadlineMs, signal),
     keepHouse: (signal) =>
       keepHouse(slow, {
-        retention: retentionOf(config),
+        retention: {
+          analysisRetentionMs,
+          logRetentionMs: config.logRetentionDays * DAY_MS,
+          auditRetentionMs: AUDIT_RETENTION_DAYS * DAY_MS,
+          idempotencyRetentionMs: DAY_MS,
+        },
         at: null,
         signal,
-        log: houseLog(log),
+        log,
       }),
     keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,
     onError: (work, err) => {
@@ -206,6 +188,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   leader.start();
   return {
     dispatcher,
+    /** Claims nothing more, finishes what is in flight within the deadline, and records it. */
     stop: async () => {
       await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
       await dispatcher.giveBackWaiting();
@@ -214,20 +197,66 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   };
 }
 
-function retentionOf(config: Config) {
-  return {
-    analysisRetentionMs: config.analysisRetentionSeconds * 1000,
-    logRetentionMs: config.logRetentionDays * DAY_MS,
-    auditRetentionMs: AUDIT_RETENTION_DAYS * DAY_MS,
-    idempotencyRetentionMs: DAY_MS,
-  };
+const CLAIM_RETRY_MS = 2_000;
+
+/**
+ * Posts deliveries that were in flight twice in a row when their dispatcher died, one after the other, in a process
+ * where nothing else is in flight. If one of them is what kills processes, it takes no other along this time, and the
+ * next claim abandons it.
+ *
+ * A process of its own, not an emptied dispatcher: one hanging receiver would keep everybody else waiting for a whole
+ * deadline. One process for many, not one for each: a dispatcher that dies twice with a thousand in flight sends a
+ * thousand into quarantine, and a process takes half a second to start.
+ *
+ * `busy`: another quarantine process of the cluster is at work, and nothing was done here.
+ *
+ * @param asked once aborted, no further delivery is started
+ */
+export async function deliverInQuarantine(
+  options: Omit<DispatchProcessOptions, "metrics">,
+  deliveryIds: readonly string[],
+  asked: AbortSignal,
+): Promise<"done" | "busy"> {
+  const { config, databaseUrl, log } = options;
+  const pool = createDispatchPool({
+    ...poolOptions(config, databaseUrl, "sealpost dispatch alone", log),
+    connectionsMax: 2,
+  });
+  const lock = await pool.connect();
+  try {
+    if (!(await tryToLockTable(lock, "quarantine_lock"))) return "busy";
+    const delivering = createDelivering(options);
+    const attempts = new Attempts({
+      delivering,
+      claim: (input) => claimDeliveries(pool, { ...input, at: null }),
+      write: (recordings) => recordOutcomes(pool, recordings),
+      isRefusedData,
+      observer: options.observer,
+      isInQuarantine: true,
+    });
+    for (const deliveryId of deliveryIds) {
+      if (asked.aborted) break;
+      await postOne(deliveryId, attempts, options.observer);
+    }
+    await delivering.poster.close();
+    return "done";
+  } finally {
+    // Ending the session frees the lock.
+    lock.release(true);
+    await pool.end();
+  }
 }
 
-function houseLog(log: Logger) {
-  return {
-    made: (count: number) => log.info({ count }, "made partitions"),
-    dropped: (partition: string) => log.info({ partition }, "dropped a partition"),
-    kept: (partition: string, openDeliveries: number) =>
-      log.warn({ partition, openDeliveries }, "an old partition stays: it still has open deliveries"),
-  };
+async function postOne(deliveryId: string, attempts: Attempts, observer: DispatchObserver): Promise<void> {
+  const leaseToken = randomUUID();
+  const claim = () => attempts.claim([deliveryId], leaseToken, Number.MAX_SAFE_INTEGER);
+  // Once more: a lost answer may have leased it, and a lease that is left behind here abandons the delivery.
+  const { deliveries, askedAtMs } = await claim().catch(async (error: unknown) => {
+    observer.failed("claim", error);
+    await wait(CLAIM_RETRY_MS);
+    return await claim();
+  });
+  const [delivery] = deliveries;
+  // Otherwise it is not due, or gone: somebody else saw to it.
+  if (delivery?.kind === "leased") await attempts.run(delivery, askedAtMs);
 }

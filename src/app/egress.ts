@@ -1,11 +1,13 @@
+import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { type Config, ConfigError } from "../base/config/config.ts";
 import { createDirectConnector } from "../egress/connect/direct-connector.ts";
 import { createProxyConnector } from "../egress/connect/proxy-connector.ts";
 import { createResolver, type Resolver } from "../egress/dns/resolver.ts";
 import type { Egress } from "../egress/egress.ts";
-import { parseUnsafeAllowedTargets, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { parseUnsafeAllowedTargets } from "../egress/rules/host.ts";
 import type { TargetRefusalCode } from "../egress/rules/target-url.ts";
+import { type CheckReceiver, createReceiverCheck } from "../receivers/receiver-check.ts";
 import { UsageError } from "./output.ts";
 
 const DNS_TIMEOUT_MS = 3_000;
@@ -14,10 +16,7 @@ const CONNECT_TIMEOUT_MS = 5_000;
 const CONNECT_BY_PROXY_TIMEOUT_MS = 10_000;
 
 /** Never longer than an attempt. */
-export function connectTimeoutOf({
-  egressProxyUrl,
-  attemptDeadlineMs,
-}: Pick<Config, "egressProxyUrl" | "attemptDeadlineMs">): number {
+export function connectTimeoutOf({ egressProxyUrl, attemptDeadlineMs }: Config): number {
   const usual = egressProxyUrl === null ? CONNECT_TIMEOUT_MS : CONNECT_BY_PROXY_TIMEOUT_MS;
   return Math.min(usual, attemptDeadlineMs);
 }
@@ -31,15 +30,15 @@ export function createEgress(config: Config, connectTimeoutMs = connectTimeoutOf
   const rules = targetRulesOf(config);
   const ca = targetCaFile === null ? undefined : readCertificates(targetCaFile);
   try {
+    const common = { ca, connectTimeoutMs };
     const connect =
       egressProxyUrl === null
         ? createDirectConnector({
             ...rules,
+            ...common,
             resolver: createTargetResolver(config, DNS_TIMEOUT_MS),
-            ca,
-            connectTimeoutMs,
           })
-        : createProxyConnector({ proxyUrl: new URL(egressProxyUrl), ca, connectTimeoutMs });
+        : createProxyConnector({ ...common, proxyUrl: new URL(egressProxyUrl) });
     return { connect, unsafeAllowedTargets: rules.unsafeAllowedTargets };
   } catch (error) {
     if (ca === undefined) throw error;
@@ -56,25 +55,36 @@ function readCertificates(path: string): string {
   }
 }
 
-export type TargetRules = {
-  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
-  readonly ownAddresses: readonly string[];
-};
+export type TargetRules = ReturnType<typeof targetRulesOf>;
 
 /**
  * What the configuration says about where webhooks may go.
  * @throws ConfigError for an entry that looks right but that no URL is ever spelled like, such as `127.1:8443`
  */
-export function targetRulesOf(config: Config): TargetRules {
-  const ownAddresses = config.ownAddresses ?? [];
+export function targetRulesOf(config: Config) {
   try {
     return {
       unsafeAllowedTargets: parseUnsafeAllowedTargets(config.unsafeAllowedTargets ?? []),
-      ownAddresses,
+      ownAddresses: config.ownAddresses ?? [],
     };
   } catch (error) {
     throw new ConfigError([`UNSAFE_ALLOWED_TARGETS cannot be used: ${(error as Error).message}`]);
   }
+}
+
+/**
+ * The receiver check, with the same egress and deadline as every delivery.
+ * @throws ConfigError when the egress cannot be made from the configuration
+ */
+export function createReceiverChecking(config: Config): CheckReceiver {
+  // Made once to no use, so that a bad configuration is refused at start and not at the first check.
+  createEgress(config);
+  return createReceiverCheck({
+    createEgress: () => createEgress(config),
+    deadlineMs: config.attemptDeadlineMs,
+    newId: randomUUID,
+    now: () => performance.now(),
+  });
 }
 
 /** `timeoutMs`: for one name. */

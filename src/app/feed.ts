@@ -3,8 +3,10 @@ import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { FeedMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
-import { endSequencingLease, readFeedLag, sequenceEvents } from "../feed/feed-sql.ts";
+import { endSequencingLease, listenToFeed, readFeedLag, sequenceEvents } from "../feed/feed-sql.ts";
 import { Sequencer } from "../feed/sequencer.ts";
+import type { AccountNews } from "../http/account-news.ts";
+import type { Sampled } from "./monitoring.ts";
 
 /** Starts what gives events their places in the feed, in this process when it is its turn. */
 export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequencer {
@@ -21,14 +23,32 @@ export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequenc
   return sequencer;
 }
 
-/** Sets the feed's gauge from the database, or clears it while it does not answer. Never rejects. */
-export function createFeedGauge(pool: Pool, metrics: FeedMetrics): (isDatabaseUp: boolean) => Promise<void> {
-  return async (isDatabaseUp) => {
-    try {
-      if (!isDatabaseUp) throw new Error("the database is unavailable");
-      metrics.lag.of({}).set(await readFeedLag(pool));
-    } catch {
-      metrics.lag.clear();
-    }
-  };
+export function sampleFeed(pool: Pool, { lag }: FeedMetrics): Sampled {
+  return { gauges: [lag], read: async () => lag.of({}).set(await readFeedLag(pool)) };
+}
+
+/**
+ * Starts what gives events their places, and what tells this process's readers of them. Returns what ends both.
+ *
+ * @param listening its pool has one connection, which is kept
+ */
+export function startFeed(
+  pool: Pool,
+  failed: Tally,
+  log: Logger,
+  news: AccountNews,
+  listening: Pick<Parameters<typeof listenToFeed>[0], "pool" | "random">,
+): () => Promise<void> {
+  const sequencer = startSequencing(pool, failed, log);
+  const listener = listenToFeed({
+    ...listening,
+    onNews: (accountIds) => news.tell(accountIds),
+    onPublished: () => sequencer.tell(),
+    onListening: () => news.tellAll(),
+    onError: (err) => {
+      failed.add();
+      log.warn({ err }, "listening to the feed failed; connecting again");
+    },
+  });
+  return async () => void (await Promise.all([sequencer.stop(), listener.stop()]));
 }

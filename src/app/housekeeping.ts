@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { Logger } from "pino";
 import { forgetSessions } from "../accounts/console-sessions-sql.ts";
 import { forgetAuditEntries } from "../base/database/audit-log.ts";
 import { type Retention, writeRetention } from "../base/database/cells.ts";
@@ -26,13 +27,6 @@ const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
 const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
 
-export type HouseLog = {
-  readonly made: (count: number) => void;
-  readonly dropped: (partition: string) => void;
-  /** An expired day that still has open deliveries is kept; somebody has to look. */
-  readonly kept: (partition: string, openDeliveries: number) => void;
-};
-
 export type HouseWork = {
   readonly retention: Retention;
   /**
@@ -42,7 +36,7 @@ export type HouseWork = {
   readonly at: Date | null;
   /** Ends the work between two steps; a step that waits for a lock ends at once. */
   readonly signal: AbortSignal;
-  readonly log: HouseLog;
+  readonly log: Pick<Logger, "info" | "warn">;
 };
 
 /** Creates upcoming partitions and drops expired ones, and deletes whatever else is past its retention. Idempotent. */
@@ -50,26 +44,25 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   const { retention, signal } = work;
   await writeRetention(pool, retention);
   const made = await makePartitions(pool);
-  if (made > 0) work.log.made(made);
-  await repeat(signal, () =>
-    forgetIdempotencyKeys(pool, retention.idempotencyRetentionMs, FORGOTTEN_PER_STEP),
-  );
-  await repeat(signal, () => forgetAuditEntries(pool, retention.auditRetentionMs, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetSigningSecrets(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
+  if (made > 0) work.log.info({ count: made }, "made partitions");
+  const { idempotencyRetentionMs, auditRetentionMs, logRetentionMs, analysisRetentionMs } = retention;
+  await repeat(signal, () => forgetIdempotencyKeys(pool, idempotencyRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetAuditEntries(pool, auditRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetSigningSecrets(pool, logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetAnsweredLanes(pool));
-  await repeat(signal, () => forgetNotices(pool, retention.logRetentionMs, FORGOTTEN_PER_STEP));
+  await repeat(signal, () => forgetNotices(pool, logRetentionMs, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetCounts(pool, FORGOTTEN_PER_STEP));
   await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
   await forgetStorageCounts(pool);
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
-  await repeat(signal, () => forgetReplay(pool, retention.logRetentionMs));
+  await repeat(signal, () => forgetReplay(pool, logRetentionMs));
   // Last, because a day that a long transaction holds fails, and everything after it.
-  await dropOlderThan(pool, "bodies", retention.analysisRetentionMs + DAY_MS, work);
-  await dropOlderThan(pool, "feed", retention.analysisRetentionMs + DAY_MS, work);
-  await dropOlderThan(pool, "deliveries", retention.logRetentionMs, work);
-  await dropOlderThan(pool, "attempts", retention.logRetentionMs, work);
+  await dropOlderThan(pool, "bodies", analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "feed", analysisRetentionMs + DAY_MS, work);
+  await dropOlderThan(pool, "deliveries", logRetentionMs, work);
+  await dropOlderThan(pool, "attempts", logRetentionMs, work);
 }
 
 async function dropOlderThan(
@@ -80,24 +73,21 @@ async function dropOlderThan(
 ): Promise<void> {
   for (const partition of await findPartitionsOlderThan(pool, table, retentionMs, at)) {
     if (signal.aborted) return;
+    const { name, day } = partition;
     // Nothing that is still open needs its place in the feed.
-    const open = table === "feed" ? 0 : await countOpenOfDay(pool, partition.day);
-    if (open > 0) {
-      log.kept(partition.name, open);
+    const openDeliveries = table === "feed" ? 0 : await countOpenOfDay(pool, day);
+    if (openDeliveries > 0) {
+      log.warn({ partition: name, openDeliveries }, "an old partition stays: it still has open deliveries");
       continue;
     }
     if (table === "deliveries") {
-      await forgetAnalyses(pool, partition.day, signal);
+      let place: LogPlace | null = null;
+      do place = await forgetAnalysesOfDay(pool, day, place, FORGOTTEN_PER_STEP);
+      while (place !== null && !signal.aborted);
     }
     await dropPartition(pool, partition, signal);
-    log.dropped(partition.name);
+    log.info({ partition: name }, "dropped a partition");
   }
-}
-
-async function forgetAnalyses(pool: Pool, day: Date, signal: AbortSignal): Promise<void> {
-  let place: LogPlace | null = null;
-  do place = await forgetAnalysesOfDay(pool, day, place, FORGOTTEN_PER_STEP);
-  while (place !== null && !signal.aborted);
 }
 
 /** Repeats the step until it finds nothing more to do. */

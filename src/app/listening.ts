@@ -8,11 +8,16 @@ const reasons: Readonly<Record<string, string>> = {
   ENOTFOUND: "there is no such host name",
 };
 
-/** @param where the address, as the caller configured it */
-export function cannotListen(who: string, where: string, error: unknown): UsageError {
-  const { code = "unknown error" } = error as NodeJS.ErrnoException;
-  const reason = reasons[code] === undefined ? `(${code})` : `(${code}): ${reasons[code]}`;
-  return new UsageError(`${who} cannot listen on ${where} ${reason}.`, { cause: error });
+/**
+ * Explains why somebody cannot listen.
+ * @param where the address, as the caller configured it
+ */
+export function cannotListen(who: string, where: string): (error: unknown) => never {
+  return (error) => {
+    const { code = "unknown error" } = error as NodeJS.ErrnoException;
+    const reason = reasons[code] === undefined ? `(${code})` : `(${code}): ${reasons[code]}`;
+    throw new UsageError(`${who} cannot listen on ${where} ${reason}.`, { cause: error });
+  };
 }
 
 export function httpUrl(host: string, port: number): string {

@@ -4,7 +4,8 @@ import { isIP, isIPv4 } from "node:net";
 import { DAY_MS } from "../base/model/time.ts";
 import { type Announce, UsageError } from "./output.ts";
 
-export type LocalCertificate = { readonly keyPem: string; readonly certPem: string };
+/** In PEM. */
+export type LocalCertificate = { readonly key: string; readonly cert: string };
 
 const VALIDITY_DAYS = 365;
 
@@ -40,8 +41,8 @@ export function createLocalCertificate(names: readonly string[], nowMs: number):
   );
   const signature = der(BIT_STRING, Buffer.of(0), sign("sha256", contents, privateKey));
   return {
-    keyPem: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
-    certPem: new X509Certificate(sequence(contents, algorithm, signature)).toString(),
+    key: privateKey.export({ type: "pkcs8", format: "pem" }).toString(),
+    cert: new X509Certificate(sequence(contents, algorithm, signature)).toString(),
   };
 }
 
@@ -111,13 +112,12 @@ export async function issueLocalCertificate(
     createLocalCertificate([...new Set(["localhost", "127.0.0.1", "::1", host])], now());
   if (caFile === null) return certificate();
   const read = (path: string) => readFile(path, "utf8").catch(() => null);
-  const [certPem, keyPem] = [await read(caFile), await read(`${caFile}.key`)];
-  if (certPem !== null && keyPem !== null && isUsable({ keyPem, certPem }, host, now()))
-    return { keyPem, certPem };
+  const [cert, key] = [await read(caFile), await read(`${caFile}.key`)];
+  if (cert !== null && key !== null && isUsable({ key, cert }, host, now())) return { key, cert };
 
   const made = certificate();
   await writeFiles(caFile, made);
-  if (certPem !== null) {
+  if (cert !== null) {
     const text = `Replaced the certificate in ${caFile}: restart the service that trusts the old one (TARGET_CA_FILE).`;
     announce("authority_replaced", { ca_file: caFile }, text);
   }
@@ -125,11 +125,11 @@ export async function issueLocalCertificate(
 }
 
 /** Whether it is for this host, its key is with it, and it holds for another day. */
-function isUsable({ keyPem, certPem }: LocalCertificate, host: string, nowMs: number): boolean {
+function isUsable({ key, cert }: LocalCertificate, host: string, nowMs: number): boolean {
   try {
-    const certificate = new X509Certificate(certPem);
+    const certificate = new X509Certificate(cert);
     return (
-      certificate.checkPrivateKey(createPrivateKey(keyPem)) &&
+      certificate.checkPrivateKey(createPrivateKey(key)) &&
       (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined &&
       Date.parse(certificate.validTo) > nowMs + DAY_MS
     );
@@ -139,13 +139,13 @@ function isUsable({ keyPem, certPem }: LocalCertificate, host: string, nowMs: nu
   }
 }
 
-async function writeFiles(caFile: string, { keyPem, certPem }: LocalCertificate): Promise<void> {
+async function writeFiles(caFile: string, { key, cert }: LocalCertificate): Promise<void> {
   const keyFile = `${caFile}.key`;
   try {
     // Made anew, so that nobody else has it open.
     await rm(keyFile, { force: true });
-    await writeFile(keyFile, keyPem, { mode: 0o600, flag: "wx" });
-    await writeFile(caFile, certPem);
+    await writeFile(keyFile, key, { mode: 0o600, flag: "wx" });
+    await writeFile(caFile, cert);
   } catch (error) {
     const { code, path = caFile } = error as NodeJS.ErrnoException;
     const message = `${path} cannot be written (${code}). Name another file with --ca-file.`;

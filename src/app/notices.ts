@@ -2,7 +2,6 @@ import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
 import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
-import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
 import { EndpointWatch } from "../delivery/endpoint-watch.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
@@ -14,22 +13,11 @@ import { createSendMail } from "../notices/smtp.ts";
 const EVERY_MAX_MS = 5_000;
 const EVERY_MIN_MS = 100;
 
-export type NoticesOptions = {
-  readonly config: Config;
-  readonly pool: Pool;
-  readonly log: Logger;
-  readonly metrics: ProcessMetrics;
-};
-
-export type Notices = {
-  /** To be told of every attempt. */
-  readonly observer: Partial<DispatchObserver>;
-  /** Writes what was seen until now. */
-  stop(): Promise<void>;
-};
-
-/** Watches endpoints, makes notices and sends mails, beside a dispatcher that waits for none of it. */
-export function startNotices({ config, pool, log, metrics }: NoticesOptions): Notices {
+/**
+ * Watches endpoints, makes notices and sends mails, beside a dispatcher that waits for none of it. `observer` is to be
+ * told of every attempt; `stop` writes what was seen until now.
+ */
+export function startNotices(config: Config, pool: Pool, log: Logger, metrics: ProcessMetrics) {
   const counted = createNoticeMetrics(metrics.registry);
   const onError = (work: "watch" | "look" | "send", err: unknown) => {
     metrics.faults.of({ work: "notices" }).add();
@@ -57,10 +45,8 @@ export function startNotices({ config, pool, log, metrics }: NoticesOptions): No
     sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, counted) },
     onCut: (mailId) => {
       counted.mails.of({ result: "perhaps_sent" }).add();
-      log.warn(
-        { mail_id: mailId, status: "perhaps_sent" },
-        "mail: the process that was sending it ended; perhaps sent",
-      );
+      const fields = { mail_id: mailId, status: "perhaps_sent" };
+      log.warn(fields, "mail: the process that was sending it ended; perhaps sent");
     },
     onError,
   });
@@ -71,11 +57,7 @@ export function startNotices({ config, pool, log, metrics }: NoticesOptions): No
 }
 
 /** Null: no mail is sent. */
-function sendingOf({
-  smtpUrl,
-  noticesFrom,
-  publicUrl,
-}: Config): Pick<SendingOptions, "send" | "publicUrl"> | null {
+function sendingOf({ smtpUrl, noticesFrom, publicUrl }: Config) {
   if (smtpUrl === null) return null;
   if (noticesFrom === null || publicUrl === null) throw new Error("SMTP_URL is set without what it requires");
   return { send: createSendMail({ url: smtpUrl, from: noticesFrom }), publicUrl };

@@ -78,27 +78,22 @@ export function webhooksPart(dependencies: Dependencies): ApiPart {
       },
     ],
     sends: sentEvents,
-    tags: [
-      {
-        name: "Analyses",
-        description: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
-      },
-      {
-        name: "Events",
-        description: "Everything that was published, to be read in order: webhooks by polling.",
-      },
-      { name: "Endpoint", description: "The account's default webhook URL." },
-      { name: "Signing secret", description: "The secret that signs the account's webhooks." },
-      { name: "Deliveries", description: "The log of every webhook and every attempt." },
-      { name: "Replays", description: "Bulk redelivery of what did not arrive, at a limited rate." },
-      { name: "Notices", description: "What happens to the endpoint, and who gets mail about it." },
-      {
-        name: "Console",
-        description: "Screens for people: the delivery log and replays, opened by a link.",
-      },
-      { name: "Webhooks", description: "What your endpoint receives: a signed POST for each event." },
-    ],
+    tags: tagsOf({
+      Analyses: "Published analyses, readable for 7 days: the fallback when webhooks fail.",
+      Events: "Everything that was published, to be read in order: webhooks by polling.",
+      Endpoint: "The account's default webhook URL.",
+      "Signing secret": "The secret that signs the account's webhooks.",
+      Deliveries: "The log of every webhook and every attempt.",
+      Replays: "Bulk redelivery of what did not arrive, at a limited rate.",
+      Notices: "What happens to the endpoint, and who gets mail about it.",
+      Console: "Screens for people: the delivery log and replays, opened by a link.",
+      Webhooks: "What your endpoint receives: a signed POST for each event.",
+    }),
   };
+}
+
+function tagsOf(descriptions: Readonly<Record<string, string>>): OpenApiInfo["tags"] {
+  return Object.entries(descriptions).map(([name, description]) => ({ name, description }));
 }
 
 /** How the reference introduces the API. */
@@ -119,11 +114,13 @@ export function createApiInfo(parts: readonly ApiPart[]): OpenApiInfo {
     sends: parts.flatMap(({ sends }) => sends),
     tags: [
       ...parts.flatMap(({ tags }) => tags),
-      { name: "API keys", description: "The account's own keys." },
-      { name: "Usage", description: "What the account stores, and how much it may store." },
-      { name: "Support", description: "Across accounts, for support staff." },
-      { name: "Audit", description: "Who changed what." },
-      { name: "Operations", description: "The list of operations, for programs." },
+      ...tagsOf({
+        "API keys": "The account's own keys.",
+        Usage: "What the account stores, and how much it may store.",
+        Support: "Across accounts, for support staff.",
+        Audit: "Who changed what.",
+        Operations: "The list of operations, for programs.",
+      }),
     ],
   };
 }

@@ -2,7 +2,7 @@ import pg from "pg";
 import type { Logger } from "pino";
 import { KEY_REVOKED_STATE } from "../base/database/idempotency.ts";
 import { SecretsKeyError } from "../base/database/sealing.ts";
-import { type StorageRefusal, storageRefusalOf } from "../base/database/storage.ts";
+import { storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
 import { storageFullMessage } from "../base/model/storage.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
@@ -34,7 +34,10 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
       return await work;
     } catch (error) {
       const refusal = storageRefusalOf(error);
-      if (refusal !== null) throw storageFull(refusal, error);
+      if (refusal !== null) {
+        const message = storageFullMessage(refusal.kind, refusal.bytesMax);
+        throw new Problem("storage_full", { errors: [{ path: "account", message }], cause: error });
+      }
       if (error instanceof pg.DatabaseError && error.code === KEY_REVOKED_STATE)
         throw new Problem("unauthorized", { cause: error });
       if (error instanceof SecretsKeyError) {
@@ -46,9 +49,4 @@ export function createOutageAs503(log: Pick<Logger, "warn">): OutageAs503 {
       throw new TemporarilyUnavailable("the database is unavailable", { cause: error });
     }
   };
-}
-
-function storageFull({ kind, bytesMax }: StorageRefusal, cause: unknown): Problem {
-  const message = storageFullMessage(kind, bytesMax);
-  return new Problem("storage_full", { errors: [{ path: "account", message }], cause });
 }

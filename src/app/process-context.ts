@@ -1,8 +1,12 @@
 import type { Readable, Writable } from "node:stream";
+import { fileURLToPath } from "node:url";
 import manifest from "../../package.json" with { type: "json" };
 
 /** Of this program, as in CHANGELOG.md: `1.0.0`. */
 export const version: string = manifest.version;
+
+/** What child processes run. */
+export const MAIN_FILE = fileURLToPath(new URL("../main.ts", import.meta.url));
 
 /** Everything that a command uses of its process. src/main.ts passes it in; nothing else touches the globals. */
 export type ProcessContext = {
@@ -14,12 +18,9 @@ export type ProcessContext = {
   readonly now: () => number;
   /** Uniform in [0, 1). */
   readonly random: () => number;
-  /** A signal that aborts when the process is asked to end. From then on the caller has to end it. */
-  readonly createShutdownSignal: () => AbortSignal;
-  /** Sends a message to the supervisor that started this process; does nothing without one. */
-  readonly sendToParent: (message: Readonly<Record<string, unknown>>) => void;
-  /** Called with every message of that supervisor; never without one. */
-  readonly onParentMessage: (listener: (message: unknown) => void) => void;
+  readonly createShutdownSignal: typeof createShutdownSignal;
+  readonly sendToParent: typeof sendToParent;
+  readonly onParentMessage: typeof onParentMessage;
   /** The exit code of the process once the command is done; 0 unless set. */
   readonly setExitCode: (code: number) => void;
 };
@@ -39,12 +40,12 @@ export function sendToParent(message: Readonly<Record<string, unknown>>): void {
   process.send?.(message, undefined, undefined, () => undefined);
 }
 
-/** Calls `listener` with every message of that supervisor. */
+/** Calls `listener` with every message of that supervisor; never without one. */
 export function onParentMessage(listener: (message: unknown) => void): void {
   process.on("message", listener);
 }
 
-/** Aborts on the first SIGTERM, SIGINT or SIGHUP. */
+/** Aborts on the first SIGTERM, SIGINT or SIGHUP. From then on the caller has to end the process. */
 export function createShutdownSignal(): AbortSignal {
   const controller = new AbortController();
   // A terminal, npm and the launcher may each send one, so a second signal does not force an end.

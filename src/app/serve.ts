@@ -1,10 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
-import type { FastifyInstance } from "fastify";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
-import { createLogReader, type ReadLog, readingFrom } from "../base/database/log-reader.ts";
+import { createLogReader, type LogReader, type LogReaderOptions } from "../base/database/log-reader.ts";
 import {
   createApiPool,
   createGeneralPool,
@@ -13,20 +12,19 @@ import {
   shareOf,
 } from "../base/database/pools.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
-import { createDatabaseMetrics, createFaults } from "../base/metrics/database-metrics.ts";
+import { createDatabaseMetrics, createFaults, type PoolName } from "../base/metrics/database-metrics.ts";
 import { createFeedMetrics } from "../base/metrics/queue-metrics.ts";
-import { createMetricsRegistry, type Tally } from "../base/metrics/registry.ts";
-import { listenToFeed } from "../feed/feed-sql.ts";
+import { createMetricsRegistry } from "../base/metrics/registry.ts";
+import type { LogServer } from "../base/model/installation.ts";
 import { AccountNews } from "../http/account-news.ts";
 import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
 import { startAreaChecks } from "./areas.ts";
-import { type Found, lookBeforeWork, untilMigrated } from "./database.ts";
-import { createFeedGauge, startSequencing } from "./feed.ts";
+import { findDatabase, poolOptions, untilMigrated } from "./database.ts";
+import { sampleFeed, startFeed } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
-import { createReadinessCheck, startMonitoring } from "./monitoring.ts";
+import { startMonitoring } from "./monitoring.ts";
 import { type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
-import { databaseUrlOf, secretsKeyOf } from "./state-folder.ts";
 
 /**
  * How an API process shares out its connections: one listens; of the others, requests at work leave three, where there
@@ -42,12 +40,14 @@ export function apiConnections(connectionsMax: number) {
 export async function runApi(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const config = readConfig(context.env);
-  const log = createServeLog(config, context);
+  const log = createProcessLog(config, context, "serve");
+  const { unsafeAllowedTargets: targets } = config;
+  if (targets) log.warn({ targets }, "UNSAFE: these targets are accepted, public or not");
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
-  const { urls, startWork } = await startApi(config, context, log, resources);
-  context.sendToParent({ listening: urls.api, metrics: urls.metrics });
-  log.info({ version, url: urls.api, metrics_url: urls.metrics }, "listening");
+  const { url, metricsUrl, startWork } = await startApi(config, context, log, resources);
+  context.sendToParent({ listening: url, metrics: metricsUrl });
+  log.info({ version, url, metrics_url: metricsUrl }, "listening");
   await startWork(shutdown);
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: finishing requests in flight");
@@ -55,62 +55,51 @@ export async function runApi(context: ProcessContext): Promise<void> {
   log.info("stopped");
 }
 
-type StartedApi = {
-  readonly urls: { readonly api: string; readonly metrics: string };
-  /** What the process does without being asked, once the database is migrated. */
-  readonly startWork: (shutdown: AbortSignal) => Promise<void>;
-};
-
-/** Everything that is started is added to `resources`. */
+/**
+ * Everything that is started is added to `resources`. `startWork`: what the process does without being asked, once the
+ * database is migrated.
+ * @throws UsageError when it cannot listen on that address or port
+ */
 async function startApi(
   config: Config,
   context: ProcessContext,
   log: Logger,
   resources: AsyncDisposableStack,
-): Promise<StartedApi> {
-  const databaseUrl = await databaseUrlOf(config);
-  const secretsKey = await secretsKeyOf(config);
-  const look = () => lookBeforeWork(databaseUrl, config, secretsKey);
-  const found: Found = await look();
+) {
+  const found = await findDatabase(config);
+  const { databaseUrl, secretsKey } = found;
   const registry = createMetricsRegistry();
   const database = createDatabaseMetrics(registry);
-  const common = {
-    databaseUrl,
-    cell: config.cell,
-    applicationName: "sealpost serve",
-    onError: (err: Error) => log.warn({ err }, "a database connection broke"),
-  };
   const { general: connectionsMax, workPlaces } = apiConnections(config.databaseConnectionsMax);
-  const pool = createApiPool({ ...common, connectionsMax, onQuery: database.observer("api") });
+  const optionsOf = (name: PoolName, connectionsMax: number) => ({
+    ...poolOptions(config, databaseUrl, "sealpost serve", log),
+    connectionsMax,
+    onQuery: database.observer(name),
+  });
+  const opened = <Opened extends Pool>(name: PoolName, opened: Opened): Opened => {
+    resources.defer(() => opened.end());
+    database.watch(name, opened);
+    return opened;
+  };
+  const pool = opened("api", createApiPool(optionsOf("api", connectionsMax)));
   const logPool = readingLog(shareOf(pool, workPlaces), database.observer("log"));
-  const listenPool = createGeneralPool({
-    ...common,
-    connectionsMax: 1,
-    onQuery: database.observer("listen"),
-  });
+  const listenPool = opened("listen", createGeneralPool(optionsOf("listen", 1)));
+  const standbyUrl = config.readDatabaseUrl;
   const standbyPool =
-    config.readDatabaseUrl === null
+    standbyUrl === null
       ? null
-      : createStandbyPool({
-          ...common,
-          databaseUrl: config.readDatabaseUrl,
-          connectionsMax: workPlaces,
-          onQuery: database.observer("standby"),
-        });
-  resources.defer(async () => {
-    await Promise.all([pool, listenPool, standbyPool].map((one) => one?.end()));
-  });
-  database.watch("api", pool);
-  database.watch("listen", listenPool);
-  if (standbyPool !== null) database.watch("standby", standbyPool);
+      : opened(
+          "standby",
+          createStandbyPool({ ...optionsOf("standby", workPlaces), databaseUrl: standbyUrl }),
+        );
   const metrics = createApiMetrics(registry);
-  const feedMetrics = createFeedMetrics(registry);
+  const sampledFeed = sampleFeed(pool, createFeedMetrics(registry));
   const failed = createFaults(registry, ["feed"]).of({ work: "feed" });
   const waiting = metrics.readsWaiting.of({});
   const news = new AccountNews(HELD_READS_MAX, (count) => waiting.set(count));
 
-  const readLog = startLogReading({ pool, logPool, standbyPool, metrics, log, resources });
-  const checkReadiness = await createReadinessCheck(pool, config, secretsKey);
+  const reader = startLogReading({ primary: logPool, position: pool, standby: standbyPool }, metrics, log);
+  resources.defer(() => reader.stop());
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
   const url = httpUrl(config.host, port);
@@ -121,7 +110,7 @@ async function startApi(
     pool,
     logPool,
     workPlacesMax: workPlaces,
-    readLog,
+    readLog: reader.read,
     secretsKey,
     publicUrl: config.publicUrl ?? url,
     log,
@@ -131,49 +120,43 @@ async function startApi(
   });
   // Ends after the server, which may start before it.
   const work = resources.use(new AsyncDisposableStack());
-  const setGauges = createFeedGauge(pool, feedMetrics);
-  const watched = { config, registry, database, pool, checkReadiness, setGauges, wallClockMs: context.now };
+  const sampled = [sampledFeed];
+  const watched = { config, secretsKey, registry, database, pool, sampled, wallClockMs: context.now };
   const monitoring = await startMonitoring(watched);
   resources.defer(() => monitoring.close());
   // Closed before the monitoring: metrics can be read until the last request is answered.
   resources.defer(() => server.close());
   await reserved?.release();
-  await listen(server, config, port);
+  const { host } = config;
+  await server.listen({ host, port }).catch(cannotListen("The API", `HOST ${host}, PORT ${port}`));
   const startWork = async (shutdown: AbortSignal) => {
-    if (found === "unmigrated") await untilMigrated(look, { log, metricsUrl: monitoring.url }, shutdown);
+    await untilMigrated(found, log, monitoring.url, shutdown);
     if (shutdown.aborted) return;
-    startFeed({ pool, listenPool, news, failed, context, log, resources: work });
+    work.defer(startFeed(pool, failed, log, news, { pool: listenPool, random: context.random }));
     work.defer(startAreaChecks({ config, pool, log }));
   };
-  return { urls: { api: url, metrics: monitoring.url }, startWork };
+  return { url, metricsUrl: monitoring.url, startWork };
 }
 
-type LogReadingOptions = {
-  readonly pool: Pool;
-  readonly logPool: Pool;
-  /** Null: there is none, and lists are read from `logPool`. */
-  readonly standbyPool: Pool | null;
-  readonly metrics: ApiMetrics;
-  readonly log: Logger;
-  readonly resources: AsyncDisposableStack;
-};
-
-/** How lists of the log are read: from the standby while it serves, counted and told of in the log. */
-function startLogReading(options: LogReadingOptions): ReadLog {
-  const { pool, logPool, standbyPool, metrics, log, resources } = options;
-  const counted = (server: "primary" | "standby") => metrics.logReads.of({ server }).add();
-  if (standbyPool === null) {
-    return async (read) => {
-      const value = await readingFrom(logPool)(read);
-      counted("primary");
+/** How lists of the log are read: from the standby, if there is one, while it serves; counted, and told in the log. */
+function startLogReading(
+  { standby, ...pools }: Pick<LogReaderOptions, "primary" | "position"> & { readonly standby: Pool | null },
+  metrics: ApiMetrics,
+  log: Logger,
+): LogReader {
+  const onRead = (server: LogServer) => metrics.logReads.of({ server }).add();
+  if (standby === null) {
+    const read: LogReader["read"] = async (asked) => {
+      const value = await asked(pools.primary);
+      onRead("primary");
       return value;
     };
+    return { read, stop: async () => undefined };
   }
-  const reader = createLogReader({
-    primary: logPool,
-    position: pool,
-    standby: standbyPool,
-    onRead: counted,
+  return createLogReader({
+    ...pools,
+    standby,
+    onRead,
     onFault: (why, err) => {
       metrics.standbyFaults.of({ why }).add();
       log.debug({ why, err }, "the standby did not serve");
@@ -183,66 +166,12 @@ function startLogReading(options: LogReadingOptions): ReadLog {
       else log.warn({ why }, "lists of the log are read from the primary: the standby does not serve");
     },
   });
-  resources.defer(() => reader.stop());
-  return reader.read;
-}
-
-type Feed = {
-  readonly pool: Pool;
-  /** Its one connection is kept by who listens. */
-  readonly listenPool: Pool;
-  readonly news: AccountNews;
-  readonly failed: Tally;
-  readonly context: ProcessContext;
-  readonly log: Logger;
-  readonly resources: AsyncDisposableStack;
-};
-
-/** Starts what gives events their places, and what tells this process's readers of them. */
-function startFeed({ pool, listenPool, news, failed, context, log, resources }: Feed): void {
-  const sequencer = startSequencing(pool, failed, log);
-  const listening = listenToFeed({
-    pool: listenPool,
-    onNews: (accountIds) => news.tell(accountIds),
-    onPublished: () => sequencer.tell(),
-    onListening: () => news.tellAll(),
-    onError: (err) => {
-      failed.add();
-      log.warn({ err }, "listening to the feed failed; connecting again");
-    },
-    random: context.random,
-  });
-  resources.defer(async () => void (await Promise.all([sequencer.stop(), listening.stop()])));
-}
-
-function createServeLog(config: Config, context: ProcessContext): Logger {
-  const log = createProcessLog(config, context, "serve");
-  const { unsafeAllowedTargets: targets } = config;
-  if (targets) log.warn({ targets }, "UNSAFE: these targets are accepted, public or not");
-  return log;
-}
-
-/** @throws UsageError when it cannot listen on that address or port */
-async function listen(server: FastifyInstance, { host }: Config, port: number): Promise<void> {
-  try {
-    await server.listen({ host, port });
-  } catch (error) {
-    throw cannotListen("The API", `HOST ${host}, PORT ${port}`, error);
-  }
 }
 
 /** The API's answers contain its URL, so the port must be known, and kept from others, before the API listens. */
 async function reservePort(host: string) {
   const server = createServer().listen(0, host).unref();
-  try {
-    await once(server, "listening");
-  } catch (error) {
-    throw cannotListen("The API", `HOST ${host}, PORT 0`, error);
-  }
+  await once(server, "listening").catch(cannotListen("The API", `HOST ${host}, PORT 0`));
   const { port } = server.address() as AddressInfo;
-  const release = async () => {
-    server.close();
-    await once(server, "close");
-  };
-  return { port, release };
+  return { port, release: () => server[Symbol.asyncDispose]() };
 }

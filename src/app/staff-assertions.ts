@@ -63,6 +63,12 @@ export function createReadAssertion(
   };
 }
 
+const OF_THE_ASSERTION = [
+  errors.JWKSNoMatchingKey,
+  errors.JWKSMultipleMatchingKeys,
+  errors.JOSENotSupported,
+] as const;
+
 /** @throws TemporarilyUnavailable where the keys cannot be had: that is no fault of who asks */
 function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => void): JWTVerifyGetKey {
   let awayUntilMs = 0;
@@ -86,20 +92,11 @@ function keysOf(url: URL, now: () => number, onKeysAway: (error: unknown) => voi
     try {
       return await remote(protectedHeader, token);
     } catch (cause) {
-      if (isOfTheAssertion(cause)) throw cause;
-      throw new TemporarilyUnavailable("the key set of the proxy in front of staff cannot be fetched", {
-        cause,
-      });
+      if (OF_THE_ASSERTION.some((kind) => cause instanceof kind)) throw cause;
+      const why = "the key set of the proxy in front of staff cannot be fetched";
+      throw new TemporarilyUnavailable(why, { cause });
     }
   };
-}
-
-function isOfTheAssertion(error: unknown): boolean {
-  return (
-    error instanceof errors.JWKSNoMatchingKey ||
-    error instanceof errors.JWKSMultipleMatchingKeys ||
-    error instanceof errors.JOSENotSupported
-  );
 }
 
 /** One answer, of bounded size, that holds keys; the signal that comes along bounds its time. */
@@ -127,13 +124,7 @@ function personOf(payload: JWTPayload, scopes: StaffJwt["scopes"]): StaffPerson 
     .filter(([group]) => group === ANYBODY || member.has(group))
     .flatMap(([, each]) => each);
   const named = [name, email].find((one) => typeof one === "string" && one.trim() !== "") ?? sub;
-  return { id: sub, name: plainText(String(named)), scopes: new Set(granted) };
-}
-
-/** What a column of text takes, and a list shows in a line. */
-function plainText(name: string): string {
-  return name
-    .replaceAll(/[\p{Cc}\p{Cs}]/gu, " ")
-    .trim()
-    .slice(0, NAME_CHARS_MAX);
+  // What a column of text takes, and a list shows in a line.
+  const plain = String(named).replaceAll(/[\p{Cc}\p{Cs}]/gu, " ");
+  return { id: sub, name: plain.trim().slice(0, NAME_CHARS_MAX), scopes: new Set(granted) };
 }

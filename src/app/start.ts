@@ -42,17 +42,17 @@ export async function runStandalone(context: ProcessContext, announce: Announce)
   return exitCode;
 }
 
-async function runUntilShutdown(
-  context: ProcessContext,
-  shutdown: AbortSignal,
-  announce: Announce,
-): Promise<number> {
+async function runUntilShutdown(context: ProcessContext, shutdown: AbortSignal, announce: Announce) {
   const { env, random } = context;
   const config = readConfig(env);
   // Made to no use: a certificate file that no child could read is told before anything is printed or made.
   createEgress(config);
   await secretsKeyOf(config);
-  announceUnsafe(config, announce);
+  const targets = config.unsafeAllowedTargets?.join(", ");
+  if (targets) {
+    const text = `UNSAFE: webhooks may go to ${targets}, public or not (UNSAFE_ALLOWED_TARGETS).`;
+    announce("unsafe", { targets }, text);
+  }
   const own =
     config.databaseUrl === null
       ? await startOwnDatabase(config.stateDir, plainSettings(env), announce, random)
@@ -85,13 +85,6 @@ async function runUntilShutdown(
     await welcomed;
     await own?.stop();
   }
-}
-
-function announceUnsafe({ unsafeAllowedTargets }: Config, announce: Announce): void {
-  if (!unsafeAllowedTargets) return;
-  const targets = unsafeAllowedTargets.join(", ");
-  const text = `UNSAFE: webhooks may go to ${targets}, public or not (UNSAFE_ALLOWED_TARGETS).`;
-  announce("unsafe", { targets }, text);
 }
 
 async function prepare(databaseUrl: string, config: Config, announce: Announce): Promise<void> {
@@ -128,11 +121,8 @@ async function welcome(
     announce("first_account", created, inFrame(`${text}\n\n${columns}`));
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    announce(
-      "welcome_failed",
-      { message },
-      `The link to the console, or a first account, could not be made: ${message}`,
-    );
+    const text = `The link to the console, or a first account, could not be made: ${message}`;
+    announce("welcome_failed", { message }, text);
   } finally {
     await pool.end();
   }
@@ -159,15 +149,9 @@ async function announceConsole(pool: Pool, publicUrl: string | null, announce: A
   announce("console", { account_id: account.id, url }, text);
 }
 
-type OwnDatabase = {
-  /** Stays the same when the server is restarted. */
-  readonly databaseUrl: string;
-  stop(): Promise<void>;
-};
-
 /**
- * Runs the embedded PostgreSQL in the state folder, and restarts it when it ends, until `stop`. Other commands find it
- * through the folder.
+ * Runs the embedded PostgreSQL in the state folder, and restarts it when it ends, until `stop`; its URL stays the same.
+ * Other commands find it through the folder.
  * @param settings the variables that are set, for the commands that use this database
  * @throws UsageError when another process uses the folder
  */
@@ -176,7 +160,7 @@ async function startOwnDatabase(
   settings: Readonly<Record<string, string>>,
   announce: Announce,
   random: () => number,
-): Promise<OwnDatabase> {
+) {
   const dataDir = join(stateDir, "postgres");
   const start = () => startEmbeddedPostgres({ dataDir });
   const stopping = new AbortController();
@@ -246,10 +230,9 @@ function announceChild(event: ChildEvent, announce: Announce): void {
     case "started":
       return;
     case "message": {
-      const { listening } = event.message as { listening?: string };
-      const where = listening ? ` at ${listening}` : "";
-      const fields = { name, pid: event.pid, url: listening ?? null };
-      announce("running", fields, `The ${name} is running${where}.`);
+      const { listening: url = null } = event.message as { listening?: string };
+      const where = url === null ? "" : ` at ${url}`;
+      announce("running", { name, pid: event.pid, url }, `The ${name} is running${where}.`);
       return;
     }
     case "ended": {

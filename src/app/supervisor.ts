@@ -1,38 +1,33 @@
-import { type ChildProcess, fork } from "node:child_process";
-import { fileURLToPath } from "node:url";
+import { fork } from "node:child_process";
+import { once } from "node:events";
 import type { Config } from "../base/config/config.ts";
 import { abortableDelay, createBackoff } from "../base/model/backoff.ts";
-import type { ProcessContext } from "./process-context.ts";
+import { MAIN_FILE, type ProcessContext } from "./process-context.ts";
 
 /** A process that is kept running. */
 export type ChildPlan = {
   readonly name: string;
-  /** The program and its arguments. */
-  readonly file: string;
+  /** Absent: this program. */
+  readonly file?: string;
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string | undefined>>;
   /** File descriptor that gets the child's output; absent: our own output. */
   readonly output?: number;
 };
 
-/** Something that happened to a child. */
-export type ChildEvent =
+/**
+ * Something that happened to a child. `send` sends a message to it, and does nothing once it has ended. `how` is
+ * `exit code 1`, `SIGKILL`, or why it could not be started. `restartInMs`: null when it is not restarted.
+ */
+export type ChildEvent = { readonly name: string } & (
   | {
       readonly kind: "started";
-      readonly name: string;
       readonly pid: number;
-      /** Sends a message to it; does nothing once it has ended. */
       readonly send: (message: Readonly<Record<string, unknown>>) => void;
     }
-  | { readonly kind: "message"; readonly name: string; readonly pid: number; readonly message: unknown }
-  | {
-      readonly kind: "ended";
-      readonly name: string;
-      /** `exit code 1`, `SIGKILL`, or why it could not be started. */
-      readonly how: string;
-      /** Null when it is not restarted. */
-      readonly restartInMs: number | null;
-    };
+  | { readonly kind: "message"; readonly pid: number; readonly message: unknown }
+  | { readonly kind: "ended"; readonly how: string; readonly restartInMs: number | null }
+);
 
 export type SupervisorOptions = {
   readonly children: readonly ChildPlan[];
@@ -50,8 +45,6 @@ const RESTART_BACKOFF = { baseMs: 500, maxMs: 30_000 };
 const STABLE_AFTER_MS = 10_000;
 const USAGE_ERROR_EXIT_CODE = 2;
 
-const mainFile = fileURLToPath(new URL("../main.ts", import.meta.url));
-
 /** The processes of the service, besides its database. */
 export function servicePlans({ env }: ProcessContext, config: Config, databaseUrl: string): ChildPlan[] {
   const { metricsPort } = config;
@@ -60,8 +53,8 @@ export function servicePlans({ env }: ProcessContext, config: Config, databaseUr
   const dispatcherPort = metricsPort === 0 ? "0" : `${metricsPort + 1}`;
   const dispatcherEnv = { ...serviceEnv, METRICS_PORT: dispatcherPort };
   return [
-    { name: "API", file: mainFile, args: ["serve"], env: serviceEnv },
-    { name: "dispatcher", file: mainFile, args: ["dispatch"], env: dispatcherEnv },
+    { name: "API", args: ["serve"], env: serviceEnv },
+    { name: "dispatcher", args: ["dispatch"], env: dispatcherEnv },
   ];
 }
 
@@ -103,7 +96,7 @@ async function keepRunning(plan: ChildPlan, options: SupervisorOptions): Promise
 
 /** Resolves when the process has ended. */
 async function runOnce(
-  { name, file, args, env, output }: ChildPlan,
+  { name, file = MAIN_FILE, args, env, output }: ChildPlan,
   { shutdown, onEvent, graceMs }: SupervisorOptions,
 ): Promise<{ code: number | null; how: string }> {
   const outputTarget = output ?? "inherit";
@@ -114,7 +107,6 @@ async function runOnce(
   const send = (message: Readonly<Record<string, unknown>>) => void child.send(message, () => undefined);
   child.once("spawn", () => onEvent({ kind: "started", name, pid, send }));
   child.on("message", (message) => onEvent({ kind: "message", name, pid, message }));
-  const ended = untilEnded(child);
 
   let killTimer: NodeJS.Timeout | undefined;
   const terminate = () => {
@@ -123,16 +115,12 @@ async function runOnce(
   };
   shutdown.addEventListener("abort", terminate, { once: true });
   try {
-    return await ended;
+    const [code, signal] = await once(child, "exit");
+    return { code, how: signal ?? `exit code ${code}` };
+  } catch (error) {
+    return { code: null, how: (error as Error).message };
   } finally {
     shutdown.removeEventListener("abort", terminate);
     clearTimeout(killTimer);
   }
-}
-
-function untilEnded(child: ChildProcess): Promise<{ code: number | null; how: string }> {
-  return new Promise((resolve) => {
-    child.once("error", (error) => resolve({ code: null, how: error.message }));
-    child.once("exit", (code, signal) => resolve({ code, how: signal ?? `exit code ${code}` }));
-  });
 }

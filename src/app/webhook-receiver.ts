@@ -41,33 +41,23 @@ export type WebhookReceiverOptions = {
   readonly onArrival: (arrival: Arrival) => number | Promise<number>;
 };
 
-export type WebhookReceiver = { readonly port: number; close(): Promise<void> };
-
 /**
  * A receiver of webhooks that verifies them with the library that customers use.
  * @throws UsageError when it cannot listen on that address
  */
-export async function startWebhookReceiver(options: WebhookReceiverOptions): Promise<WebhookReceiver> {
+export async function startWebhookReceiver(options: WebhookReceiverOptions) {
   const { host, port, tls } = options;
   const listener = (request: IncomingMessage, response: ServerResponse) => {
     // A client that disconnects in the middle of its request gets no answer.
     receive(request, response, options).catch(() => response.destroy());
   };
-  const server =
-    tls === null
-      ? createServer(listener)
-      : createHttpsServer({ key: tls.keyPem, cert: tls.certPem }, listener);
-  try {
-    server.listen(port, host);
-    await once(server, "listening");
-  } catch (error) {
-    throw cannotListen("The receiver", `${host}, port ${port}`, error);
-  }
+  const server = tls === null ? createServer(listener) : createHttpsServer(tls, listener);
+  server.listen(port, host);
+  await once(server, "listening").catch(cannotListen("The receiver", `${host}, port ${port}`));
   return {
     port: (server.address() as AddressInfo).port,
     close: async () => {
-      const closed = once(server, "close");
-      server.close();
+      const closed = server[Symbol.asyncDispose]();
       server.closeAllConnections();
       await closed;
     },

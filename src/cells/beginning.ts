@@ -5,7 +5,7 @@ import { type Retention, readClock, readRetention } from "../base/database/cells
 import { keepSecretsKey } from "../base/database/sealing.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { type Move, MoveRefusedError } from "./move.ts";
+import { type Cells, type Move, MoveRefusedError } from "./move.ts";
 import {
   type CellFacts,
   findMove,
@@ -35,12 +35,15 @@ const VARIABLES: Readonly<Record<keyof Retention, { readonly name: string; reado
  * @throws MoveRefusedError when something of an account would be forgotten at the target sooner than at the source, or
  * would be due or expire at another time
  */
-export async function refuseDifferences({ source, target }: Pick<Move, "source" | "target">): Promise<void> {
+export async function refuseDifferences({ source, target }: Cells): Promise<void> {
   const [here, there] = await Promise.all([readRetention(source.pool), readRetention(target.pool)]);
-  const retention = retentionRefusalOf(here, there);
-  if (retention !== null) throw new MoveRefusedError(retention);
-  const clocks = clockRefusalOf(await measureAheadMs({ source, target }));
-  if (clocks !== null) throw new MoveRefusedError(clocks);
+  refuseFor(retentionRefusalOf(here, there));
+  refuseFor(clockRefusalOf(await measureAheadMs({ source, target })));
+}
+
+/** @throws MoveRefusedError unless the reason is null */
+function refuseFor(reason: string | null): void {
+  if (reason !== null) throw new MoveRefusedError(reason);
 }
 
 /** Null: nothing is forgotten sooner at the target, or one of the two has never forgotten anything. */
@@ -73,7 +76,7 @@ export function clockRefusalOf(aheadMs: number): string | null {
 }
 
 /** The one time of some that took least: a busy server answers late, which is no difference. */
-async function measureAheadMs({ source, target }: Pick<Move, "source" | "target">): Promise<number> {
+async function measureAheadMs({ source, target }: Cells): Promise<number> {
   let best = { tookMs: Number.POSITIVE_INFINITY, aheadMs: 0 };
   for (let tries = 0; tries < CLOCK_TRIES; tries++) {
     const startedAtMs = performance.now();
@@ -94,18 +97,14 @@ export const WRONG_TARGET_KEY =
  * @param migrations what both must have: the names of the files of this version, without those of areas
  * @throws MoveRefusedError when no account can go from one to the other
  */
-export async function compareCells(
-  { source, target }: Pick<Move, "source" | "target">,
-  migrations: readonly string[],
-): Promise<{ readonly source: CellFacts; readonly target: CellFacts }> {
+export async function compareCells({ source, target }: Cells, migrations: readonly string[]) {
   const [from, to] = await Promise.all([readCellFacts(source.pool), readCellFacts(target.pool)]);
   if (from === null || to === null) {
     throw new MoveRefusedError(
       `The ${from === null ? "source" : "target"} has no Sealpost tables yet: run \`sealpost migrate\` on it first.`,
     );
   }
-  const refusal = refusalOf(from, to, migrations);
-  if (refusal !== null) throw new MoveRefusedError(refusal);
+  refuseFor(refusalOf(from, to, migrations));
   return { source: from, target: to };
 }
 
@@ -113,9 +112,7 @@ export async function compareCells(
 export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly string[]): string | null {
   if (from.isStandby) return "The source is a standby, which cannot be written to: name its primary.";
   if (to.isStandby) return "The target is a standby, which cannot be written to: name its primary.";
-  if (from.identity === to.identity) {
-    return "The target is the same database as the source.";
-  }
+  if (from.identity === to.identity) return "The target is the same database as the source.";
   // An area's are only compared with the other database's: not every installation has them.
   const names = (facts: CellFacts) =>
     facts.migrations.map((one) => one.split(" ")[0]!).filter((name) => !name.includes("/"));
@@ -145,9 +142,13 @@ export async function beginMove(move: Move): Promise<StoredMove> {
     await requireItsTarget(move, begun);
     return await tellTarget(move, begun.id);
   }
-  await refuseMoved(move);
-  const hindrance = await move.findHindrance(source.pool, accountId);
-  if (hindrance !== null) throw new MoveRefusedError(hindrance);
+  const movedTo = await findMovedTo(source.pool, accountId);
+  if (movedTo !== null) {
+    throw new MoveRefusedError(
+      `Account ${accountId} is already in the cell "${movedTo}": move it from there.`,
+    );
+  }
+  refuseFor(await move.findHindrance(source.pool, accountId));
   await refuseDifferences(move);
   await refuseTarget(move, await findMove(target.pool, accountId));
   // In a cell that is new, what is copied is the first that is sealed there.
@@ -193,12 +194,6 @@ export async function requireItsTarget(
   );
 }
 
-async function refuseMoved({ accountId, source }: Move): Promise<void> {
-  const movedTo = await inTransaction(source.pool, (tx) => findMovedTo(tx, accountId));
-  if (movedTo === null) return;
-  throw new MoveRefusedError(`Account ${accountId} is already in the cell "${movedTo}": move it from there.`);
-}
-
 /** The account must not be there yet, but for what an earlier move away from there has left. */
 async function refuseTarget({ accountId, target }: Move, into: StoredMove | null): Promise<void> {
   if (into?.direction === "out" && into.step === "deleted") return;
@@ -217,7 +212,7 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
   if (into === null) {
     if (!(await accountExists(target.pool, accountId))) return;
     // Moved away and deleted there, and a move back was called off.
-    if ((await inTransaction(target.pool, (tx) => findMovedTo(tx, accountId))) !== null) return;
+    if ((await findMovedTo(target.pool, accountId)) !== null) return;
   }
   throw new MoveRefusedError(
     `The target already has an account ${accountId}, which no move in progress has brought there. If it was moved ` +

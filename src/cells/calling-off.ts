@@ -16,12 +16,14 @@ import {
 } from "./moves-sql.ts";
 import { unparkAll } from "./quiesce-sql.ts";
 
+type Called = Pick<Move, "accountId" | "source" | "target">;
+
 /**
  * Undoes a move that is not over: the source takes everything again, and what was copied goes. Both moves' rows are
  * held, the source's first, so that whoever is still moving takes no step between the target's word and the reopening.
  * Also deletes what is left at the target of one that was called off without it.
  */
-export async function callOffMove(move: Pick<Move, "accountId" | "source" | "target">): Promise<void> {
+export async function callOffMove(move: Called): Promise<void> {
   const { accountId, source, target } = move;
   const isCalledOff = await inTransaction(source.pool, async (tx) => {
     const out = await lockMove(tx, accountId);
@@ -44,10 +46,7 @@ export async function callOffMove(move: Pick<Move, "accountId" | "source" | "tar
  * The same without the target, which never answers again. Before `opening` nobody can have opened the account there,
  * and whoever is still moving it finds the move gone before he could; so this is safe even if the target comes back.
  */
-export async function callOffLostMove({
-  accountId,
-  source,
-}: Pick<Move, "accountId" | "source">): Promise<void> {
+export async function callOffLostMove({ accountId, source }: Omit<Called, "target">): Promise<void> {
   await inTransaction(source.pool, async (tx) => {
     const out = await lockMove(tx, accountId);
     if (out?.direction !== "out" || out.step === "deleted") throw nothingToCallOff(accountId);
@@ -89,11 +88,7 @@ async function forbidOpening({ pool }: Cell, accountId: string, moveId: string):
 }
 
 /** Deletes what a move that was called off has brought to the target. False: there is nothing of one. */
-async function clearTarget({
-  accountId,
-  source,
-  target,
-}: Pick<Move, "accountId" | "source" | "target">): Promise<boolean> {
+async function clearTarget({ accountId, source, target }: Called): Promise<boolean> {
   const into = await findMove(target.pool, accountId);
   if (into?.direction !== "in") return false;
   if (into.step === "begun") {

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
-import { writeAuditEntry } from "../base/database/audit-log.ts";
+import type { ClientBase } from "pg";
+import { type AuditEntry, writeAuditEntry } from "../base/database/audit-log.ts";
 import { makePartitionsSince, readFirstDay } from "../base/database/partitions.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { ACCOUNT_MOVED, COMMAND_LINE } from "../base/model/audit.ts";
@@ -10,7 +11,6 @@ import { giveUpCutMails } from "../notices/notice-mails-sql.ts";
 import { beginMove, calledOff, closeAccount, whileItGoesOn } from "./beginning.ts";
 import { type Move, type MovePart, MoveRefusedError } from "./move.ts";
 import {
-  type Copied,
   countRows,
   type Page,
   PageReader,
@@ -19,13 +19,12 @@ import {
   writeCopied,
   writePage,
 } from "./move-pages-sql.ts";
-import { type AccountTable, API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
+import { API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
 import {
-  addRevocations,
   advanceMove,
+  copyRevocations,
   deleteRows,
   findMove,
-  readRevocations,
   type StoredMove,
   setMovedTo,
 } from "./moves-sql.ts";
@@ -36,7 +35,6 @@ import {
   findStillOpen,
   markStill,
   parkDeliveries,
-  readFeedPosition,
   readFeedReach,
   readNextTransactionId,
   stopBackgroundWork,
@@ -60,29 +58,18 @@ async function copyLog(move: Move, moveId: string): Promise<void> {
     for await (const page of reader.readPages(table, after)) {
       onProgress("copy", table.name);
       copied = { ...copied, [table.name]: page.next ?? "all" };
-      await copyPage(move, moveId, reader, table, page, copied);
+      await inTransaction(target.pool, async (tx) => {
+        const write = (one: Page) => writePage(tx, resealPage(one, source.secretsKey, target.secretsKey));
+        await write(page);
+        for (const child of page.rows.length === 0 ? [] : (table.children ?? [])) {
+          for await (const children of reader.readChildren(child, page)) await write(children);
+        }
+        if (!(await writeCopied(tx, accountId, moveId, copied))) throw calledOff(accountId);
+      });
       await delay(performance.now() - startedAtMs);
       startedAtMs = performance.now();
     }
   }
-}
-
-async function copyPage(
-  { accountId, source, target }: Move,
-  moveId: string,
-  reader: PageReader,
-  table: AccountTable,
-  page: Page,
-  copied: Copied,
-): Promise<void> {
-  await inTransaction(target.pool, async (tx) => {
-    const write = (one: Page) => writePage(tx, resealPage(one, source.secretsKey, target.secretsKey));
-    await write(page);
-    for (const child of page.rows.length === 0 ? [] : (table.children ?? [])) {
-      for await (const children of reader.readChildren(child, page)) await write(children);
-    }
-    if (!(await writeCopied(tx, accountId, moveId, copied))) throw calledOff(accountId);
-  });
 }
 
 /** @throws MoveRefusedError when rows are missing at the target; then the next run copies everything again */
@@ -120,7 +107,8 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
   const { accountId, source, target, sourceName } = move;
   await announceOpening(move, moveId);
   // Read when the source gives no position beyond the end of its feed any more: no cursor of a reader is beyond it.
-  await advanceFeedPosition(target.pool, await readFeedPosition(source.pool));
+  const { position } = await readFeedReach(source.pool);
+  await advanceFeedPosition(target.pool, position);
   const reader = new PageReader(source.pool, accountId);
   await inTransaction(target.pool, async (tx) => {
     // Held until the end: two that open it take turns, and nobody can call it off meanwhile.
@@ -143,29 +131,19 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
 }
 
 /** The source knows that the account is open at the target, and that its own rows can be deleted. */
-async function finishAtSource(
-  { accountId, source, target, targetName }: Move,
-  moveId: string,
-): Promise<void> {
+async function finishAtSource(move: Move, moveId: string): Promise<void> {
+  const { accountId, source, target, targetName } = move;
   // What was revoked in one of the two while the account was opened: its keys had been read already, or were not there
   // yet. From now on it can be revoked in both.
-  const [here, there] = await Promise.all([
-    readRevocations(source.pool, accountId),
-    readRevocations(target.pool, accountId),
-  ]);
-  await addRevocations(target.pool, accountId, here);
-  await addRevocations(source.pool, accountId, there);
+  await copyRevocations(source.pool, target.pool, accountId);
+  await copyRevocations(target.pool, source.pool, accountId);
   await inTransaction(source.pool, async (tx) => {
     if (!(await advanceMove(tx, accountId, moveId, "opening", "done"))) return;
     await tellOf(tx, accountId, { move_id: moveId, to: targetName });
   });
 }
 
-async function tellOf(
-  tx: Parameters<typeof writeAuditEntry>[0],
-  accountId: string,
-  details: Readonly<Record<string, unknown>>,
-): Promise<void> {
+async function tellOf(tx: ClientBase, accountId: string, details: AuditEntry["details"]): Promise<void> {
   const entry = { accountId, actor: COMMAND_LINE, requestId: null, operationKey: ACCOUNT_MOVED, details };
   await writeAuditEntry(tx, entry);
 }
@@ -183,18 +161,14 @@ const SEQUENCER_LEASE_MS = 600;
 async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   const { accountId, source, onProgress } = move;
   await waitForTransactions(move);
-  await refuseHindered(move);
+  // Looked at again: now nothing can come any more that hinders it.
+  const hindrance = await move.findHindrance(source.pool, accountId);
+  if (hindrance !== null)
+    throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
   await parkAll(move, moveId);
   await waitForFeed(move);
   onProgress("still", null);
   await markStill(source.pool, accountId, moveId);
-}
-
-/** Looked at again: now nothing can come any more that hinders it. */
-async function refuseHindered({ accountId, source, findHindrance }: Move): Promise<void> {
-  const hindrance = await findHindrance(source.pool, accountId);
-  if (hindrance === null) return;
-  throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
 }
 
 async function waitForTransactions(move: Move): Promise<void> {

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { seal, unseal } from "../base/database/sealing.ts";
+import { BoundedCache } from "../base/model/caches.ts";
 import type { AccountTable, ChildTable, MovedTable } from "./move-tables-sql.ts";
 
 const ROWS_PER_PAGE_MAX = 1_000;
@@ -32,11 +33,14 @@ async function readColumns(database: Pool, table: string): Promise<readonly Colu
   return rows;
 }
 
+/** More than there are. */
+const TABLES_MAX = 100;
+
 /** Reads the rows of one account, table by table. As text, which loses nothing of any type that we use. */
 export class PageReader {
   readonly #source: Pool;
   readonly #accountId: string;
-  readonly #columns = new Map<string, Promise<readonly Column[]>>();
+  readonly #columns = new BoundedCache<string, Promise<readonly Column[]>>(TABLES_MAX);
 
   constructor(source: Pool, accountId: string) {
     this.#source = source;
@@ -46,7 +50,7 @@ export class PageReader {
   /** One page at least. @param after where the last page ended; null: at the start */
   readPages(table: AccountTable, after: Place = null): AsyncIterable<Page> {
     const owner = `t.${table.accountId ?? "account_id"} = $1::uuid`;
-    return this.#readAll(table, owner, this.#accountId, table.key, after, table.rowsMax);
+    return this.#read(table, owner, this.#accountId, table.key, after, table.rowsMax);
   }
 
   /** Children of the rows of a page. */
@@ -54,58 +58,37 @@ export class PageReader {
     const owner = `t.${table.parentId} = any ($1::uuid[])`;
     const id = parents.columns.findIndex(({ name }) => name === "id");
     const ids = parents.rows.map((row) => row[id]);
-    return this.#readAll(table, owner, ids, [table.parentId, ...table.key], null);
+    return this.#read(table, owner, ids, [table.parentId, ...table.key], null);
   }
 
-  async *#readAll(
-    table: MovedTable,
-    owner: string,
-    of: unknown,
-    key: readonly string[],
-    after: Place,
-    rowsMax?: number,
-  ): AsyncGenerator<Page> {
-    let next = after;
-    do {
-      const page = await this.#read(table, owner, of, key, next, rowsMax);
-      yield page;
-      next = page.next;
-    } while (next !== null);
-  }
-
-  async #read(
-    table: MovedTable,
+  async *#read(
+    { name: table, bytes, instead = {} }: MovedTable,
     owner: string,
     of: unknown,
     key: readonly string[],
     after: Place,
     rowsMax = ROWS_PER_PAGE_MAX,
-  ): Promise<Page> {
-    const columns = await this.#columnsOf(table.name);
-    const typeOf = (name: string) => columns.find((column) => column.name === name)!.type;
+  ): AsyncGenerator<Page> {
+    const columns = await this.#columns.get(table, (name) => readColumns(this.#source, name));
+    const places = key.map((wanted) => columns.findIndex(({ name }) => name === wanted));
     const order = key.map((name) => `t.${name}`).join(", ") || "1";
-    const later = after === null ? "" : ` and (${order}) > (${key.map((k, n) => `$${n + 2}::${typeOf(k)}`)})`;
-    const values = columns.map(({ name }) => `(${table.instead?.[name] ?? `t.${name}`})::text`);
-    const found = `select t.* from sealpost.${table.name} as t
-      where ${owner}${later} order by ${order} limit ${rowsMax}`;
-    const { rows } = await this.#source.query<Value[]>({
-      text: `select ${values.join(", ")} from (${fitting(found, order, table.bytes)}) as t order by ${order}`,
-      values: [of, ...(after ?? [])],
-      rowMode: "array",
-    });
-    const place = (name: string) => columns.findIndex((column) => column.name === name);
-    const last = rows.at(-1);
-    // A row that its account can have only once needs no key.
-    const next = last === undefined || key.length === 0 ? null : key.map((name) => last[place(name)]!);
-    return { table: table.name, columns, rows, next };
-  }
-
-  #columnsOf(table: string): Promise<readonly Column[]> {
-    const known = this.#columns.get(table);
-    if (known !== undefined) return known;
-    const reading = readColumns(this.#source, table);
-    this.#columns.set(table, reading);
-    return reading;
+    const values = columns.map(({ name }) => `(${instead[name] ?? `t.${name}`})::text`);
+    const last = places.map((place, n) => `$${n + 2}::${columns[place]!.type}`);
+    let next = after;
+    do {
+      const later = next === null ? "" : ` and (${order}) > (${last})`;
+      const found = `select t.* from sealpost.${table} as t
+        where ${owner}${later} order by ${order} limit ${rowsMax}`;
+      const { rows } = await this.#source.query<Value[]>({
+        text: `select ${values.join(", ")} from (${fitting(found, order, bytes)}) as t order by ${order}`,
+        values: [of, ...(next ?? [])],
+        rowMode: "array",
+      });
+      const lastRow = rows.at(-1);
+      // A row that its account can have only once needs no key.
+      next = lastRow === undefined || key.length === 0 ? null : places.map((place) => lastRow[place]!);
+      yield { table, columns, rows, next };
+    } while (next !== null);
   }
 }
 

@@ -8,21 +8,21 @@ export class MoveRefusedError extends Error {
 /** One of the two databases, and the key that its secrets are sealed with. */
 export type Cell = { readonly pool: Pool; readonly secretsKey: Uint8Array };
 
-/** What is being done, in this order; a page of a table is told each time. */
-export const MOVE_PARTS = [
-  "prepare",
-  "close",
-  "wait_for_transactions",
-  "park",
-  "wait_for_feed",
-  "still",
-  "copy",
-  "compare",
-  "open",
-  "finish",
-] as const;
+/** What is being done, in this order, as people are told; a page of a table is told each time. */
+export const MOVE_PARTS = {
+  prepare: "starting, or continuing",
+  close: "closing the account: publishing and writes are refused from now on",
+  wait_for_transactions: "waiting for older transactions to end",
+  park: "parking what is open",
+  wait_for_feed: "waiting until the feed holds everything",
+  still: "the account no longer changes",
+  copy: "copying",
+  compare: "comparing",
+  open: "opening the account at the target",
+  finish: "finishing",
+} as const;
 
-export type MovePart = (typeof MOVE_PARTS)[number];
+export type MovePart = keyof typeof MOVE_PARTS;
 
 export type Move = {
   readonly accountId: string;
@@ -39,3 +39,5 @@ export type Move = {
   /** Told before each part. `detail`: the table, or whom it waits for. */
   readonly onProgress: (part: MovePart, detail: string | null) => void;
 };
+
+export type Cells = Pick<Move, "source" | "target">;

@@ -87,9 +87,9 @@ export async function setMovedTo(
   await database.query("update sealpost.accounts set moved_to = $2 where id = $1", [accountId, cell]);
 }
 
-/** Where the account is; null: here. Held for this transaction: it cannot be closed meanwhile. */
-export async function findMovedTo(tx: ClientBase, accountId: string): Promise<string | null> {
-  const { rows } = await tx.query<{ moved_to: string | null }>(
+/** Where the account is; null: here. Held for the transaction, if it is in one: it cannot be closed meanwhile. */
+export async function findMovedTo(database: ClientBase | Pool, accountId: string): Promise<string | null> {
+  const { rows } = await database.query<{ moved_to: string | null }>(
     "select moved_to from sealpost.accounts where id = $1 for share",
     [accountId],
   );
@@ -130,25 +130,19 @@ export async function readCellFacts(pool: Pool): Promise<CellFacts | null> {
   return { ...rows[0]!, identity: await identifyDatabase(pool) };
 }
 
-/** When keys were revoked, by their ids, as PostgreSQL writes it. */
-export type Revocations = ReadonlyMap<string, string>;
-
-export async function readRevocations(pool: Pool, accountId: string): Promise<Revocations> {
-  const { rows } = await pool.query<{ id: string; at: string }>(
+/** Revokes in the other database, too, what was revoked in this one. */
+export async function copyRevocations(from: Pool, to: Pool, accountId: string): Promise<void> {
+  // As PostgreSQL writes times.
+  const { rows } = await from.query<{ id: string; at: string }>(
     "select id, revoked_at::text as at from sealpost.api_keys where account_id = $1 and revoked_at is not null",
     [accountId],
   );
-  return new Map(rows.map(({ id, at }) => [id, at]));
-}
-
-/** Revokes here, too, what was revoked in the other database. */
-export async function addRevocations(pool: Pool, accountId: string, revocations: Revocations): Promise<void> {
-  if (revocations.size === 0) return;
-  await pool.query(
+  if (rows.length === 0) return;
+  await to.query(
     `update sealpost.api_keys as k set revoked_at = r.at
      from unnest($2::uuid[], $3::timestamptz[]) as r (id, at)
      where k.account_id = $1 and k.id = r.id and k.revoked_at is null`,
-    [accountId, [...revocations.keys()], [...revocations.values()]],
+    [accountId, rows.map(({ id }) => id), rows.map(({ at }) => at)],
   );
 }
 

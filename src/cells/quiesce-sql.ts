@@ -111,6 +111,7 @@ export async function stopBackgroundWork(tx: ClientBase, accountId: string): Pro
      where account_id = $1 and status = 'waiting' and due_at < 'infinity'`,
     [accountId],
   );
+  // By itself: it sees what the updates have waited for.
   const { rows } = await tx.query<{ goes_on: boolean }>(
     `select exists (select from sealpost.notice_mails where account_id = $1 and status = 'sending')
        or exists (
@@ -121,22 +122,17 @@ export async function stopBackgroundWork(tx: ClientBase, accountId: string): Pro
   return rows[0]!.goes_on;
 }
 
-/** The feed held everything that had committed by then, by the database's clock; ms since the epoch, and its clock. */
-export async function readFeedReach(pool: Pool): Promise<{ caughtUpAtMs: number; nowMs: number }> {
-  const { rows } = await pool.query<{ caughtUpAtMs: number; nowMs: number }>(
+/**
+ * How far the feed is: it held everything that had committed by `caughtUpAtMs`, by the database's clock (`nowMs`), both
+ * in ms since the epoch. `position` is the newest that was given to anybody: no cursor is beyond it.
+ */
+export async function readFeedReach(pool: Pool) {
+  const { rows } = await pool.query<{ caughtUpAtMs: number; nowMs: number; position: FeedPosition }>(
     `select (extract(epoch from caught_up_at) * 1000)::float8 as "caughtUpAtMs",
-       (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs"
+       (extract(epoch from clock_timestamp()) * 1000)::float8 as "nowMs", position::float8 as position
      from sealpost.feed_steps order by step desc limit 1`,
   );
   return rows[0]!;
-}
-
-/** The newest position that was given to anybody: no cursor is beyond it. */
-export async function readFeedPosition(pool: Pool): Promise<FeedPosition> {
-  const { rows } = await pool.query<{ position: string }>(
-    "select position from sealpost.feed_steps order by step desc limit 1",
-  );
-  return Number(rows[0]!.position);
 }
 
 /** Nothing of the account changes any more, and its feed ends here: cursors go no further. */

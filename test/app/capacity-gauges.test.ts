@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { readCapacity } from "../../src/app/capacity-gauges-sql.ts";
+import { readCapacity } from "../../src/app/database-gauges-sql.ts";
 import { createTestAccount, flushStatistics, publish } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 

@@ -31,7 +31,7 @@ async function refusal(key: string, cert: string, ca: string): Promise<string | 
 
 describe("a certificate for this machine", () => {
   test("is for its names and no other", () => {
-    const certificate = new X509Certificate(createLocalCertificate(NAMES, NOW_MS).certPem);
+    const certificate = new X509Certificate(createLocalCertificate(NAMES, NOW_MS).cert);
     for (const name of ["localhost", "a.localhost"]) expect(certificate.checkHost(name)).toBe(name);
     for (const address of ["127.0.0.1", "::1", "fd00::1:2:102:304", "fe80::1"]) {
       expect(certificate.checkIP(address), address).toBe(address);
@@ -44,30 +44,30 @@ describe("a certificate for this machine", () => {
   test("is valid for a year, with a key and a number of its own", () => {
     const made = createLocalCertificate(NAMES, NOW_MS);
     const [one, other] = [made, createLocalCertificate(NAMES, NOW_MS)].map(
-      ({ certPem }) => new X509Certificate(certPem),
+      ({ cert }) => new X509Certificate(cert),
     );
     const second = (ms: number) => Math.floor(ms / 1_000) * 1_000;
     expect(Date.parse(one!.validFrom)).toBe(second(NOW_MS - DAY_MS));
     expect(Date.parse(one!.validTo)).toBe(second(NOW_MS + 365 * DAY_MS));
-    expect(one!.checkPrivateKey(createPrivateKey(made.keyPem))).toBe(true);
-    expect(other!.checkPrivateKey(createPrivateKey(made.keyPem))).toBe(false);
+    expect(one!.checkPrivateKey(createPrivateKey(made.key))).toBe(true);
+    expect(other!.checkPrivateKey(createPrivateKey(made.key))).toBe(false);
     expect(one!.serialNumber).not.toBe(other!.serialNumber);
   });
 
   test("is trusted by who has it, and by nobody else", async () => {
     const [made, other] = [createLocalCertificate(NAMES, NOW_MS), createLocalCertificate(NAMES, NOW_MS)];
-    expect(await refusal(made.keyPem, made.certPem, made.certPem)).toBeNull();
-    expect(await refusal(made.keyPem, made.certPem, other.certPem)).toBe("DEPTH_ZERO_SELF_SIGNED_CERT");
+    expect(await refusal(made.key, made.cert, made.cert)).toBeNull();
+    expect(await refusal(made.key, made.cert, other.cert)).toBe("DEPTH_ZERO_SELF_SIGNED_CERT");
   });
 
   test("is no authority: what its key signs is not trusted", async () => {
     const made = createLocalCertificate(NAMES, NOW_MS);
-    const pkcs8 = createPrivateKey(made.keyPem).export({ type: "pkcs8", format: "der" });
+    const pkcs8 = createPrivateKey(made.key).export({ type: "pkcs8", format: "der" });
     const signingKey = await crypto.subtle.importKey("pkcs8", new Uint8Array(pkcs8), EC, false, ["sign"]);
     const keys = await crypto.subtle.generateKey(EC, true, ["sign", "verify"]);
     const forged = await x509.X509CertificateGenerator.create({
       subject: "CN=localhost",
-      issuer: new x509.X509Certificate(made.certPem).subject,
+      issuer: new x509.X509Certificate(made.cert).subject,
       notBefore: new Date(NOW_MS - DAY_MS),
       notAfter: new Date(NOW_MS + DAY_MS),
       publicKey: keys.publicKey,
@@ -79,7 +79,7 @@ describe("a certificate for this machine", () => {
       await crypto.subtle.exportKey("pkcs8", keys.privateKey),
       "PRIVATE KEY",
     );
-    const chain = `${forged.toString("pem")}\n${made.certPem}`;
-    expect(await refusal(key, chain, made.certPem)).toBe("INVALID_PURPOSE");
+    const chain = `${forged.toString("pem")}\n${made.cert}`;
+    expect(await refusal(key, chain, made.cert)).toBe("INVALID_PURPOSE");
   });
 });

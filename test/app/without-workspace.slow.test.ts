@@ -36,7 +36,7 @@ export function startAreaChecks(_options: object): () => Promise<void> {
 export function startAreaWork(_options: object): () => Promise<void> {
   return async () => undefined;
 }
-export function startAreaSteps(_options: object): () => Promise<void> {
+export function startAreaSteps(..._options: readonly unknown[]): () => Promise<void> {
   return async () => undefined;
 }
 export const guardPublishing: GuardPublishing = (pool, _asked, _waitMs, publish) => publish(pool, new Set());

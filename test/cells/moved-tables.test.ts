@@ -1,11 +1,30 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import {
-  LEFT_TABLES,
-  LOG_TABLES,
-  OPENING_TABLES,
-  TABLES_NOT_MOVED,
-} from "../../src/cells/move-tables-sql.ts";
+import { LEFT_TABLES, LOG_TABLES, OPENING_TABLES } from "../../src/cells/move-tables-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+
+/** What is not moved, and why. Tables of areas are in schemas of their own, and hinder the move. */
+const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
+  activity: "the target counts the attempts that arrive",
+  activity_state: "each cell's own",
+  announcing: "a lock",
+  console_sessions: "a link that was copied could be entered in both cells; people open the console again",
+  feed_steps: "each cell's own; the target's is taken beyond the source's position",
+  held_deliveries: "parked before it is copied",
+  late_attempts: "to be counted at the source; at the target those that arrive are",
+  leader: "each cell's own",
+  migration_lock: "a lock",
+  migrations: "must be the same",
+  moves: "is about the move itself",
+  notice_turn: "each cell's own",
+  open_deliveries: "parked before it is copied",
+  published: "what is published at the target is counted there",
+  published_state: "each cell's own",
+  quarantine_lock: "a lock",
+  rate_limits: "counts of the minute under way",
+  settings: "each cell's own",
+  storage_limits: "each cell's own",
+  write_probe: "holds nothing",
+};
 
 type Table = { name: string; columns: string[] };
 

@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keepHouse } from "../../src/app/housekeeping.ts";
 import { readRetention } from "../../src/base/database/cells.ts";
@@ -33,19 +34,15 @@ beforeAll(async () => {
 afterAll(() => database.drop());
 
 async function keepHouseOn(at: Date | null, signal = new AbortController().signal) {
-  const dropped: string[] = [];
-  const kept: [string, number][] = [];
-  await keepHouse(database.pool, {
-    retention: RETENTION,
-    at,
-    signal,
-    log: {
-      made: () => undefined,
-      dropped: (partition) => dropped.push(partition),
-      kept: (partition, open) => kept.push([partition, open]),
-    },
-  });
-  return { dropped, kept };
+  const lines: { msg: string; partition: string; openDeliveries: number }[] = [];
+  const log = pino({}, { write: (line) => lines.push(JSON.parse(line)) });
+  await keepHouse(database.pool, { retention: RETENTION, at, signal, log });
+  const dropped = lines.filter(({ msg }) => msg === "dropped a partition");
+  const kept = lines.filter(({ msg }) => msg === "an old partition stays: it still has open deliveries");
+  return {
+    dropped: dropped.map(({ partition }) => partition),
+    kept: kept.map(({ partition, openDeliveries }) => [partition, openDeliveries]),
+  };
 }
 
 const daysLater = (days: number) => new Date(Date.parse("2020-03-01T00:00:00Z") + days * DAY_MS);

@@ -1,7 +1,7 @@
 import { pino } from "pino";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { deliverInQuarantine } from "../../src/app/dispatch-process.ts";
 import { createEgress } from "../../src/app/egress.ts";
-import { deliverInQuarantine } from "../../src/app/quarantine-process.ts";
 import { tryToLockTable } from "../../src/base/database/table-lock.ts";
 import { Quarantine, type QuarantineRun } from "../../src/delivery/quarantine.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";

@@ -128,7 +128,7 @@ export async function startTestApi(
     log: pino({ level: "info" }, linesInto(log)),
     now: world.now ?? Date.now,
     limits: world.limits,
-    transferLimits: world.transferLimits,
+    ...(world.transferLimits && { transferLimits: world.transferLimits }),
     news,
     check: checkOutcome,
   });

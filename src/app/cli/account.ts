@@ -1,11 +1,19 @@
+import { readFile } from "node:fs/promises";
 import { type Command, InvalidArgumentError } from "commander";
+import type { Pool } from "pg";
 import { listAccounts } from "../../accounts/accounts-sql.ts";
+import type { Config } from "../../base/config/config.ts";
 import { isDatabaseUrl } from "../../base/config/kinds.ts";
 import { readCell } from "../../base/database/cells.ts";
+import { readMigrationNames } from "../../base/database/migrate.ts";
+import { createMovePool } from "../../base/database/pools.ts";
+import { isSecretsKey } from "../../base/database/sealing.ts";
+import { CELL_NAME } from "../../base/model/installation.ts";
+import { compareCells, WRONG_TARGET_KEY } from "../../cells/beginning.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
-import type { MovePart } from "../../cells/move.ts";
+import { type Cell, MOVE_PARTS, type Move, type MovePart } from "../../cells/move.ts";
 import { moveAccount } from "../../cells/move-account.ts";
-import { withBothCells, withSource } from "../account-moving.ts";
+import { findMoveHindrance } from "../areas.ts";
 import { openAccount } from "../create-api-key.ts";
 import { loadSecretsKey, withDatabase } from "../database.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";
@@ -38,33 +46,25 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
       const { account: accountId } = options;
-      const tellCalledOff = () =>
-        printResult(
-          context,
-          options,
-          { account_id: accountId, moved_to: null },
-          "Called off: the account is here.",
-        );
+      const tellCalledOff = () => {
+        const value = { account_id: accountId, moved_to: null };
+        printResult(context, options, value, "Called off: the account is here.");
+      };
       if (options.targetIsLost) {
         if (!options.cancel) throw new UsageError("Use --target-is-lost with --cancel.");
         if (options.to !== undefined || options.toFile !== undefined)
           throw new UsageError("Name the target, or use --target-is-lost, which does not contact it.");
         await withSource(context, (source) => callOffLostMove({ accountId, source }));
-        tellCalledOff();
-        return;
+        return tellCalledOff();
       }
       await withBothCells(context, options, async (cells) => {
         if (options.cancel) {
           await callOffMove({ accountId, ...cells });
-          tellCalledOff();
-          return;
+          return tellCalledOff();
         }
-        const { id } = await moveAccount({
-          accountId,
-          ...cells,
-          waitMaxMs: (options.wait ?? WAIT_SECONDS) * 1_000,
-          onProgress: tellOnce((line) => context.stderr.write(`${line}\n`)),
-        });
+        const waitMaxMs = (options.wait ?? WAIT_SECONDS) * 1_000;
+        const onProgress = tellOnce((line) => context.stderr.write(`${line}\n`));
+        const { id } = await moveAccount({ accountId, ...cells, waitMaxMs, onProgress });
         const { targetName } = cells;
         const value = { account_id: accountId, moved_to: targetName, move_id: id };
         const next = `once you have checked it there: sealpost account delete-moved --account ${accountId}`;
@@ -92,24 +92,11 @@ function parseDatabaseUrl(text: string): string {
   throw new InvalidArgumentError("It must be a PostgreSQL URL such as postgres://user@host:5432/name.");
 }
 
-const TOLD: Readonly<Record<MovePart, string>> = {
-  prepare: "starting, or continuing",
-  close: "closing the account: publishing and writes are refused from now on",
-  wait_for_transactions: "waiting for older transactions to end",
-  park: "parking what is open",
-  wait_for_feed: "waiting until the feed holds everything",
-  still: "the account no longer changes",
-  copy: "copying",
-  compare: "comparing",
-  open: "opening the account at the target",
-  finish: "finishing",
-};
-
 /** Not the same line twice: a table has many pages, and waiting takes many looks. */
 function tellOnce(write: (line: string) => void): (part: MovePart, detail: string | null) => void {
   let last = "";
   return (part, detail) => {
-    const line = detail === null ? TOLD[part] : `${TOLD[part]}: ${detail}`;
+    const line = detail === null ? MOVE_PARTS[part] : `${MOVE_PARTS[part]}: ${detail}`;
     if (line !== last) write(line);
     last = line;
   };
@@ -155,4 +142,94 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
       }),
     );
   addMoveCommands(account, context);
+}
+
+/** How the command line names the other database. */
+type TargetWish = {
+  /** The address of its database, which others on the machine can read, or a file that holds it. */
+  readonly to?: string | undefined;
+  readonly toFile?: string | undefined;
+  /** A file that holds its SECRETS_KEY. */
+  readonly targetSecretsKeyFile?: string | undefined;
+  /** Absent: the name that the target has itself. */
+  readonly cell?: string | undefined;
+};
+
+/** Runs `work` with the database that the environment names and the one that an account moves to. */
+async function withBothCells(
+  context: ProcessContext,
+  wish: TargetWish,
+  work: (cells: Omit<Move, "accountId" | "waitMaxMs" | "onProgress">) => Promise<void>,
+): Promise<void> {
+  await withSource(context, async (source) => {
+    const pool = createPool(await targetUrlOf(wish), { cell: null });
+    try {
+      const target = { pool, secretsKey: await targetKeyOf(wish) };
+      (await pool.connect().catch(explainAway)).release();
+      const facts = await compareCells({ source, target }, await readMigrationNames([]));
+      if (!(await isSecretsKey(pool, target.secretsKey))) throw new UsageError(WRONG_TARGET_KEY);
+      const targetName = nameOf(wish.cell, facts.target.cell);
+      const sourceName = facts.source.cell;
+      await work({ source, target, targetName, sourceName, findHindrance: findMoveHindrance });
+    } finally {
+      await pool.end();
+    }
+  });
+}
+
+/** Runs `work` with the database that the environment names. */
+async function withSource(context: ProcessContext, work: (source: Cell) => Promise<void>): Promise<void> {
+  const run = async (pool: Pool, config: Config) =>
+    await work({ pool, secretsKey: await loadSecretsKey(pool, config) });
+  await withDatabase(context, run, createPool);
+}
+
+/** @param config of the cell that the database must be of */
+function createPool(databaseUrl: string, { cell }: Pick<Config, "cell">): Pool {
+  const applicationName = "sealpost account move";
+  return createMovePool({ databaseUrl, cell, connectionsMax: 3, applicationName, onError: () => undefined });
+}
+
+async function targetUrlOf({ to, toFile }: TargetWish): Promise<string> {
+  if (to !== undefined && toFile !== undefined) throw new UsageError("Use --to, or --to-file.");
+  if (to !== undefined) return to;
+  if (toFile === undefined) throw new UsageError("Name the target: --to-file PATH, or --to DATABASE_URL.");
+  const url = await readSecretFile("--to-file", toFile);
+  if (isDatabaseUrl(url)) return url;
+  throw new UsageError(
+    "The file of --to-file has no PostgreSQL URL such as postgres://user:password@host:5432/name.",
+  );
+}
+
+async function targetKeyOf({ targetSecretsKeyFile: path }: TargetWish): Promise<Uint8Array> {
+  if (path === undefined) {
+    throw new UsageError(
+      "Give the target's SECRETS_KEY, which secrets are encrypted with there: --target-secrets-key-file PATH.",
+    );
+  }
+  const key = Buffer.from(await readSecretFile("--target-secrets-key-file", path), "base64");
+  if (key.length !== 32) throw new UsageError("The file of the target's key has no 32 bytes in base64.");
+  return key;
+}
+
+async function readSecretFile(option: string, path: string): Promise<string> {
+  const text = await readFile(path, "utf8").catch((cause: NodeJS.ErrnoException) => {
+    throw new UsageError(`Cannot read ${option}: ${cause.code}.`, { cause });
+  });
+  return text.trim();
+}
+
+function explainAway(cause: NodeJS.ErrnoException): never {
+  throw new UsageError(`Cannot reach the target's database (${cause.code ?? "no answer"}).`, { cause });
+}
+
+/** Callers may read it: of the form that CELL has, which no address has. */
+function nameOf(asked: string | undefined, found: string | null): string {
+  const name = asked ?? found;
+  if (name === null) throw new UsageError("The target has no name of its own: give one with --cell NAME.");
+  if (found !== null && name !== found) {
+    throw new UsageError(`The target is the cell "${found}", not the one that --cell names.`);
+  }
+  if (CELL_NAME.pattern.test(name)) return name;
+  throw new UsageError(`--cell must be ${CELL_NAME.rule}.`);
 }

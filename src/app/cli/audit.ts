@@ -25,26 +25,16 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool) => {
-        const filter = {
-          accountId: options.account ?? null,
-          operationKey: options.operation ?? null,
-          actor: options.actor ?? null,
-          createdAfter: options.after ?? null,
-          createdBefore: options.before ?? null,
-        };
+        const { account: accountId = null, operation: operationKey = null, actor = null } = options;
+        const { after: createdAfter = null, before: createdBefore = null } = options;
+        const filter = { accountId, operationKey, actor, createdAfter, createdBefore };
         const entries: AccountAuditEntry[] = [];
-        let belowId: string | null = null;
-        do {
-          const left = options.limit - entries.length;
-          const page: Awaited<ReturnType<typeof listAuditEntries>> = await listAuditEntries(
-            pool,
-            filter,
-            belowId,
-            left,
-          );
+        let page = await listAuditEntries(pool, filter, null, options.limit);
+        entries.push(...page.items);
+        while (page.next !== null && entries.length < options.limit) {
+          page = await listAuditEntries(pool, filter, page.next, options.limit - entries.length);
           entries.push(...page.items);
-          belowId = page.next;
-        } while (belowId !== null && entries.length < options.limit);
+        }
         const value = entries.map(({ account, ...entry }) => ({ account_id: account?.id ?? null, ...entry }));
         const text = entries.map(entryText).join("\n");
         printResult(context, options, value, text || "Nothing has been changed.");

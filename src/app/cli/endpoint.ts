@@ -32,13 +32,12 @@ function addSet(endpoint: Command, context: ProcessContext): void {
       withDatabase(context, async (pool, config) => {
         const judged = judgeTargetUrl(options.url, targetRulesOf(config));
         if (judged.verdict === "refuse") throw refusedTarget(judged, config);
-        await requireAccount(pool, options.account);
-        const changed = await changeAudited(
-          pool,
-          "webhooks.endpoint.set",
-          (tx) => setEndpoint(tx, options.account, judged.href),
-          ({ url }) => ({ accountId: options.account, details: { url } }),
-        );
+        const { account: accountId } = options;
+        await requireAccount(pool, accountId);
+        const changed = await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
+          const done = await setEndpoint(tx, accountId, judged.href);
+          return { done, accountId, details: { url: done.url } };
+        });
         printResult(context, options, endpointFields(changed), inColumns({ endpoint: changed.url }));
       }),
     );
@@ -58,16 +57,13 @@ function addHolding(
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool) => {
-        await requireAccount(pool, options.account);
-        const changed = await changeAudited(
-          pool,
-          `webhooks.endpoint.${verb}`,
-          async (tx) => {
-            if (await change(tx, options.account)) return (await findEndpoint(tx, options.account))!;
-            throw new UsageError(`Account ${options.account} has no endpoint. Set one with endpoint set.`);
-          },
-          () => ({ accountId: options.account, details: {} }),
-        );
+        const { account: accountId } = options;
+        await requireAccount(pool, accountId);
+        const changed = await changeAudited(pool, `webhooks.endpoint.${verb}`, async (tx) => {
+          if (!(await change(tx, accountId)))
+            throw new UsageError(`Account ${accountId} has no endpoint. Set one with endpoint set.`);
+          return { done: (await findEndpoint(tx, accountId))!, accountId, details: {} };
+        });
         const value = endpointFields(changed);
         const { url, paused_at, held } = value;
         const text = inColumns({ endpoint: url, "paused at": paused_at ?? "not paused", held: String(held) });

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError } from "commander";
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { findUser, insertUser, listUsers, type StoredUser } from "../../accounts/accounts-sql.ts";
 import { type ListedApiKey, listApiKeys, revokeApiKey } from "../../accounts/api-keys-sql.ts";
 import { readCell } from "../../base/database/cells.ts";
@@ -35,19 +35,15 @@ export function addUserCommands(program: Command, context: ProcessContext): void
       withDatabase(context, async (pool) => {
         const { account: accountId, idpUserId, email, name, imageUrl = null } = options;
         await requireAccount(pool, accountId);
-        const create = async (tx: ClientBase) => {
-          const created = await insertUser(tx, { accountId, idpUserId, email, name, imageUrl });
-          if (created !== null) return created;
-          throw new UsageError(
-            `Account ${accountId} already has a user with that --idp-user-id; \`sealpost user list\` lists all users.`,
-          );
-        };
-        // Not the address: the audit log is kept longer than people stay.
-        const told = ({ id }: StoredUser) => ({
-          accountId,
-          details: { user_id: id, idp_user_id: idpUserId },
+        const created = await changeAudited(pool, USER_CREATED, async (tx) => {
+          const done = await insertUser(tx, { accountId, idpUserId, email, name, imageUrl });
+          if (done === null) {
+            const known = `Account ${accountId} already has a user with that --idp-user-id`;
+            throw new UsageError(`${known}; \`sealpost user list\` lists all users.`);
+          }
+          // Not the address: the audit log is kept longer than people stay.
+          return { done, accountId, details: { user_id: done.id, idp_user_id: idpUserId } };
         });
-        const created = await changeAudited(pool, USER_CREATED, create, told);
         printResult(context, options, userFields(created), inColumns({ user: created.id }));
       }),
     );
@@ -158,23 +154,14 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
     .option("--json", "print JSON, even on a terminal")
     .action((id, options) =>
       withDatabase(context, async (pool) => {
-        const revoke = async (tx: ClientBase) => {
+        const { revokedAt, movedTo } = await changeAudited(pool, "api_keys.revoke", async (tx) => {
           const revoked = await revokeApiKey(tx, id);
-          if (revoked !== null) {
-            const { accountId } = revoked;
-            return { ...revoked, movedTo: accountId === null ? null : await findMovedTo(tx, accountId) };
-          }
-          throw new UsageError(`There is no API key ${id}; \`sealpost key list\` lists all keys.`);
-        };
-        const { revokedAt, movedTo } = await changeAudited(
-          pool,
-          "api_keys.revoke",
-          revoke,
-          ({ accountId }) => ({
-            accountId,
-            details: { key_id: id },
-          }),
-        );
+          if (revoked === null)
+            throw new UsageError(`There is no API key ${id}; \`sealpost key list\` lists all keys.`);
+          const { accountId, revokedAt } = revoked;
+          const movedTo = accountId === null ? null : await findMovedTo(tx, accountId);
+          return { done: { revokedAt, movedTo }, accountId, details: { key_id: id } };
+        });
         const value = { key_id: id, revoked_at: revokedAt.toISOString() };
         printResult(context, options, value, `Revoked at ${value.revoked_at}.`);
         if (movedTo !== null) {

@@ -12,63 +12,7 @@ import { runStandalone } from "../start.ts";
 import { databaseUrlOf } from "../state-folder.ts";
 import { collectIds, parseId } from "./options.ts";
 
-export function addConsoleCommands(program: Command, context: ProcessContext): void {
-  program
-    .command("console")
-    .description("open the console")
-    .command("link")
-    .description("print a link that opens the console of an account once, within a minute")
-    .requiredOption("--account <id>", "id of the account", parseId)
-    .option("--json", "print JSON, even on a terminal")
-    .action((options) =>
-      withDatabase(context, async (pool, config) => {
-        await requireAccount(pool, options.account);
-        const publicUrl = config.publicUrl ?? httpUrl(config.host, config.port);
-        const { url, expiresAt } = await openConsole(pool, options.account, {
-          publicUrl,
-          linkSeconds: LINK_SECONDS,
-        });
-        printResult(context, options, { url, link_expires_at: expiresAt.toISOString() }, url);
-      }),
-    );
-}
-
-export function addDemoCommand(program: Command, context: ProcessContext): void {
-  program
-    .command("demo")
-    .description("show deliveries to local receivers, from the first attempt to a replay")
-    .option("--stay", "keep running at the end, and print the URL and the API key")
-    .option("--use-server", "use a temporary database on the server of DATABASE_URL")
-    .option("--json", "print events as JSON lines")
-    .action(async ({ stay, useServer, json }) => {
-      const hasPassed = await runDemo(context, {
-        stays: stay === true,
-        usesServer: useServer === true,
-        json,
-      });
-      context.setExitCode(hasPassed ? 0 : 1);
-    });
-}
-
-export function addMigrateCommand(program: Command, context: ProcessContext): void {
-  program
-    .command("migrate")
-    .description("migrate the database to the latest schema and store the configured limits in it")
-    .option("--json", "print JSON, even on a terminal")
-    .action((options) =>
-      withDatabase(context, async (pool, config) => {
-        const databaseUrl = await databaseUrlOf(config);
-        const applied = await prepareDatabase(pool, databaseUrl, config, (line) =>
-          context.stderr.write(`${line}\n`),
-        );
-        const text =
-          applied.length === 0 ? "The database is up to date." : `Applied ${applied.length} migrations.`;
-        printResult(context, options, { applied }, text);
-      }),
-    );
-}
-
-/** The commands that run until they are stopped. */
+/** Of processes and their database: those that run until they are stopped first. */
 export function addProcessCommands(program: Command, context: ProcessContext): void {
   program
     .command("start")
@@ -100,4 +44,44 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
       else if (alone === undefined) await runDispatcher(context);
       else context.setExitCode(await runQuarantine(context, alone));
     });
+  program
+    .command("demo")
+    .description("show deliveries to local receivers, from the first attempt to a replay")
+    .option("--stay", "keep running at the end, and print the URL and the API key")
+    .option("--use-server", "use a temporary database on the server of DATABASE_URL")
+    .option("--json", "print events as JSON lines")
+    .action(async (options) => context.setExitCode((await runDemo(context, options)) ? 0 : 1));
+  program
+    .command("migrate")
+    .description("migrate the database to the latest schema and store the configured limits in it")
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool, config) => {
+        const databaseUrl = await databaseUrlOf(config);
+        const applied = await prepareDatabase(pool, databaseUrl, config, (line) =>
+          context.stderr.write(`${line}\n`),
+        );
+        const text =
+          applied.length === 0 ? "The database is up to date." : `Applied ${applied.length} migrations.`;
+        printResult(context, options, { applied }, text);
+      }),
+    );
+  program
+    .command("console")
+    .description("open the console")
+    .command("link")
+    .description("print a link that opens the console of an account once, within a minute")
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool, config) => {
+        await requireAccount(pool, options.account);
+        const publicUrl = config.publicUrl ?? httpUrl(config.host, config.port);
+        const { url, expiresAt } = await openConsole(pool, options.account, {
+          publicUrl,
+          linkSeconds: LINK_SECONDS,
+        });
+        printResult(context, options, { url, link_expires_at: expiresAt.toISOString() }, url);
+      }),
+    );
 }

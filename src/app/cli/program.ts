@@ -1,12 +1,13 @@
-import { Command, CommanderError, Help } from "commander";
+import { Command, CommanderError, type CommandUnknownOpts, Help } from "commander";
 import { ConfigError } from "../../base/config/config.ts";
+import { MoveRefusedError } from "../../cells/move.ts";
 import { UsageError } from "../output.ts";
 import { type ProcessContext, version } from "../process-context.ts";
 import { addAccountCommands } from "./account.ts";
 import { addAuditCommands } from "./audit.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
-import { addConsoleCommands, addDemoCommand, addMigrateCommand, addProcessCommands } from "./processes.ts";
+import { addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
 import { addReceiverCheck } from "./receiver-check.ts";
 import { addReceiverForward } from "./receiver-forward.ts";
@@ -41,9 +42,6 @@ function createProgram(context: ProcessContext): Command {
     .addHelpText("after", MORE_HELP)
     .showSuggestionAfterError();
   addProcessCommands(program, context);
-  addDemoCommand(program, context);
-  addMigrateCommand(program, context);
-  addConsoleCommands(program, context);
   addAccountCommands(program, context);
   addUserCommands(program, context);
   addKeyCommands(program, context);
@@ -71,14 +69,11 @@ export async function runProgram(args: readonly string[], context: ProcessContex
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
     if (error instanceof CommanderError && error.exitCode === 0) return;
-    context.setExitCode(isUsageError(error) ? 2 : 1);
+    const kinds = [UsageError, ConfigError, CommanderError, MoveRefusedError];
+    context.setExitCode(kinds.some((kind) => error instanceof kind) ? 2 : 1);
     for (const sentence of sentencesOf(error, () => commandIn(program, args)))
       context.stderr.write(`${sentence}\n`);
   }
-}
-
-function isUsageError(error: unknown): boolean {
-  return error instanceof UsageError || error instanceof ConfigError || error instanceof CommanderError;
 }
 
 function sentencesOf(error: unknown, command: () => string): readonly string[] {
@@ -104,12 +99,11 @@ const UNCLEAR: readonly string[] = [
 /** The command as far as its words are known: `sealpost key create`. */
 function commandIn(program: Command, args: readonly string[]): string {
   const names = [program.name()];
-  let commands: readonly { name(): string; commands: readonly unknown[] }[] = program.commands;
+  let command: CommandUnknownOpts | undefined = program;
   for (const arg of args) {
-    const found = commands.find((one) => one.name() === arg);
-    if (!found) break;
+    command = command.commands.find((one) => one.name() === arg);
+    if (command === undefined) break;
     names.push(arg);
-    commands = found.commands as typeof commands;
   }
   return names.join(" ");
 }

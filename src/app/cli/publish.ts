@@ -17,19 +17,14 @@ export function addPublishCommand(program: Command, context: ProcessContext): vo
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
-        const analysis = decodeUtf8(
-          await readStandardInput(context, config.analysisBytesMax, "ANALYSIS_BYTES_MAX"),
-        );
+        const input = await readStandardInput(context, config.analysisBytesMax, "ANALYSIS_BYTES_MAX");
+        const analysis = decodeUtf8(input);
         requireJson(analysis);
-        const publication = {
-          accountId: options.account,
-          analysis,
-          webhookUrl: options.webhookUrl ?? null,
-        };
+        const { account: accountId, webhookUrl = null } = options;
+        const publication = { accountId, analysis, webhookUrl };
         const { entries } = targetRulesOf(config).unsafeAllowedTargets;
-        const [deliveryId = ""] = await publish(pool, [publication], {
-          unsafeAllowedTargets: entries,
-        }).catch((error) => toUsageError(error, config));
+        const publishing = publish(pool, [publication], { unsafeAllowedTargets: entries });
+        const [deliveryId = ""] = await publishing.catch((error) => toUsageError(error, config));
         const { id } = JSON.parse(analysis) as { id: string };
         const text = inColumns({ analysis: id, delivery: deliveryId });
         printResult(context, options, { delivery_id: deliveryId, analysis_id: id }, text);
@@ -55,9 +50,7 @@ function requireJson(text: string): void {
     JSON.parse(text);
   } catch (error) {
     const where = (error as SyntaxError).message.replaceAll(/\s+/g, " ");
-    throw new UsageError(`Standard input is not valid JSON: ${where}.`, {
-      cause: error,
-    });
+    throw new UsageError(`Standard input is not valid JSON: ${where}.`, { cause: error });
   }
 }
 

@@ -1,10 +1,9 @@
 import type { Command } from "commander";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import type { ReceiverReport } from "../../receivers/receiver-check-schema.ts";
-import { refusedTarget, targetRulesOf } from "../egress.ts";
+import { createReceiverChecking, refusedTarget, targetRulesOf } from "../egress.ts";
 import { printResult, textTable } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { createReceiverChecking } from "../receiver-checking.ts";
 import { commandConfigOf } from "../state-folder.ts";
 import { collect } from "./options.ts";
 import { readSigningSecrets, SECRET_FILE_OPTION, SECRET_OPTION } from "./secrets.ts";

@@ -5,7 +5,7 @@ import { webhookHeaders } from "../../delivery/webhook.ts";
 import { nextPage, type PulledItem } from "../../signing/feed-request.ts";
 import { WebhookPullError } from "../../signing/index.ts";
 import { httpUrl } from "../listening.ts";
-import { createAnnounce, UsageError } from "../output.ts";
+import { type Announce, createAnnounce, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { readOptionFile } from "./options.ts";
 
@@ -36,9 +36,10 @@ export function addReceiverForward(receiver: Command, context: ProcessContext): 
     .addHelpText("after", HELP)
     .action(async ({ to, api, keyFile, from, unsafeAnyTarget, json }) => {
       const target = readTarget(to, unsafeAnyTarget === true);
-      const apiUrl = api === undefined ? configuredApi(context) : readApiUrl(api);
+      const apiUrl = readApiUrl(context, api);
       const apiKey = await readApiKey(context, keyFile);
-      await forward(context, { json, target, apiUrl, apiKey, from: from === "oldest" ? undefined : from });
+      const announce = createAnnounce(context, { json });
+      await forward(context, announce, target, apiUrl, apiKey, from === "oldest" ? undefined : from);
     });
 }
 
@@ -67,12 +68,12 @@ function isLoopback(hostname: string): boolean {
   return isIpv6 ? loopback.check(hostname.slice(1, -1), "ipv6") : loopback.check(hostname, "ipv4");
 }
 
-function configuredApi({ env }: ProcessContext): string {
-  const { publicUrl, host, port } = readConfig(env);
-  return publicUrl ?? httpUrl(host, port);
-}
-
-function readApiUrl(given: string): string {
+/** Without /v1. */
+function readApiUrl({ env }: ProcessContext, given: string | undefined): string {
+  if (given === undefined) {
+    const { publicUrl, host, port } = readConfig(env);
+    return publicUrl ?? httpUrl(host, port);
+  }
   const url = URL.parse(given);
   if (url !== null && /^https?:$/.test(url.protocol) && url.search === "" && url.username === "") {
     return url.href.replace(/\/+(?:v1\/?)?$/, "");
@@ -95,21 +96,19 @@ async function readApiKey({ env }: ProcessContext, keyFile: string | undefined):
 /** What is older is asked for again before it is posted: receivers refuse signatures of 300 s. */
 const PAGE_AGE_MAX_MS = 60_000;
 
-type ForwardOptions = {
-  readonly json: true | undefined;
-  readonly target: URL;
-  /** The API's URL, without /v1. */
-  readonly apiUrl: string;
-  readonly apiKey: string;
-  /** A cursor, or "newest"; undefined: the oldest event that is kept. */
-  readonly from: string | undefined;
-};
-
-/** Pulls the account's events and POSTs each to a local receiver, once, until shutdown. */
-async function forward(context: ProcessContext, options: ForwardOptions): Promise<void> {
-  const { target, apiUrl, apiKey } = options;
+/**
+ * Pulls the account's events and POSTs each to a local receiver, once, until shutdown.
+ * @param cursor of the feed, or "newest"; undefined: the oldest event that is kept
+ */
+async function forward(
+  context: ProcessContext,
+  announce: Announce,
+  target: URL,
+  apiUrl: string,
+  apiKey: string,
+  cursor: string | undefined,
+): Promise<void> {
   const { href: to } = target;
-  const announce = createAnnounce(context, options);
   const stop = context.createShutdownSignal();
   announce("forwarding", { from: apiUrl, to }, `Forwarding events from ${apiUrl} to ${to}. Ctrl-C stops.`);
   /** Each line of a person begins with the time, and each of a program has it. */
@@ -122,8 +121,8 @@ async function forward(context: ProcessContext, options: ForwardOptions): Promis
     const text = `no answer from ${apiUrl} (${reason}); asking again in ${afterMs} ms`;
     tell("waiting", { reason, retry_after_ms: afterMs }, text);
   };
-  let cursor = options.from;
-  const ask = () => nextPage({ baseUrl: apiUrl, apiKey, cursor, stop, onRetry }).catch(explained);
+  let after = cursor;
+  const ask = () => nextPage({ baseUrl: apiUrl, apiKey, cursor: after, stop, onRetry }).catch(explained);
 
   for (let page = await ask(); page !== null; page = await ask()) {
     let fresh = page;
@@ -143,16 +142,14 @@ async function forward(context: ProcessContext, options: ForwardOptions): Promis
       const text = `POST ${to} → ${answer}  ${item.event}, delivery ${delivery_id}, ${duration_ms} ms`;
       tell("forwarded", { delivery_id, name: item.event, to, ...sent }, text);
     }
-    cursor = page.next_cursor;
+    after = page.next_cursor;
   }
 }
 
 /** For somebody who has stopped the receiver in a debugger. */
 const ANSWER_WITHIN_MS = 60_000;
 
-type Sent = { readonly status: number | null; readonly error: string | null; readonly duration_ms: number };
-
-async function post(target: URL, { body, signature }: PulledItem, stop: AbortSignal): Promise<Sent> {
+async function post(target: URL, { body, signature }: PulledItem, stop: AbortSignal) {
   const startedAt = performance.now();
   const sent = (status: number | null, error: string | null) => ({
     status,

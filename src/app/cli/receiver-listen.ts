@@ -50,15 +50,8 @@ export function addReceiverListen(receiver: Command, context: ProcessContext): v
       const shutdown = context.createShutdownSignal();
       const tls = isHttps ? await issueLocalCertificate(host, caFile, now, announce) : null;
       const onArrival = createAnnounceArrival(announce, now);
-      const receiver = await startWebhookReceiver({
-        host,
-        port,
-        tls,
-        secrets,
-        toleranceSeconds,
-        now,
-        onArrival,
-      });
+      const listening = { host, port, tls, secrets, toleranceSeconds, now, onArrival };
+      const receiver = await startWebhookReceiver(listening);
       // The name in the help's UNSAFE_ALLOWED_TARGETS.
       const shownHost = isHttps && host === "127.0.0.1" ? "localhost" : host;
       const url = `${httpUrl(shownHost, receiver.port).replace("http:", isHttps ? "https:" : "http:")}/`;
@@ -86,20 +79,9 @@ function createAnnounceArrival(announce: Announce, now: () => number): (arrival:
       event === null
         ? `rejected${note}: ${rejection?.message ?? ""}`
         : `${event.event}, delivery ${printable(event.id)}${note}\n${printable(body.toString())}`;
-    announce(
-      "arrived",
-      {
-        received_at,
-        path,
-        status,
-        is_valid: rejection === null,
-        reason: rejection?.code ?? null,
-        is_repeat,
-        is_probe,
-        webhook: event,
-      },
-      `${received_at.slice(11, 23)}  POST ${printable(path)} → ${status}  ${what}`,
-    );
+    const judged = { is_valid: rejection === null, reason: rejection?.code ?? null, is_repeat, is_probe };
+    const fields = { received_at, path, status, ...judged, webhook: event };
+    announce("arrived", fields, `${received_at.slice(11, 23)}  POST ${printable(path)} → ${status}  ${what}`);
     return status;
   };
 }

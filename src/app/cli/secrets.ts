@@ -136,21 +136,14 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
       withDatabase(context, async (pool, config) => {
         await requireAccount(pool, options.account);
         const secretsKey = await loadSecretsKey(pool, config);
-        const { account, overlap } = options;
-        const rotation = { overlapSeconds: overlap, endsPrevious: options.endPrevious ?? false };
-        const rotated = await changeAudited(
-          pool,
-          "webhooks.signing_secret.rotate",
-          async (tx) => {
-            const made = await rotateSigningSecret(tx, account, rotation, secretsKey);
-            if (made === "rotation_in_progress") throw new UsageError(IN_PROGRESS);
-            return made;
-          },
-          () => ({
-            accountId: account,
-            details: { overlap_seconds: overlap, ...(rotation.endsPrevious ? { end_previous: true } : {}) },
-          }),
-        );
+        const { account: accountId, overlap, endPrevious: endsPrevious = false } = options;
+        const rotation = { overlapSeconds: overlap, endsPrevious };
+        const rotated = await changeAudited(pool, "webhooks.signing_secret.rotate", async (tx) => {
+          const done = await rotateSigningSecret(tx, accountId, rotation, secretsKey);
+          if (done === "rotation_in_progress") throw new UsageError(IN_PROGRESS);
+          const details = { overlap_seconds: overlap, ...(endsPrevious && { end_previous: true }) };
+          return { done, accountId, details };
+        });
         const until = new Date(rotated.createdAt.getTime() + overlap * 1_000).toISOString();
         const value = { signing_secret: rotated.secret, previous_expires_at: until };
         const text = inColumns({ "signing secret": rotated.secret, "old secret signs until": until });

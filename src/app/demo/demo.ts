@@ -18,9 +18,9 @@ const NEXT = "Next: `npm start` runs Sealpost for you to use; see README.md, “
 
 export type DemoOptions = {
   /** Keep running after the demo, until shutdown. */
-  readonly stays: boolean;
+  readonly stay?: true | undefined;
   /** Use the server of DATABASE_URL instead of an embedded one. */
-  readonly usesServer: boolean;
+  readonly useServer?: true | undefined;
   readonly json?: true | undefined;
 };
 
@@ -31,13 +31,13 @@ export async function runDemo(context: ProcessContext, options: DemoOptions): Pr
   const failure = new AbortController();
   const signal = AbortSignal.any([shutdown, failure.signal, AbortSignal.timeout(TIME_LIMIT_MS)]);
   const onFailure = (error: Error) => failure.abort(error);
-  const { stays, usesServer } = options;
+  const usesServer = options.useServer === true;
   await using resources = new AsyncDisposableStack();
   try {
     const result = await runScenario({ context, output, resources, signal, onFailure, usesServer });
     printSummary(result, output);
     if (result.faults.length > 0) return false;
-    if (stays) await stay(result.environment, output, shutdown);
+    if (options.stay) await stay(result.environment, output, shutdown);
     return true;
   } catch (error) {
     // Ctrl-C in a terminal also goes to the service, whose end may be noticed here before the signal is.

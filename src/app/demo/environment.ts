@@ -12,7 +12,6 @@ import { setEndpoint } from "../../delivery/endpoint-sql.ts";
 import { openConsole } from "../console-sessions.ts";
 import { createApiKey } from "../create-api-key.ts";
 import { createCommandPool, prepareDatabase } from "../database.ts";
-import { UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { secretsKeyOf } from "../state-folder.ts";
 import { type ChildEvent, servicePlans, supervise } from "../supervisor.ts";
@@ -60,23 +59,6 @@ const GRACE_MS = 5_000;
 const CONSOLE_LINK_SECONDS = 600;
 const LOG_LINES_SHOWN_MAX = 10;
 
-/** The running service with its database, an account and the receivers. */
-export type DemoEnvironment = {
-  readonly accountId: string;
-  readonly signingSecret: string;
-  readonly apiUrl: string;
-  readonly apiKey: string;
-  /** Acts for a user of the account. */
-  readonly userKey: string;
-  /** Whether the service has that area. */
-  readonly hasWorkspace: boolean;
-  readonly receivers: DemoReceivers;
-  /** Of the service's database. */
-  readonly pool: Pool;
-  /** A fresh link that opens the console, once. */
-  readonly consoleLink: () => Promise<string>;
-};
-
 export type StartOptions = {
   readonly context: ProcessContext;
   readonly output: DemoOutput;
@@ -89,10 +71,13 @@ export type StartOptions = {
   readonly usesServer: boolean;
 };
 
-export async function startDemoEnvironment(options: StartOptions): Promise<DemoEnvironment> {
+export type DemoEnvironment = Awaited<ReturnType<typeof startDemoEnvironment>>;
+
+/** The running service with its database, an account and the receivers. */
+export async function startDemoEnvironment(options: StartOptions) {
   const { context, output, resources, signal, usesServer } = options;
   const folder = await createTemporaryFolder(resources);
-  const receivers = await startDemoReceivers(context, output, signal);
+  const receivers = await startDemoReceivers(context.now, output, signal);
   resources.defer(() => receivers.close());
   const caFile = join(folder, "receivers.pem");
   await writeFile(caFile, receivers.certPem);
@@ -111,7 +96,7 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
   };
   const config = readConfig(env);
   const databaseUrl = usesServer
-    ? await createThrowAwayDatabase(serverUrlOf(context), resources)
+    ? await createThrowAwayDatabase(context, resources)
     : await startDatabase(join(folder, "postgres"), resources);
   const where = usesServer ? "created a database on your server" : `PostgreSQL is running in ${folder}`;
   output.line("started", { step: "database", text: usesServer ? "" : folder }, where);
@@ -128,20 +113,17 @@ export async function startDemoEnvironment(options: StartOptions): Promise<DemoE
   return {
     ...account,
     apiUrl,
+    /** Whether the service has that area. */
     hasWorkspace: config.areas.some((area: string) => area === "workspace"),
     receivers,
+    /** Of the service's database. */
     pool,
+    /** A fresh link that opens the console, once. */
     consoleLink: async () => {
       const wish = { publicUrl: apiUrl, linkSeconds: CONSOLE_LINK_SECONDS };
       return (await openConsole(pool, account.accountId, wish)).url;
     },
   };
-}
-
-function serverUrlOf({ env }: ProcessContext): string {
-  const { databaseUrl } = readConfig(env);
-  if (databaseUrl !== null) return databaseUrl;
-  throw new UsageError("--use-server needs DATABASE_URL, which names the server.");
 }
 
 async function startDatabase(dataDir: string, resources: AsyncDisposableStack): Promise<string> {
@@ -151,7 +133,7 @@ async function startDatabase(dataDir: string, resources: AsyncDisposableStack): 
   return server.databaseUrl;
 }
 
-/** An account with an endpoint, and two keys: its own, and one of a user. */
+/** An account with an endpoint, and two keys: its own, and one that acts for a user of it. */
 async function createDemoAccount(pool: Pool, config: Config, receivers: DemoReceivers) {
   const { accountId, signingSecret } = await createAccount(pool, "Demo", await secretsKeyOf(config));
   receivers.trust(signingSecret);

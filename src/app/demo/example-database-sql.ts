@@ -1,6 +1,9 @@
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
-import { createGeneralPool } from "../../base/database/pools.ts";
+import { readConfig } from "../../base/config/config.ts";
+import { createCommandPool } from "../database.ts";
+import { UsageError } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
 
 /** What the demo's pipeline has of its own in the same database. */
 export async function createResultsTable(pool: Pool): Promise<void> {
@@ -16,24 +19,21 @@ export async function insertResult(client: ClientBase, analysisId: string, resul
 }
 
 /**
- * Makes a new database beside the one that the URL names, which is not touched; returns its URL. Its role must be
+ * Makes a new database beside the one that DATABASE_URL names, which is not touched; returns its URL. Its role must be
  * allowed to make databases.
  */
 export async function createThrowAwayDatabase(
-  besideUrl: string,
+  { env }: ProcessContext,
   resources: AsyncDisposableStack,
 ): Promise<string> {
-  const pool = createGeneralPool({
-    databaseUrl: besideUrl,
-    connectionsMax: 1,
-    applicationName: "sealpost demo",
-    onError: () => undefined,
-  });
+  const { databaseUrl } = readConfig(env);
+  if (databaseUrl === null) throw new UsageError("--use-server needs DATABASE_URL, which names the server.");
+  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
   resources.defer(() => pool.end());
   const name = `sealpost_demo_${randomBytes(4).toString("hex")}`;
   await pool.query(`create database ${name}`);
   resources.defer(async () => void (await pool.query(`drop database if exists ${name} with (force)`)));
-  const url = new URL(besideUrl);
+  const url = new URL(databaseUrl);
   url.pathname = `/${name}`;
   return url.href;
 }

@@ -2,22 +2,10 @@ import { styleText } from "node:util";
 import { type Announce, createAnnounce } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 
-/** The demo's output: one line per event, with the seconds since the start. */
-export type DemoOutput = {
-  readonly announce: Announce;
-  /** Left out of JSON. */
-  heading(text: string): void;
-  line: Announce;
-  /** A line that begins with ✓ or ✗. */
-  result(event: string, fields: Parameters<Announce>[1], isRight: boolean, text: string): void;
-  green(text: string): string;
-  red(text: string): string;
-};
+export type DemoOutput = ReturnType<typeof createDemoOutput>;
 
-export function createDemoOutput(
-  context: ProcessContext,
-  options: { readonly json?: true | undefined },
-): DemoOutput {
+/** The demo's output: one line per event, with the seconds since the start. */
+export function createDemoOutput(context: ProcessContext, options: { readonly json?: true | undefined }) {
   const { stdout, env, now } = context;
   const announce = createAnnounce(context, options);
   const startedAtMs = now();
@@ -29,15 +17,12 @@ export function createDemoOutput(
     const seconds = `${((now() - startedAtMs) / 1_000).toFixed(1)} s`;
     announce(event, fields, `${dim(seconds.padStart(7))}  ${text}`);
   };
-  return {
-    announce,
-    heading: (text) => {
-      if (!options.json) stdout.write(`\n${bold(text)}\n`);
-    },
-    line,
-    result: (event, fields, isRight, text) =>
-      line(event, fields, `${isRight ? green("✓") : red("✗")} ${text}`),
-    green,
-    red,
+  /** Left out of JSON. */
+  const heading = (text: string) => {
+    if (!options.json) stdout.write(`\n${bold(text)}\n`);
   };
+  /** A line that begins with ✓ or ✗. */
+  const result = (event: string, fields: Parameters<Announce>[1], isRight: boolean, text: string) =>
+    line(event, fields, `${isRight ? green("✓") : red("✗")} ${text}`);
+  return { announce, heading, line, result, green, red };
 }

@@ -1,5 +1,4 @@
 import { createLocalCertificate } from "../local-certificate.ts";
-import type { ProcessContext } from "../process-context.ts";
 import { type Arrival, startWebhookReceiver } from "../webhook-receiver.ts";
 import type { DemoOutput } from "./output.ts";
 
@@ -31,7 +30,7 @@ export type ReceiverName = keyof typeof RECEIVERS;
 export const ID_COLUMNS = 14;
 
 /** What the receivers got of one delivery. */
-export type ReceivedDelivery = {
+type ReceivedDelivery = {
   readonly analysisId: string;
   /** POSTs with a valid signature. */
   readonly verified: number;
@@ -43,35 +42,15 @@ export type ReceivedDelivery = {
   readonly atMs: number;
 };
 
-export type DemoReceivers = {
-  readonly port: number;
-  /** Their certificate, which signs itself. */
-  readonly certPem: string;
-  url(name: ReceiverName): string;
-  /** From now on signatures with this secret are valid. */
-  trust(secret: string): void;
-  /** From now on the broken one accepts. */
-  repair(): void;
-  /** By delivery id. */
-  readonly received: ReadonlyMap<string, ReceivedDelivery>;
-  /** Number of POSTs refused because their signature was not valid. */
-  rejectedCount(): number;
-  close(): Promise<void>;
-};
+export type DemoReceivers = Awaited<ReturnType<typeof startDemoReceivers>>;
 
 /**
  * One HTTPS server on loopback with three host names, each of which behaves differently. Prints what it is sent, until
  * `signal` aborts: then the demo has said its last word.
  */
-export async function startDemoReceivers(
-  { now }: Pick<ProcessContext, "now">,
-  output: DemoOutput,
-  signal: AbortSignal,
-): Promise<DemoReceivers> {
-  const certificate = createLocalCertificate(
-    Object.values(RECEIVERS).map(({ hostname }) => hostname),
-    now(),
-  );
+export async function startDemoReceivers(now: () => number, output: DemoOutput, signal: AbortSignal) {
+  const hostnames = Object.values(RECEIVERS).map(({ hostname }) => hostname);
+  const tls = createLocalCertificate(hostnames, now());
   const secrets: string[] = [];
   const received = new Map<string, ReceivedDelivery>();
   let isRepaired = false;
@@ -110,7 +89,7 @@ export async function startDemoReceivers(
   const { port, close } = await startWebhookReceiver({
     host: "127.0.0.1",
     port: 0,
-    tls: certificate,
+    tls,
     secrets,
     toleranceSeconds: 300,
     now,
@@ -118,13 +97,18 @@ export async function startDemoReceivers(
   });
   return {
     port,
-    certPem: certificate.certPem,
-    url: (name) => `https://${RECEIVERS[name].hostname}:${port}/webhooks`,
-    trust: (secret) => void secrets.push(secret),
+    /** Their certificate, which signs itself. */
+    certPem: tls.cert,
+    url: (name: ReceiverName) => `https://${RECEIVERS[name].hostname}:${port}/webhooks`,
+    /** From now on signatures with this secret are valid. */
+    trust: (secret: string) => void secrets.push(secret),
+    /** From now on the broken one accepts. */
     repair: () => {
       isRepaired = true;
     },
-    received,
+    /** By delivery id. */
+    received: received as ReadonlyMap<string, ReceivedDelivery>,
+    /** Number of POSTs refused because their signature was not valid. */
     rejectedCount: () => rejectedCount,
     close,
   };

@@ -5,9 +5,10 @@ import { request } from "node:https";
 import type { ClientBase } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "../../delivery/webhook.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
 import { publish } from "../../publish/publish-analyses.ts";
 import { importSigningKey } from "../../signing/index.ts";
-import { type ApiDelivery, DemoApi } from "./api.ts";
+import { createDemoApi, type DemoApi } from "./api.ts";
 import { type DemoEnvironment, type StartOptions, startDemoEnvironment } from "./environment.ts";
 import { insertResult } from "./example-database-sql.ts";
 import type { DemoOutput } from "./output.ts";
@@ -15,7 +16,7 @@ import { type DemoReceivers, ID_COLUMNS, RECEIVERS, type ReceiverName } from "./
 import { playWorkspace } from "./workspace-act.ts";
 
 /** An analysis that the pipeline completes. */
-export type DemoAnalysis = {
+type DemoAnalysis = {
   readonly id: string;
   /** The exact text. The webhook's `data` has to be the same, byte for byte. */
   readonly text: string;
@@ -39,24 +40,16 @@ function analysis(id: string, receiver: ReceiverName, rest: string): DemoAnalysi
   return { id, text: `{"id": "${id}", "status": ${rest}}`, receiver };
 }
 
-/** A published analysis and its delivery. */
-export type DemoDelivery = {
-  readonly analysis: DemoAnalysis;
-  /** After the first run. */
-  readonly first: ApiDelivery;
-  /** At the end; another run if it was replayed. */
-  readonly last: ApiDelivery;
-};
+/** A published analysis and its delivery after the first run and, another run if it was replayed, at the end. */
+type DemoDelivery = { readonly analysis: DemoAnalysis; readonly first: Delivery; readonly last: Delivery };
 
-export type ScenarioResult = {
-  readonly environment: DemoEnvironment;
-  readonly deliveries: readonly DemoDelivery[];
-  /** What did not go as expected, in sentences. */
-  readonly faults: readonly string[];
-};
+export type ScenarioResult = Awaited<ReturnType<typeof runScenario>>;
 
-/** The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all. */
-export async function runScenario(options: StartOptions): Promise<ScenarioResult> {
+/**
+ * The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all.
+ * `faults`: what did not go as expected, in sentences.
+ */
+export async function runScenario(options: StartOptions) {
   const { output, signal } = options;
   output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
   output.heading("Starting: everything runs on this machine, in a folder that is removed at the end");
@@ -66,7 +59,7 @@ export async function runScenario(options: StartOptions): Promise<ScenarioResult
     const url = receivers.url(name as ReceiverName);
     output.line("receiver", { name, url }, `${url.padEnd(URL_COLUMNS)} ${behavior}`);
   }
-  const api = new DemoApi(environment.apiUrl, environment.apiKey, signal);
+  const api = createDemoApi(environment.apiUrl, environment.apiKey, signal);
 
   const published = await publishAll(environment, output);
   output.heading(
@@ -77,11 +70,11 @@ export async function runScenario(options: StartOptions): Promise<ScenarioResult
   await replayAbandoned(first, environment, api, output);
   const last = await api.untilEnded(ids);
   const forgeryStatus = await forge(environment, options);
-  const userApi = new DemoApi(environment.apiUrl, environment.userKey, signal);
+  const userApi = createDemoApi(environment.apiUrl, environment.userKey, signal);
   const workspaceFaults = hasWorkspace ? await playWorkspace(environment, api, userApi, output) : [];
 
-  const deliveries = [...published].map(([deliveryId, analysis]) => {
-    const isIt = ({ id }: ApiDelivery) => id === deliveryId;
+  const deliveries: readonly DemoDelivery[] = [...published].map(([deliveryId, analysis]) => {
+    const isIt = ({ id }: Delivery) => id === deliveryId;
     return { analysis, first: first.find(isIt)!, last: last.find(isIt)! };
   });
   const faults = [...(await findFaults(deliveries, receivers, api)), ...workspaceFaults];
@@ -132,7 +125,7 @@ async function publishAll(
 }
 
 async function replayAbandoned(
-  deliveries: readonly ApiDelivery[],
+  deliveries: readonly Delivery[],
   { receivers }: DemoEnvironment,
   api: DemoApi,
   output: DemoOutput,

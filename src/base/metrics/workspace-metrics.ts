@@ -1,7 +1,5 @@
 import type { MetricsRegistry } from "./registry.ts";
 
-export type MovingMetrics = ReturnType<typeof createMovingMetrics>;
-
 /** The metrics of moving and removing stored objects, in dispatchers. */
 export function createMovingMetrics(registry: MetricsRegistry) {
   return {
