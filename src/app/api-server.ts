@@ -328,7 +328,7 @@ function withOutageAs503(operation: Operation, outageAs503: OutageAs503): Operat
     }
     case "write": {
       const { prepare } = work;
-      if (prepare === null) return operation;
+      if (prepare === undefined) return operation;
       return {
         ...operation,
         work: { ...work, prepare: (request, gone) => outageAs503(prepare(request, gone)) },

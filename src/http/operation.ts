@@ -3,15 +3,7 @@ import type { z } from "zod";
 import type { CallerSession } from "../base/model/audit.ts";
 import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
-import type {
-  BodyOf,
-  Content,
-  JsonBody,
-  RawBody,
-  ResponseSchema,
-  ResultOf,
-  StreamBody,
-} from "./operation-io.ts";
+import type { Content, JsonBody, RawBody, ResponseSchema, StreamBody } from "./operation-io.ts";
 import type { FieldError, Problem } from "./problems.ts";
 
 /** A connection with an open transaction: what writes run in. */
@@ -59,12 +51,6 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   /** `throw request.problem("not_found")`: one of the declared errors, or an invalid request. */
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
-
-/** The same for an operation across accounts: the request is for none of them. */
-export type StaffRequest<Params, Query> = Omit<
-  OperationRequest<Params, Query, undefined, never>,
-  "accountId" | "reader"
->;
 
 export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
 export type ErasedResult =
@@ -123,9 +109,6 @@ export type Wait<Request, Result> = {
   /** Nothing to read: worth waiting for. */
   isEmpty(result: Result): boolean;
 };
-export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
-export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
-
 /**
  * What becomes of a repeat by whoever acts for a user, who may have lost since what the answer tells of: it is told
  * `again`; it is `gone`, and answered as what does not exist; or what changed nothing is done `anew`.
@@ -134,36 +117,53 @@ export type Repeated = "again" | "gone" | "anew";
 /** @param told the stored answer's JSON; null: it has no body */
 export type JudgeRepeat<Request> = (request: Request, tx: Transaction, told: unknown) => Promise<Repeated>;
 
+export type ReadWork<Request, Result> = {
+  /** Where the answer may be held until the account is told of something new. */
+  readonly waits?: Wait<Request, Result>;
+  readonly handle: (request: Request) => Promise<Result>;
+};
+
+/** The work of a write: its effect and its stored response are one transaction, `tx`. */
+export type WriteWork<Request, Result, Prepared> = {
+  readonly handle: (request: Request, tx: Transaction, prepared: Prepared) => Promise<Result>;
+  /**
+   * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
+   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not begun
+   * when `gone` is aborted is begun for nobody.
+   */
+  readonly prepare?: (request: Request, gone: AbortSignal) => Promise<Prepared>;
+};
+
+/** The work of a write that calls another system: claim, call, respond, with no transaction open while it waits. */
+export type CallOutWork<Request, Result> = {
+  readonly callsOut: { readonly deadlineMs: number };
+  readonly handle: (request: Request) => Promise<Result>;
+};
+
+/**
+ * The work of a write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what
+ * they come to and the stored response are one transaction.
+ */
+export type UploadWork<Request, Result, Received> = {
+  /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
+  readonly receive: (request: Request) => Promise<Received>;
+  /** Now and then while the bytes come: a Problem that it throws ends them, and is the answer. */
+  readonly recheck: (request: Request, tx: Transaction) => Promise<void>;
+  readonly handle: (request: Request, tx: Transaction, received: Received) => Promise<Result>;
+  /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
+  readonly refused: (request: Request, received: Received) => Promise<void>;
+};
+
 /** How an operation does its work. */
 export type Work =
-  | {
-      readonly kind: "read";
-      /** Null: answers at once. */
-      readonly waits: ErasedWait | null;
-      handle(request: ErasedRequest): Promise<ErasedResult>;
-    }
-  | {
-      readonly kind: "write";
-      /** Null: there is nothing to prepare. */
-      readonly prepare: ((request: ErasedRequest, gone: AbortSignal) => Promise<unknown>) | null;
-      handle(request: ErasedRequest, tx: Transaction, prepared: unknown): Promise<ErasedResult>;
-    }
+  | ({ readonly kind: "read" } & ReadWork<ErasedRequest, ErasedResult>)
+  | ({ readonly kind: "write" } & WriteWork<ErasedRequest, ErasedResult, unknown>)
   | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
-  | {
-      readonly kind: "call_out";
-      readonly deadlineMs: number;
-      handle(request: ErasedRequest): Promise<ErasedResult>;
-    }
-  | {
-      readonly kind: "upload";
-      receive(request: ErasedRequest): Promise<unknown>;
-      recheck(request: ErasedRequest, tx: Transaction): Promise<void>;
-      handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
-      refused(request: ErasedRequest, received: unknown): Promise<void>;
-    }
+  | ({ readonly kind: "call_out" } & CallOutWork<ErasedRequest, ErasedResult>)
+  | ({ readonly kind: "upload" } & UploadWork<ErasedRequest, ErasedResult, unknown>)
   | { readonly kind: "retired" };
 
-type Named = {
+export type Named = {
   /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
   readonly key: `${string}.${string}`;
   /** Its heading in the reference. */
@@ -200,7 +200,7 @@ export type Operation = Named & {
   readonly holdsSecret: boolean;
   readonly deprecated: Deprecation | null;
   /** Null for reads and what is retired: they change nothing. */
-  readonly audit: ErasedAudit | null;
+  readonly audit: Audit<ErasedRequest, ErasedResult> | null;
   /** Null: a repeat is told again, for membership of a space decides nothing of it. */
   readonly judgeRepeat: JudgeRepeat<ErasedRequest> | null;
   readonly work: Work;
@@ -208,153 +208,3 @@ export type Operation = Named & {
 
 /** Codes of the kernel's that handlers may raise, too, where they declare it. */
 export type HandlerCode = "not_found" | "access_denied";
-
-/** What every declaration has. */
-type Declared = Named & {
-  /** Others than keys that act for a user are denied. */
-  readonly needsUser?: true;
-  /** Those are denied: it tells of the whole account, and knows no spaces. */
-  readonly isOfAccount?: true;
-  readonly deprecated?: Deprecation;
-};
-
-type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
-type RequestOf<Params, Query, Body, Code extends string> = OperationRequest<
-  Parsed<Params>,
-  Parsed<Query>,
-  BodyOf<Body>,
-  Code
->;
-
-type Checked<Params, Query, Response, Code extends string> = Declared & {
-  readonly params?: Params;
-  readonly query?: Query;
-  readonly response: Response;
-  readonly errors?: readonly Code[];
-  readonly holdsSecret?: true;
-};
-
-/** A read: risk none, sync, idempotent, GET (and HEAD). */
-export type ReadDeclaration<Params, Query, Response, Code extends string> = Checked<
-  Params,
-  Query,
-  Response,
-  Code
-> & {
-  readonly method: "GET";
-  /** Where the answer may be held until the account is told of something new. */
-  readonly waits?: Wait<RequestOf<Params, Query, undefined, Code>, ResultOf<Response>>;
-  readonly handle: (request: RequestOf<Params, Query, undefined, Code>) => Promise<ResultOf<Response>>;
-};
-
-/** A read across accounts, which only staff have. */
-export type StaffReadDeclaration<Params, Query, Response> = Omit<
-  ReadDeclaration<Params, Query, Response, never>,
-  "waits" | "errors" | "handle"
-> & {
-  readonly handle: (request: StaffRequest<Parsed<Params>, Parsed<Query>>) => Promise<ResultOf<Response>>;
-};
-
-type Writing<Params, Query, Body, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
-  readonly method: Exclude<Method, "GET">;
-  readonly risk: Exclude<Risk, "none">;
-  readonly mode: ExecutionMode;
-  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
-  readonly idempotency: "key_required";
-  /** Written out for the same reason. */
-  readonly audit: Audit<RequestOf<Params, Query, Body, Code>, ResultOf<Response>>;
-  readonly body?: Body;
-};
-
-type Repeatable<Request> = {
-  /** Required of each whose answer tells of something in a space, or of what a run published. */
-  readonly judgeRepeat?: JudgeRepeat<Request>;
-};
-
-/** A write: its effect and its stored response are one transaction, `tx`. */
-export type WriteDeclaration<Params, Query, Body, Response, Code extends string, Prepared> = Writing<
-  Params,
-  Query,
-  Body,
-  Response,
-  Code
-> &
-  Repeatable<RequestOf<Params, Query, Body, Code>> & {
-    readonly handle: (
-      request: RequestOf<Params, Query, Body, Code>,
-      tx: Transaction,
-      prepared: Prepared,
-    ) => Promise<ResultOf<Response>>;
-    /**
-     * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that
-     * is for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not
-     * begun when `gone` is aborted is begun for nobody.
-     */
-    readonly prepare?: (
-      request: RequestOf<Params, Query, Body, Code>,
-      gone: AbortSignal,
-    ) => Promise<Prepared>;
-  };
-
-/**
- * A write whose requests share transactions with others of their kind, each with its own claim, result and stored
- * response.
- */
-export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Writing<
-  Params,
-  Query,
-  Body,
-  Response,
-  Code
-> &
-  Batched<RequestOf<Params, Query, Body, Code>, Item, ResultOf<Response>>;
-
-/** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
-export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
-  Params,
-  Query,
-  Body,
-  Response,
-  Code
-> &
-  Repeatable<RequestOf<Params, Query, Body, Code>> & {
-    readonly callsOut: { readonly deadlineMs: number };
-    readonly handle: (request: RequestOf<Params, Query, Body, Code>) => Promise<ResultOf<Response>>;
-  };
-
-/**
- * A write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what they come to
- * and the stored response are one transaction.
- */
-export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Writing<
-  Params,
-  Query,
-  StreamBody,
-  Response,
-  Code
-> &
-  Repeatable<RequestOf<Params, Query, StreamBody, Code>> & {
-    readonly body: StreamBody;
-    /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
-    readonly receive: (request: RequestOf<Params, Query, StreamBody, Code>) => Promise<Received>;
-    /** Now and then while the bytes come: a Problem that it throws ends them, and is the answer. */
-    readonly recheck: (request: RequestOf<Params, Query, StreamBody, Code>, tx: Transaction) => Promise<void>;
-    readonly handle: (
-      request: RequestOf<Params, Query, StreamBody, Code>,
-      tx: Transaction,
-      received: Received,
-    ) => Promise<ResultOf<Response>>;
-    /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
-    readonly refused: (
-      request: RequestOf<Params, Query, StreamBody, Code>,
-      received: Received,
-    ) => Promise<void>;
-  };
-
-/** A retired operation: always 410. */
-export type RetiredDeclaration = Declared & {
-  readonly deprecated: Deprecation;
-  readonly method: Method;
-  readonly risk: Risk;
-  readonly mode: ExecutionMode;
-};

@@ -20,10 +20,10 @@ import type {
   Caller,
   ErasedRequest,
   ErasedResult,
-  ErasedWait,
   Operation,
   OperationRequest,
   Transaction,
+  Wait,
   Work,
 } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
@@ -34,7 +34,7 @@ import { type InTurn, type OnThread, type TransferPlaces, untilGone } from "./tu
 import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
 
 export type HeldRead = {
-  readonly waits: ErasedWait;
+  readonly waits: Wait<ErasedRequest, ErasedResult>;
   readonly news: AccountNews;
   readonly valid: ErasedRequest;
   /** One look, with so much time for it. */
@@ -158,7 +158,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
           const reading = inTurn(valid.accountId, { waitMs: withinMs }, () => work.handle(valid));
           return withDeadline(withinMs, "the read", reading);
         };
-        const result = await (work.waits === null
+        const result = await (work.waits === undefined
           ? look(leftMs())
           : holdRead(
               {
@@ -173,7 +173,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
               leftMs(),
             ));
         // A read that was held may have come to it late.
-        const turn = { waitMs: work.waits === null ? leftMs() : waitMs };
+        const turn = { waitMs: work.waits === undefined ? leftMs() : waitMs };
         const response = isLarge(result)
           ? await onThread(valid.accountId, turn, () => toResponse(result))
           : toResponse(result);
@@ -199,7 +199,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       case "call_out": {
         const { valid, write } = await readInTurn(principal, asked, withWrite);
         const handle = async () => performed(await work.handle(valid));
-        const bounds = { waitMs: leftMs(), deadlineMs: work.deadlineMs };
+        const bounds = { waitMs: leftMs(), deadlineMs: work.callsOut.deadlineMs };
         return await idempotentWrites.aroundCall(write, bounds, handle);
       }
       case "upload":
