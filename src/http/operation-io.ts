@@ -12,17 +12,6 @@ export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
   readonly isOptional: boolean;
 };
 
-/** A body passed on as raw bytes; the handler validates it. */
-export type RawBody = {
-  readonly kind: "raw";
-  /** For the reference only; nothing is validated against it. */
-  readonly documentedAs: z.ZodType;
-  readonly bytesMax: number;
-};
-
-/** A body of any media type, passed on as it comes: neither parsed nor held in memory. */
-export type StreamBody = { readonly kind: "stream"; readonly bytesMax: number };
-
 /** What a request says of a body that is still to come. */
 export type AnnouncedBody = {
   /** As it was sent, tidied; `application/octet-stream` if none was. */
@@ -50,13 +39,20 @@ export function jsonBody<Schema extends z.ZodType>(
   return { kind: "json", schema, bytesMax, isOptional };
 }
 
-export function rawBody(options: { documentedAs: z.ZodType; bytesMax: number }): RawBody {
-  return { kind: "raw", ...options };
+/**
+ * A body passed on as raw bytes; the handler validates it.
+ * @param options.documentedAs for the reference only; nothing is validated against it
+ */
+export function rawBody(options: { readonly documentedAs: z.ZodType; readonly bytesMax: number }) {
+  return { kind: "raw", ...options } as const;
 }
+export type RawBody = ReturnType<typeof rawBody>;
 
-export function streamBody(options: { bytesMax: number }): StreamBody {
-  return { kind: "stream", ...options };
+/** A body of any media type, passed on as it comes: neither parsed nor held in memory. */
+export function streamBody(options: { readonly bytesMax: number }) {
+  return { kind: "stream", ...options } as const;
 }
+export type StreamBody = ReturnType<typeof streamBody>;
 
 /** What a handler receives as `body`. */
 export type BodyOf<Body> =
@@ -69,7 +65,7 @@ export type BodyOf<Body> =
         : undefined;
 
 /** A success with a JSON body. `headers`: those that this operation adds, each with its description. */
-export type JsonResponse<
+type JsonResponse<
   Schema extends z.ZodType = z.ZodType,
   Header extends string = string,
   Other extends z.ZodType = z.ZodType,
@@ -83,37 +79,14 @@ export type JsonResponse<
 };
 
 /** A second success under a status of its own, such as the outcome of a dry run. */
-export type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
+type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
   readonly status: 200 | 201 | 202;
   readonly schema: Schema;
   /** When it is given, as a sentence. */
   readonly description: string;
 };
 
-/** A success whose body is existing bytes, sent as they are. */
-export type BytesResponse = {
-  readonly kind: "bytes";
-  readonly status: 200;
-  readonly mediaType: string;
-  readonly documentedAs: z.ZodType;
-  readonly headers: Readonly<Record<never, string>>;
-};
-
-/** A success without a body. */
-export type EmptyResponse = {
-  readonly kind: "empty";
-  readonly status: 204;
-  readonly headers: Readonly<Record<never, string>>;
-};
-
-/** A success whose body is a file, sent as it is read: the whole, a range of it, or 304. For reads. */
-export type ContentResponse = {
-  readonly kind: "content";
-  readonly status: 200;
-  readonly headers: Readonly<Record<never, string>>;
-};
-
-/** What a handler returns for it. */
+/** What a handler returns for a `contentResponse`. */
 export type Content = {
   readonly bytes: number;
   readonly mediaType: string;
@@ -125,10 +98,6 @@ export type Content = {
   open(range: ByteRange): Promise<Readable>;
 };
 
-/** What a write answers with, and what is stored of it. */
-export type StorableResponse = JsonResponse | BytesResponse | EmptyResponse;
-export type ResponseSchema = StorableResponse | ContentResponse;
-
 export function jsonResponse<Schema extends z.ZodType, const Header extends string = never>(
   status: 200 | 201 | 202,
   schema: Schema,
@@ -137,7 +106,7 @@ export function jsonResponse<Schema extends z.ZodType, const Header extends stri
   return { kind: "json", status, schema, headers, other: null };
 }
 
-/** `answer`, or another success in its place. */
+/** `response`, or another success in its place. */
 export function eitherResponse<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
   response: JsonResponse<Schema, Header, z.ZodNever>,
   other: OtherSuccess<Other>,
@@ -145,33 +114,37 @@ export function eitherResponse<Schema extends z.ZodType, Header extends string, 
   return { ...response, other };
 }
 
-export function bytesResponse(options: { mediaType: string; documentedAs: z.ZodType }): BytesResponse {
-  return { kind: "bytes", status: 200, headers: {}, ...options };
+/** A success whose body is existing bytes, sent as they are. */
+export function bytesResponse(options: { readonly mediaType: string; readonly documentedAs: z.ZodType }) {
+  return { kind: "bytes", status: 200, headers: {}, ...options } as const;
 }
 
-export function emptyResponse(): EmptyResponse {
-  return { kind: "empty", status: 204, headers: {} };
+/** A success without a body. */
+export function emptyResponse() {
+  return { kind: "empty", status: 204, headers: {} } as const;
 }
 
-export function contentResponse(): ContentResponse {
-  return { kind: "content", status: 200, headers: {} };
+/** A success whose body is a file, sent as it is read: the whole, a range of it, or 304. For reads. */
+export function contentResponse() {
+  return { kind: "content", status: 200, headers: {} } as const;
 }
+
+type BytesResponse = ReturnType<typeof bytesResponse>;
+type ContentResponse = ReturnType<typeof contentResponse>;
+/** What a write answers with, and what is stored of it. */
+export type StorableResponse = JsonResponse | BytesResponse | ReturnType<typeof emptyResponse>;
+export type ResponseSchema = StorableResponse | ContentResponse;
 
 type HeadersOf<Header extends string> = [Header] extends [never]
   ? Readonly<Record<string, never>>
   : Readonly<Partial<Record<Header, string>>>;
 
-/** A handler's result for the alternative success. */
-type OtherResult<Other> = Other extends z.ZodNever
-  ? never
-  : Other extends z.ZodType
-    ? { readonly other: z.output<Other> }
-    : never;
-
 /** What a handler returns. `etag`: an opaque tag of the bytes if the store has one; else it is computed. */
 export type ResultOf<OperationResponse> =
   OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
-    ? { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> } | OtherResult<Other>
+    ?
+        | { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> }
+        | ([z.output<Other>] extends [never] ? never : { readonly other: z.output<Other> })
     : OperationResponse extends BytesResponse
       ? { readonly bytes: Uint8Array; readonly etag?: string }
       : OperationResponse extends ContentResponse
