@@ -33,7 +33,6 @@ import {
 import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
 import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
 import { createThreadTurns, createTurns, TransferPlaces } from "./turns.ts";
-import { createWriteBatches } from "./write-batches.ts";
 
 /**
  * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
@@ -164,7 +163,6 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
   const performing = {
     idempotentWrites,
-    createBatches: createWriteBatches<unknown>,
     inTurn,
     onThread: createThreadTurns(),
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
