@@ -68,10 +68,10 @@ export function createAuthenticate(options: {
   readonly now: () => number;
 }): Authenticate {
   const { findApiKey, prefixes, now } = options;
-  const recent = new TtlMap<string, true>({ entriesMax: REMEMBERED_KEYS_MAX, now: () => performance.now() });
-  const valid = new TtlMap<string, ApiKey>({
+  const nowMs = () => performance.now();
+  const valid = new TtlMap<string, { readonly key: ApiKey; readonly foundAtMs: number }>({
     entriesMax: REMEMBERED_KEYS_MAX,
-    now: () => performance.now(),
+    now: nowMs,
   });
 
   async function find(digest: Buffer, id: string, isOfThisEnvironment: boolean): Promise<ApiKey | null> {
@@ -79,11 +79,9 @@ export function createAuthenticate(options: {
     const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
     if (!isValid || !isOfThisEnvironment) {
       valid.delete(id);
-      recent.delete(id);
       return null;
     }
-    recent.set(id, true, RECENT_MS);
-    if (!valid.has(id)) valid.set(id, key, REMEMBERED_FOR_MS);
+    valid.set(id, { key, foundAtMs: nowMs() }, REMEMBERED_FOR_MS);
     return key;
   }
 
@@ -93,10 +91,11 @@ export function createAuthenticate(options: {
     const digest = digestApiKey(text);
     const id = digest.toString("latin1");
     const isOfThisEnvironment = prefixes.some((prefix) => text.startsWith(prefix));
+    const known = valid.get(id);
     let found: Promise<ApiKey | null> | null = null;
     return {
-      expected: valid.get(id) ?? null,
-      isRecent: recent.has(id),
+      expected: known?.key ?? null,
+      isRecent: known !== undefined && nowMs() - known.foundAtMs < RECENT_MS,
       find: () => (found ??= find(digest, id, isOfThisEnvironment)),
     };
   };

@@ -19,35 +19,14 @@ export type CountRequest = (
   policy: RateLimitPolicy,
 ) => Promise<{ readonly requests: number; readonly resetMs: number }>;
 
-export type RateLimitHeaders = { readonly ratelimit: string; readonly "ratelimit-policy": string };
-
-export type RateLimitState = {
-  readonly policy: RateLimitPolicy;
-  readonly isAllowed: boolean;
-  readonly remaining: number;
-  /** Whole seconds until the window ends, rounded up: both `t` and Retry-After. */
-  readonly resetSeconds: number;
-  readonly headers: RateLimitHeaders;
-};
+/** What a request came to. */
+export type RateLimitState = ReturnType<typeof stateOf>;
 
 /** What a request counts towards. */
 export type Bucket = { readonly bucket: string; readonly policy: RateLimitPolicy };
 
-export type RateLimits = {
-  /**
-   * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
-   * nothing of its account's. The state is that of the bucket that refuses it, else of the one with the least left. If
-   * the store fails or takes longer than `waitMs`, it is counted here alone, by what was last known of the first: where
-   * nothing is known of it, it is let through.
-   */
-  count(buckets: readonly Bucket[], waitMs: number): Promise<RateLimitState>;
-  /** The same in two steps: counts at once, and says what it came to when it is asked. */
-  startCounting(buckets: readonly Bucket[], waitMs: number): Counting;
-  /** The last known state, without counting: for responses sent before the request could be counted. */
-  lastKnown(bucket: Bucket): RateLimitState;
-};
-
 export type Counting = () => Promise<RateLimitState>;
+export type RateLimits = ReturnType<typeof createRateLimits>;
 
 type Known = { readonly remaining: number; readonly endsAtMs: number };
 
@@ -59,7 +38,7 @@ export function createRateLimits(options: {
   readonly onStoreFailure: (error: unknown) => void;
   /** Monotonic milliseconds. */
   readonly monotonicMs: () => number;
-}): RateLimits {
+}) {
   const { countRequest, onStoreFailure, monotonicMs } = options;
   const known = new TtlMap<string, Known>({ entriesMax: REMEMBERED_BUCKETS_MAX, now: monotonicMs });
 
@@ -69,6 +48,7 @@ export function createRateLimits(options: {
       endsAtMs: monotonicMs() + policy.windowSeconds * 1_000,
     };
 
+  /** The last known state, without counting: for responses sent before the request could be counted. */
   function lastKnown(bucket: Bucket): RateLimitState {
     const { remaining, endsAtMs } = knownOf(bucket);
     return stateOf(bucket.policy, true, remaining, endsAtMs - monotonicMs());
@@ -88,6 +68,12 @@ export function createRateLimits(options: {
     return state;
   }
 
+  /**
+   * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
+   * nothing of its account's. It counts at once, and says what that came to when it is asked: the state is that of the
+   * bucket that refuses it, else of the one with the least left. If the store fails or takes longer than `waitMs`, it is
+   * counted here alone, by what was last known of the first: where nothing is known of it, it is let through.
+   */
   function startCounting(buckets: readonly Bucket[], waitMs: number): Counting {
     const full = buckets.findIndex((bucket) => lastKnown(bucket).remaining === 0);
     const counted = full < 0 ? buckets : buckets.slice(0, full + 1);
@@ -108,7 +94,7 @@ export function createRateLimits(options: {
     };
   }
 
-  return { count: (...asked) => startCounting(...asked)(), startCounting, lastKnown };
+  return { startCounting, lastKnown };
 }
 
 /** The state that a count means under the policy. */
@@ -120,13 +106,9 @@ export function countedState(
   return stateOf(policy, requests <= requestsMax, Math.max(0, requestsMax - requests), resetMs);
 }
 
-function stateOf(
-  policy: RateLimitPolicy,
-  isAllowed: boolean,
-  remaining: number,
-  resetMs: number,
-): RateLimitState {
+function stateOf(policy: RateLimitPolicy, isAllowed: boolean, remaining: number, resetMs: number) {
   const { name, requestsMax, windowSeconds } = policy;
+  /** Whole seconds until the window ends, rounded up: both `t` and Retry-After. */
   const resetSeconds = Math.max(1, Math.ceil(resetMs / 1000));
   const headers = {
     ratelimit: `"${name}";r=${remaining};t=${resetSeconds}`,

@@ -111,7 +111,7 @@ export function createRequestGuards(options: RequestGuardOptions) {
     buckets: readonly Bucket[],
     waitMs: number,
   ): Promise<void> {
-    apply(await waitingFor(request, () => rateLimits.count(buckets, waitMs)), request, reply);
+    apply(await waitingFor(request, () => rateLimits.startCounting(buckets, waitMs)()), request, reply);
   }
 
   function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): void {
