@@ -5,8 +5,6 @@ import type { HoldAnswer } from "./buffered-bodies.ts";
 import { inSlices } from "./bytes.ts";
 import {
   answerExpectations,
-  CONNECTION_LIMITS,
-  type ConnectionLimits,
   type ConnectionObserver,
   createLimitedServer,
   type IsTrustedProxy,
@@ -19,7 +17,7 @@ export type HttpAppOptions = ConnectionObserver & {
   /** Whose X-Forwarded-For is believed; null: nobody's. */
   readonly isTrustedProxy: IsTrustedProxy | null;
   /** Absent: those of limits.ts. */
-  readonly connectionLimits?: ConnectionLimits | undefined;
+  readonly connectionLimits?: limits.ConnectionLimits | undefined;
   readonly newRequestId: () => string;
   readonly readBody: (request: FastifyRequest, payload: IncomingMessage) => Promise<Buffer>;
   readonly holdAnswer: HoldAnswer;
@@ -44,7 +42,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       const server = {
         ...options,
         isTrustedProxy: isTrustedProxy ?? (() => false),
-        connectionLimits: options.connectionLimits ?? CONNECTION_LIMITS,
+        connectionLimits: options.connectionLimits ?? limits.CONNECTION_LIMITS,
         http: {
           headersTimeout: limits.HEADERS_WITHIN_MS,
           // Node would end uploads, too; see createLimitedServer.

@@ -103,7 +103,7 @@ export type ApiOptions = PageOptions &
     /** Requests at work on the database at a time; absent: WORK_PLACES_MAX. */
     readonly workPlacesMax?: number;
     /** Absent: those of limits.ts. */
-    readonly transferLimits?: TransferLimits;
+    readonly transferLimits?: limits.TransferLimits;
     /** Absent: what operations come to is not compared with what they declare. */
     readonly check?: CheckOutcome | undefined;
     readonly onCompleted: (completed: CompletedRequest) => void;
@@ -117,18 +117,6 @@ export type ApiOptions = PageOptions &
     readonly addRoutes?: AddRoutes;
   };
 
-/** Limits on bodies, and on answers that are streams. */
-export const TRANSFER_LIMITS = {
-  uploadsMax: limits.UPLOADS_MAX,
-  downloadsMax: limits.DOWNLOADS_MAX,
-  progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
-  receivedBytesMin: limits.RECEIVED_BYTES_MIN,
-  renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
-  bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
-  answerBytesMax: limits.ANSWER_BYTES_MAX,
-};
-export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
-
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   const {
@@ -137,7 +125,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     newId,
     onInternalError,
     onCompleted,
-    transferLimits = TRANSFER_LIMITS,
+    transferLimits = limits.TRANSFER_LIMITS,
   } = options;
   const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
   const rateLimits = createRateLimits({
