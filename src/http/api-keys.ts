@@ -56,18 +56,19 @@ export type Authenticate = (authorization: string | undefined) => Authentication
 
 const MISSING: Authentication = { find: async () => null, expected: null, isRecent: false };
 
+export type AuthenticateOptions = {
+  readonly findApiKey: FindApiKey;
+  /** The prefixes of the keys of this environment, from `apiKeyPrefix`: one for each brand. */
+  readonly keyPrefixes: readonly string[];
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+};
+
 /**
  * Authenticates a request. All invalid keys look the same to the caller. The lookup is by digest, so its timing is of
  * no use to a guesser, and it comes before any other check.
  */
-export function createAuthenticate(options: {
-  readonly findApiKey: FindApiKey;
-  /** The prefixes of the keys of this environment: one for each brand. */
-  readonly prefixes: readonly string[];
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-}): Authenticate {
-  const { findApiKey, prefixes, now } = options;
+export function createAuthenticate({ findApiKey, keyPrefixes, now }: AuthenticateOptions): Authenticate {
   const nowMs = () => performance.now();
   const valid = new TtlMap<string, { readonly key: ApiKey; readonly foundAtMs: number }>({
     entriesMax: REMEMBERED_KEYS_MAX,
@@ -90,7 +91,7 @@ export function createAuthenticate(options: {
     if (text === undefined) return MISSING;
     const digest = digestApiKey(text);
     const id = digest.toString("latin1");
-    const isOfThisEnvironment = prefixes.some((prefix) => text.startsWith(prefix));
+    const isOfThisEnvironment = keyPrefixes.some((prefix) => text.startsWith(prefix));
     const known = valid.get(id);
     let found: Promise<ApiKey | null> | null = null;
     return {

@@ -18,18 +18,19 @@ export type HttpAppOptions = ConnectionObserver & {
   readonly isTrustedProxy: IsTrustedProxy | null;
   /** Absent: those of limits.ts. */
   readonly connectionLimits?: limits.ConnectionLimits | undefined;
-  readonly newRequestId: () => string;
+  /** For a request without an id. */
+  readonly newId: () => string;
   readonly readBody: (request: FastifyRequest, payload: IncomingMessage) => Promise<Buffer>;
   readonly holdAnswer: HoldAnswer;
   /** Malformed HTTP, or a request that did not arrive in time: there is no request object. */
-  readonly onClientError: (error: Error, socket: Socket) => void;
+  readonly onClientError: (error: Error & { readonly code?: string }, socket: Socket) => void;
   /** A request whose URL cannot be decoded or is too long for any route. */
   readonly onUnroutableUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 };
 
 /** Fastify as this API needs it: limits on everything, bodies as bytes, and no error texts of its own. */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { isTrustedProxy, newRequestId, readBody, holdAnswer, onClientError, onUnroutableUrl } = options;
+  const { isTrustedProxy, newId, readBody, holdAnswer, onClientError, onUnroutableUrl } = options;
   const app: FastifyInstance = Fastify({
     logger: false,
     trustProxy: isTrustedProxy ?? false,
@@ -61,9 +62,12 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
     },
     genReqId: (request) => {
       const header = request.headers["x-request-id"];
-      return requestIdOf(typeof header === "string" ? header : undefined, newRequestId);
+      return requestIdOf(typeof header === "string" ? header : undefined, newId);
     },
-    clientErrorHandler: onClientError,
+    clientErrorHandler: (error, socket) => {
+      if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
+      else onClientError(error, socket);
+    },
     frameworkErrors: (error, request, reply) => void onUnroutableUrl(error, request, reply),
   });
   // Every body arrives as bytes; the operation's declaration says how to parse it.

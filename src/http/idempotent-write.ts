@@ -153,17 +153,22 @@ export type WriteResult = { readonly response: OperationResponse; readonly isRep
 
 export type IdempotentWrites = ReturnType<typeof createIdempotentWrites>;
 
-export function createIdempotentWrites(options: {
-  readonly store: IdempotencyStore;
-  /** Of requests at work on the database. */
-  readonly inTurn: InTurn;
+export type IdempotencyOptions = {
+  readonly idempotencyStore: IdempotencyStore;
+  /** Called for every write in its own transaction. */
   readonly recordWrite: RecordWrite;
-  readonly newToken: () => string;
-  /** How often the claim of an upload is held for longer, in milliseconds. */
-  readonly renewEveryMs: number;
+  /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
+  readonly newId: () => string;
+  /** An internal error, to be logged. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
-}) {
-  const { store, inTurn, recordWrite, newToken, renewEveryMs, onInternalError } = options;
+};
+
+/**
+ * @param inTurn of requests at work on the database
+ * @param renewEveryMs how often the claim of an upload is held for longer
+ */
+export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTurn, renewEveryMs: number) {
+  const { idempotencyStore: store, recordWrite, newId, onInternalError } = options;
 
   /** Claim, effect and stored response in one transaction; a throw of `perform` rolls all three back. */
   async function inTransaction(
@@ -192,7 +197,7 @@ export function createIdempotentWrites(options: {
     perform: () => Promise<Performed>,
   ): Promise<WriteResult> {
     // It outlives the call's deadline, so a second call cannot start while the first may still be running.
-    const lease = { token: newToken(), leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
+    const lease = { token: newId(), leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
     const earlier = await claimCall(write, waitMs, lease);
     if (earlier) return await repeated(write, waitMs, earlier);
     const calling = orRelease(write, lease, async () => {
@@ -221,7 +226,7 @@ export function createIdempotentWrites(options: {
     },
   ): Promise<WriteResult> {
     const { claim, requestId } = write;
-    const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
+    const lease = { token: newId(), leaseMs: CALL_CLAIM_MS };
     const earlier = await claimCall(write, waitMs, lease);
     if (earlier) return await repeated(write, waitMs, earlier);
     const renew = async (tx: Transaction) => {

@@ -30,16 +30,16 @@ export type RateLimits = ReturnType<typeof createRateLimits>;
 
 type Known = { readonly remaining: number; readonly endsAtMs: number };
 
+export type RateLimitOptions = {
+  readonly countRequest: CountRequest;
+  /** A request was counted by this process alone, because the store failed. */
+  readonly onRateLimitFailure: (error: unknown) => void;
+};
+
 // @fastify/rate-limit writes the three old headers and counts in memory or Redis. So counting is injected, and the
 // headers are written here.
-export function createRateLimits(options: {
-  readonly countRequest: CountRequest;
-  /** Called for every request that this process had to count by itself. */
-  readonly onStoreFailure: (error: unknown) => void;
-  /** Monotonic milliseconds. */
-  readonly monotonicMs: () => number;
-}) {
-  const { countRequest, onStoreFailure, monotonicMs } = options;
+export function createRateLimits({ countRequest, onRateLimitFailure }: RateLimitOptions) {
+  const monotonicMs = () => performance.now();
   const known = new TtlMap<string, Known>({ entriesMax: REMEMBERED_BUCKETS_MAX, now: monotonicMs });
 
   const knownOf = ({ bucket, policy }: Bucket): Known =>
@@ -88,7 +88,7 @@ export function createRateLimits(options: {
           refusal ?? states.reduce((least, state) => (state.remaining < least.remaining ? state : least))
         );
       } catch (error) {
-        onStoreFailure(error);
+        onRateLimitFailure(error);
         return countHere(buckets[0]!);
       }
     };

@@ -21,9 +21,7 @@ import { refuseMediaType } from "./request-validation.ts";
 export type AccountExists = (accountId: string) => Promise<boolean>;
 
 export type RequestGuardOptions = {
-  readonly authenticate: Authenticate;
   readonly accountExists: AccountExists;
-  readonly rateLimits: RateLimits;
   readonly policies: RateLimitPolicies;
 };
 
@@ -50,9 +48,11 @@ export type CountedSession = {
 export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
 /** The checks before a request's body is read. Each throws the problem that it finds. */
-export function createRequestGuards(options: RequestGuardOptions) {
-  const { authenticate, accountExists, rateLimits, policies } = options;
-
+export function createRequestGuards(
+  { accountExists, policies }: RequestGuardOptions,
+  authenticate: Authenticate,
+  rateLimits: RateLimits,
+) {
   /** Spends time of the request's budget. */
   async function waitingFor<T>(request: FastifyRequest, work: () => Promise<T>): Promise<T> {
     const startMs = performance.now();
