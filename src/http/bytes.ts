@@ -64,8 +64,8 @@ export function quoteEntityTag(opaque: string): string {
 
 const TAG_IN_LIST = /(?:W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
-/** Whether If-None-Match names `tag`: a list, weak or strong alike, or `*`. */
-export function matchesEntityTag(ifNoneMatch: string, tag: string): boolean {
+/** Whether If-None-Match, if there is one, names `tag`: a list, weak or strong alike, or `*`. */
+export function matchesEntityTag(ifNoneMatch = "", tag: string): boolean {
   if (ifNoneMatch.trim() === "*") return true;
   for (const [, opaque] of ifNoneMatch.matchAll(TAG_IN_LIST)) if (opaque === tag) return true;
   return false;

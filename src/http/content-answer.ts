@@ -79,10 +79,8 @@ export async function sendContent(
 ): Promise<FastifyReply> {
   const { content } = answer;
   const etag = quoteEntityTag(content.etag);
-  const ifNoneMatch = request.headers["if-none-match"];
-  if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, etag)) {
+  if (matchesEntityTag(request.headers["if-none-match"], etag))
     return reply.header("etag", etag).code(304).send();
-  }
   const range = rangeOf(request, content, etag);
   const { first, last } = range ?? { first: 0, last: content.bytes - 1 };
   const bytes = last - first + 1;

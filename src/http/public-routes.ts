@@ -121,8 +121,7 @@ export function addPublicPages(
     documents[errors] ??= taggedDocument(buildOpenApiDocument(registry, { ...options, errors }));
     const { document, tag } = documents[errors];
     reply.headers({ etag: tag, "cache-control": "no-cache" });
-    const ifNoneMatch = request.headers["if-none-match"];
-    if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
+    if (matchesEntityTag(request.headers["if-none-match"], tag)) return reply.code(304).send();
     return reply.header("content-type", "application/json").send(document);
   });
   // Browsers request it on their own.

@@ -154,10 +154,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
 
   const streaming = {
+    ...transferLimits,
     downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
-    progressWithinMs: transferLimits.progressWithinMs,
-    confirmEveryMs: transferLimits.renewEveryMs,
-    receivedBytesMin: transferLimits.receivedBytesMin,
     onSourceFailure: onInternalError,
   };
   const performs = new Map<string, Perform>();
