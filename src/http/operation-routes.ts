@@ -6,7 +6,7 @@ import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { Operation } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import type { Asked, Perform } from "./perform.ts";
-import { type BodyProgress, IncomingBody } from "./received-body.ts";
+import { type BodyProgress, createIncomingBody } from "./received-body.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
@@ -60,7 +60,7 @@ export function addOperationRoute(
       confirmKey: () => guards.confirmKey(request),
     };
     const stream =
-      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
+      streamed && createIncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
     const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
     return { response, isReplayed, principal, waitMs: asked.waitMs };
   }
