@@ -60,10 +60,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
         handle(request, response);
       });
     },
-    genReqId: (request) => {
-      const header = request.headers["x-request-id"];
-      return requestIdOf(typeof header === "string" ? header : undefined, newId);
-    },
+    genReqId: ({ headers }) => requestIdOf(headers, newId),
     clientErrorHandler: (error, socket) => {
       if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
       else onClientError(error, socket);

@@ -11,7 +11,7 @@ import { withDeadline } from "./deadline.ts";
 import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, IDEMPOTENCY_KEY_CHARS_MAX, RELEASE_WITHIN_MS } from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
-import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
+import { type OperationResponse, toStoredResponse } from "./responses.ts";
 import type { InTurn } from "./turns.ts";
 
 /**
@@ -356,7 +356,7 @@ export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): Ope
       });
     case "completed":
       if (!claim.fingerprint.equals(found.fingerprint)) throw new Problem("idempotency_key_reused");
-      return fromStoredResponse(found.response);
+      return { ...found.response, etag: null };
     default:
       throw new Error(`Unknown claim state: ${JSON.stringify(found satisfies never)}`);
   }

@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Place } from "../base/model/account-places.ts";
 import type { ApiKey } from "./api-keys.ts";
@@ -24,20 +25,6 @@ export type RequestContext = {
   readonly worksWithBody: boolean;
   bufferedBody: Place | null;
 };
-
-/** A completed request, for metrics and one wide log line. It holds no secret. */
-export type CompletedRequest = Readonly<
-  Omit<RequestContext, "key" | "findKey" | "waitedMs" | "worksWithBody" | "bufferedBody"> & {
-    method: string;
-    status: number;
-    durationMs: number;
-    requestId: string;
-    /** The caller's trace; null: none. */
-    traceparent: string | null;
-    /** Null without a valid key. */
-    keyId: string | null;
-  }
->;
 
 const contexts = new WeakMap<FastifyRequest, RequestContext>();
 
@@ -72,7 +59,10 @@ export function msLeft(context: RequestContext): number {
   return ANSWER_WITHIN_MS - context.waitedMs;
 }
 
-export function completedRequest(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
+/** A completed request, for metrics and one wide log line. It holds no secret. */
+export type CompletedRequest = Readonly<ReturnType<typeof completedRequest>>;
+
+export function completedRequest(request: FastifyRequest, reply: FastifyReply) {
   const { operationKey, key, accountId, sessionId, problemCode, isAccountLimited } = contextOf(request);
   return {
     operationKey,
@@ -82,7 +72,9 @@ export function completedRequest(request: FastifyRequest, reply: FastifyReply): 
     isAccountLimited,
     durationMs: reply.elapsedTime,
     requestId: request.id,
+    /** The caller's trace; null: none. */
     traceparent: readTraceparent(request.headers.traceparent),
+    /** Null without a valid key. */
     keyId: key?.id ?? null,
     accountId,
     sessionId,
@@ -95,13 +87,13 @@ const ACCEPTED = new RegExp(`^[\\x20-\\x7e]{1,${REQUEST_ID_CHARS_MAX}}$`);
 const SECRET = /_(?:test|live)_[\w-]{40}|whsec_/;
 
 /** The request's id: the caller's if it is valid, else a fresh one. */
-export function requestIdOf(header: string | undefined, newRequestId: () => string): string {
-  return header !== undefined && isAcceptable(header) ? header : newRequestId();
+export function requestIdOf({ "x-request-id": header }: IncomingHttpHeaders, newId: () => string): string {
+  return typeof header === "string" && isAcceptable(header) ? header : newId();
 }
 
 /** Whether the caller sent an invalid id. An empty header counts as absent. */
-export function isRefusedRequestId(header: string | undefined): boolean {
-  return header !== undefined && header !== "" && !isAcceptable(header);
+export function isRefusedRequestId({ "x-request-id": header }: IncomingHttpHeaders): boolean {
+  return typeof header === "string" && header !== "" && !isAcceptable(header);
 }
 
 function isAcceptable(header: string): boolean {

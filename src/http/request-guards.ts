@@ -94,17 +94,6 @@ export function createRequestGuards(
     return context.key;
   }
 
-  /** For public pages. Leaves the key unknown if it cannot be looked up: they are served all the same. */
-  async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
-    const context = contextOf(request);
-    const { find } = authenticate(request.headers.authorization);
-    try {
-      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", find()));
-    } catch (error) {
-      if (!(error instanceof TemporarilyUnavailable)) throw error;
-    }
-  }
-
   async function limit(
     request: FastifyRequest,
     reply: FastifyReply,
@@ -168,15 +157,23 @@ export function createRequestGuards(
     refuseCaller(operation, callerOf(key));
     if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
     const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
-    if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
+    // 0 also for a chunked body, whose length is not announced.
+    if (isParsed) refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));
   }
 
   /** For public pages and unknown URLs: rate limit only. */
   async function guardPublic(request: FastifyRequest, reply: FastifyReply) {
     // Counted by key where there is one, so clients behind one address do not use up each other's limit. The lookup
-    // serves only that, so it shares the rate limiter's time budget.
-    await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
-    const { key, waitedMs } = contextOf(request);
+    // serves only that, so it shares the rate limiter's time budget; without it they are served all the same.
+    const context = contextOf(request);
+    const { find } = authenticate(request.headers.authorization);
+    try {
+      const finding = () => withDeadline(RATE_LIMIT_WITHIN_MS, "authentication", find());
+      context.key = await waitingFor(request, finding);
+    } catch (error) {
+      if (!(error instanceof TemporarilyUnavailable)) throw error;
+    }
+    const { key, waitedMs } = context;
     await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
     refuseRequestId(request);
   }
@@ -216,15 +213,7 @@ function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
 }
 
 function refuseRequestId(request: FastifyRequest): void {
-  const header = request.headers["x-request-id"];
-  if (isRefusedRequestId(typeof header === "string" ? header : undefined)) {
-    throw new Problem("invalid_request_id");
-  }
-}
-
-/** 0 also for a chunked body, whose length is not announced. */
-function announcedBytes(request: FastifyRequest): number {
-  return Number(request.headers["content-length"] ?? 0);
+  if (isRefusedRequestId(request.headers)) throw new Problem("invalid_request_id");
 }
 
 /** In whose name a request runs that passed `guardOperation`. */

@@ -54,7 +54,9 @@ export function compileResponse(
     }
     const body = Buffer.from(JSON.stringify(result.body));
     const own = ownHeaders(result.headers ?? {});
-    const etag = isTagged ? tagOf(body, own) : null;
+    // Covers the operation's own headers, too, so a 304 cannot hide that they changed.
+    const besides = Object.keys(own).length === 0 ? "" : JSON.stringify(own);
+    const etag = isTagged ? entityTag(body, besides) : null;
     return { status: response.status, headers: { ...headers, ...own }, body, etag };
   };
 }
@@ -80,11 +82,6 @@ function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Rec
   return own;
 }
 
-/** Covers the operation's own headers too, so a 304 cannot hide that they changed. */
-function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
-  return Object.keys(own).length === 0 ? entityTag(body) : entityTag(body, JSON.stringify(own));
-}
-
 /** The headers that are the same on every success of an operation. */
 export function successHeaders(operation: Operation): Readonly<Record<string, string>> {
   // Responses depend on the key and can change at any time: no shared caches, and revalidation by entity tag.
@@ -97,10 +94,6 @@ export function toStoredResponse(response: OperationResponse, holdsSecret: boole
   return { status, headers, body, holdsSecret };
 }
 
-export function fromStoredResponse({ status, headers, body }: StoredResponse): OperationResponse {
-  return { status, headers, body, etag: null };
-}
-
 /** Deprecation (RFC 9745: a structured date) and Sunset (RFC 8594: an HTTP date). */
 function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<string, string>> {
   if (!deprecated) return {};
@@ -109,18 +102,9 @@ function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<strin
   return { deprecation, sunset: new Date(deprecated.sunsetAt).toUTCString() };
 }
 
-/** A problem, ready to be sent. */
-export type ProblemResponse = {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-};
-
-export type RenderProblem = (problem: Problem, requestId: string) => ProblemResponse;
-
 /** Renders problems as the platform does: type, title, status, code, request_id, and `errors` where declared. */
-export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string): RenderProblem {
-  return (problem, requestId) => {
+export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string) {
+  return (problem: Problem, requestId: string) => {
     const { code, errors } = problem;
     const kind = problems[code];
     if (!kind) throw unknownCode(code, problem);
