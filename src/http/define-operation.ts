@@ -29,7 +29,6 @@ import {
 } from "./operation-io.ts";
 
 type MaybeObject = z.ZodObject | undefined;
-type MaybeBody = JsonBody | RawBody | undefined;
 
 /** What every declaration has. */
 type Declared = Named & {
@@ -72,14 +71,41 @@ type Writing<Params, Query, Body, Response, Code extends string> = Checked<Param
   readonly body?: Body;
 };
 
+/** The work of each kind of write. `Own`: what is prepared, an item of a batch, or what was received. */
+type Works<Request, Result, Own> = {
+  readonly write: Repeatable<Request> & WriteWork<Request, Result, Own>;
+  /** Its requests share transactions with others of their kind, each with its own claim and response. */
+  readonly batched_write: Batched<Request, Own, Result>;
+  readonly call_out: Repeatable<Request> & CallOutWork<Request, Result>;
+  readonly upload: Repeatable<Request> & UploadWork<Request, Result, Own> & { readonly body: StreamBody };
+};
+
 type Repeatable<Request> = {
   /** Required of each whose answer tells of something in a space, or of what a run published. */
   readonly judgeRepeat?: JudgeRepeat<Request>;
 };
 
+type Define<Kind extends keyof Works<never, never, never>, Bodies, Codes extends string> = <
+  Response extends StorableResponse,
+  Params extends MaybeObject = undefined,
+  Query extends MaybeObject = undefined,
+  Body extends Bodies | undefined = undefined,
+  const Code extends Codes = never,
+  Own = undefined,
+>(
+  declaration: Writing<Params, Query, Body, Response, Code> &
+    Works<RequestOf<Params, Query, Body, Code>, ResultOf<Response>, Own>[Kind],
+) => Operation;
+
 /** The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones. */
 export function operationDefiners<DomainCode extends string = never>() {
   type Codes = DomainCode | HandlerCode;
+  type Held = JsonBody | RawBody;
+  const write: Define<"write", Held, Codes> = (declaration) => operation("write", declaration);
+  const batchedWrite: Define<"batched_write", Held, Codes> = (declaration) =>
+    operation("batched_write", declaration);
+  const callOut: Define<"call_out", Held, Codes> = (declaration) => operation("call_out", declaration);
+  const upload: Define<"upload", StreamBody, Codes> = (declaration) => operation("upload", declaration);
   return {
     read<
       Response extends ResponseSchema,
@@ -106,62 +132,10 @@ export function operationDefiners<DomainCode extends string = never>() {
     ): Operation {
       return operation("read", { ...declaration, isAcrossAccounts: true });
     },
-    write<
-      Response extends StorableResponse,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      Body extends MaybeBody = undefined,
-      const Code extends Codes = never,
-      Prepared = undefined,
-    >(
-      declaration: Writing<Params, Query, Body, Response, Code> &
-        Repeatable<RequestOf<Params, Query, Body, Code>> &
-        WriteWork<RequestOf<Params, Query, Body, Code>, ResultOf<Response>, Prepared>,
-    ): Operation {
-      return operation("write", declaration);
-    },
-    /** A write whose requests share transactions with others of their kind, each with its own claim and response. */
-    batchedWrite<
-      Response extends StorableResponse,
-      Item,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      Body extends MaybeBody = undefined,
-      const Code extends Codes = never,
-    >(
-      declaration: Writing<Params, Query, Body, Response, Code> &
-        Batched<RequestOf<Params, Query, Body, Code>, Item, ResultOf<Response>>,
-    ): Operation {
-      return operation("batched_write", declaration);
-    },
-    callOut<
-      Response extends StorableResponse,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      Body extends MaybeBody = undefined,
-      const Code extends Codes = never,
-    >(
-      declaration: Writing<Params, Query, Body, Response, Code> &
-        Repeatable<RequestOf<Params, Query, Body, Code>> &
-        CallOutWork<RequestOf<Params, Query, Body, Code>, ResultOf<Response>>,
-    ): Operation {
-      return operation("call_out", declaration);
-    },
-    upload<
-      Response extends StorableResponse,
-      Received,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      const Code extends Codes = never,
-    >(
-      declaration: Writing<Params, Query, StreamBody, Response, Code> &
-        Repeatable<RequestOf<Params, Query, StreamBody, Code>> &
-        UploadWork<RequestOf<Params, Query, StreamBody, Code>, ResultOf<Response>, Received> & {
-          readonly body: StreamBody;
-        },
-    ): Operation {
-      return operation("upload", declaration);
-    },
+    write,
+    batchedWrite,
+    callOut,
+    upload,
     /** Always 410. */
     retired(
       declaration: Declared &
