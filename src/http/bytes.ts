@@ -18,20 +18,14 @@ export function inSlices(body: Buffer, onSlice?: (bytes: number) => void): Reada
   });
 }
 
-/** Bytes that are sent to many, and the headers that tell of their form. */
-export type SentBytes = {
-  readonly bytes: Buffer;
-  readonly headers: Readonly<Record<string, string | number>>;
-};
-
-/** Chooses the form for a request's Accept-Encoding. */
-export type CompressedBytes = (acceptEncoding: string | undefined) => SentBytes;
+/** The form for a request's Accept-Encoding, and the headers that tell of it. */
+export type CompressedBytes = Awaited<ReturnType<typeof compressOnce>>;
 
 /**
  * Bytes, plain and compressed. Both are made once and sent to everybody: @fastify/compress would compress for each
  * request anew, and each string sent would be copied for its connection.
  */
-export async function compressOnce(bytes: Buffer): Promise<CompressedBytes> {
+export async function compressOnce(bytes: Buffer) {
   const vary = { vary: "accept-encoding" };
   const plain = { bytes, headers: { ...vary, "content-length": bytes.length } };
   const zipped = await promisify(gzip)(bytes);
@@ -39,7 +33,8 @@ export async function compressOnce(bytes: Buffer): Promise<CompressedBytes> {
     bytes: zipped,
     headers: { ...vary, "content-encoding": "gzip", "content-length": zipped.length },
   };
-  return (acceptEncoding = "") => (acceptsGzip(acceptEncoding) ? compressed : plain);
+  return (acceptEncoding = ""): typeof plain | typeof compressed =>
+    acceptsGzip(acceptEncoding) ? compressed : plain;
 }
 
 /** `*` is not taken for it: who means gzip says so. */
