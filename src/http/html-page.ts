@@ -46,7 +46,10 @@ export function sendHtml(
   const sandbox = isSandboxed ? `sandbox${hasForm ? " allow-forms" : ""}; ` : "";
   reply.headers({
     "content-type": "text/html; charset=utf-8",
-    "content-security-policy": sandbox + (hasForm ? FORM_PAGE_POLICY : STATIC_PAGE_POLICY),
+    // The one style of our pages, and nothing from anywhere; forms are sent to this server.
+    "content-security-policy":
+      `${sandbox}default-src 'none'; style-src 'sha256-${STYLE_DIGEST}'; base-uri 'none'; ` +
+      `form-action ${hasForm ? "'self'" : "'none'"}; frame-ancestors 'none'`,
   });
   return reply.send(Buffer.from(whole(page)));
 }
@@ -86,17 +89,7 @@ pre code { overflow-wrap: normal; }
 }
 `;
 
-/** The policy of our own pages: their one style, and nothing from anywhere. */
-const STATIC_PAGE_POLICY = pagePolicy("'none'");
-/** The same for a page with a form that is sent to this server. */
-const FORM_PAGE_POLICY = pagePolicy("'self'");
-
-function pagePolicy(formAction: "'none'" | "'self'"): string {
-  return (
-    `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
-    `base-uri 'none'; form-action ${formAction}; frame-ancestors 'none'`
-  );
-}
+const STYLE_DIGEST = hash("sha256", STYLE, "base64");
 
 function whole({ title, body }: HtmlPage): string {
   return `<!doctype html>

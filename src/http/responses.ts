@@ -28,36 +28,30 @@ export function compileResponse(
   check?: CheckOutcome,
 ): (result: ErasedResult) => OperationResponse {
   const { response, effect } = operation;
+  const { status } = response;
   const isTagged = effect === "read";
   return (result) => {
     check?.(operation, { result });
-    if (!result) return { status: response.status, headers: {}, body: null, etag: null };
-    if ("content" in result) {
-      return { status: response.status, headers: {}, body: null, etag: null, content: result.content };
-    }
+    if (!result) return { status, headers: {}, body: null, etag: null };
+    if ("content" in result) return { status, headers: {}, body: null, etag: null, content: result.content };
     if ("bytes" in result) {
-      const { bytes } = result;
+      const { bytes, etag } = result;
       const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      const tag = result.etag === undefined ? entityTag(body) : quoteEntityTag(result.etag);
+      const tag = () => (etag === undefined ? entityTag(body) : quoteEntityTag(etag));
       const type = response.kind === "bytes" ? response.mediaType : "application/octet-stream";
-      return {
-        status: response.status,
-        headers: { "content-type": type },
-        body,
-        etag: isTagged ? tag : null,
-      };
+      return { status, headers: { "content-type": type }, body, etag: isTagged ? tag() : null };
     }
     const headers = { "content-type": "application/json" };
     if ("other" in result) {
-      const status = response.kind === "json" && response.other ? response.other.status : response.status;
-      return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
+      const { status: declared } = response.kind === "json" && response.other ? response.other : response;
+      return { status: declared, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
     }
     const body = Buffer.from(JSON.stringify(result.body));
     const own = ownHeaders(result.headers ?? {});
     // Covers the operation's own headers, too, so a 304 cannot hide that they changed.
     const besides = Object.keys(own).length === 0 ? "" : JSON.stringify(own);
     const etag = isTagged ? entityTag(body, besides) : null;
-    return { status: response.status, headers: { ...headers, ...own }, body, etag };
+    return { status, headers: { ...headers, ...own }, body, etag };
   };
 }
 
