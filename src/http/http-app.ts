@@ -54,9 +54,8 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
           requireHostHeader: false,
         },
       };
-      if (isTrustedProxy === null) return createLimitedServer(server, handle);
       return createLimitedServer(server, (request, response) => {
-        removeForwardedPorts(request);
+        if (isTrustedProxy !== null) removeForwardedPorts(request);
         handle(request, response);
       });
     },

@@ -38,12 +38,7 @@ export type RateLimitPolicies = {
   readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
-/** `accountId` null: staff's. `userId` null: it acts for no user. */
-export type CountedSession = {
-  readonly id: string;
-  readonly accountId: string | null;
-  readonly userId: string | null;
-};
+export type CountedSession = Pick<ApiKey, "id" | "accountId" | "userId">;
 
 export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
@@ -104,7 +99,7 @@ export function createRequestGuards(
   }
 
   function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): void {
-    writeHeaders(reply, state);
+    reply.headers(state.headers);
     if (state.isAllowed) return;
     contextOf(request).isAccountLimited = state.policy === policies.account;
     throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
@@ -201,15 +196,10 @@ export function createRequestGuards(
   /** To a response that was not counted. */
   function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply) {
     if (reply.hasHeader("ratelimit")) return;
-    writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
+    reply.headers(rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]).headers);
   }
 
   return { guardOperation, guardPublic, confirmKey, countSession, guardProbe, addRateLimitHeaders };
-}
-
-function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
-  reply.header("ratelimit", headers.ratelimit);
-  reply.header("ratelimit-policy", headers["ratelimit-policy"]);
 }
 
 function refuseRequestId(request: FastifyRequest): void {

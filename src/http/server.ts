@@ -26,7 +26,7 @@ import {
 } from "./request-context.ts";
 import { createRequestGuards, type RequestGuardOptions } from "./request-guards.ts";
 import { type CheckOutcome, createProblemRenderer, problemFrom } from "./responses.ts";
-import { createThreadTurns, createTurns, TransferPlaces } from "./turns.ts";
+import { createThreadTurns, createTransferPlaces, createTurns } from "./turns.ts";
 
 export type ApiOptions = PageOptions &
   AuthenticateOptions &
@@ -68,7 +68,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     inTurn,
     onThread: createThreadTurns(),
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
-    uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
+    uploads: createTransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     findSpaces: options.findSpaces ?? (async () => []),
     check: options.check,
@@ -102,11 +102,11 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     return context.key === null ? new Problem("unauthorized") : error;
   };
 
-  const holdAnswer = createHoldAnswer(new TransferPlaces("answer-bytes", transferLimits.answerBytesMax));
+  const holdAnswer = createHoldAnswer(createTransferPlaces("answer-bytes", transferLimits.answerBytesMax));
   const app = createHttpApp({
     ...options,
     holdAnswer,
-    readBody: createReadBody(new TransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
+    readBody: createReadBody(createTransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
     onClientError: (error, socket) => {
       const errors = [{ path: "http", message: explain(error.code) }];
       const requestId = newId();
@@ -155,7 +155,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 
   const streaming = {
     ...transferLimits,
-    downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
+    downloads: createTransferPlaces("downloads", transferLimits.downloadsMax),
     onSourceFailure: onInternalError,
   };
   const performs = new Map<string, Perform>();
