@@ -1,7 +1,6 @@
 import { isHelpingScope } from "../base/model/api-keys.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import type { AccountNews } from "./account-news.ts";
-import { contentDigest } from "./content-answer.ts";
 import { withDeadline } from "./deadline.ts";
 import {
   fingerprintOf,
@@ -18,7 +17,6 @@ import {
   UPLOAD_ENDS_WITHIN_MS,
 } from "./limits.ts";
 import type { Caller, ErasedRequest, ErasedResult, Operation, Transaction, Wait, Work } from "./operation.ts";
-import type { AnnouncedBody } from "./operation-io.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
@@ -266,8 +264,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const { idempotencyKey } = asked;
     if (idempotencyKey === null) throw new Problem("idempotency_key_required");
     const { params, query, body, accountId, caller, requestId } = valid;
-    const announced = asked.stream && announcedOf(asked.stream);
-    const fingerprint = fingerprintOf({ operationKey, params, query, body: announced ?? body });
+    const fingerprint = fingerprintOf({ operationKey, params, query, body: asked.stream?.announced ?? body });
     const claim = { accountId, keyId: caller.keyId, idempotencyKey, operationKey, fingerprint };
     const details = (result: ErasedResult) => (typeof audit === "function" ? audit(valid, result) : null);
     const judge = judgeRepeat !== null && caller.userId !== null ? judgeRepeat : null;
@@ -309,11 +306,6 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
 function nullIfUnavailable(error: unknown): null {
   if (error instanceof TemporarilyUnavailable) return null;
   throw error;
-}
-
-/** What makes it the same body when it comes again. */
-function announcedOf({ mediaType, bytes, sha256 }: AnnouncedBody) {
-  return { mediaType, bytes, digest: contentDigest(sha256) };
 }
 
 /** All of the body has to be taken: that it is right is known at its end. */

@@ -22,6 +22,7 @@ export function createIncomingBody(
   announced: AnnouncedBody,
   progress: BodyProgress,
 ) {
+  const { mediaType, bytes, sha256 } = announced;
   const { promise: opened, resolve: tellOpened } = Promise.withResolvers<void>();
   const { promise: complete, resolve: tellComplete } = Promise.withResolvers<void>();
   let isComplete = false;
@@ -58,6 +59,8 @@ export function createIncomingBody(
 
   return {
     ...announced,
+    /** What makes it the same body when it comes again. */
+    announced: { mediaType, bytes, digest: contentDigest(sha256) },
     open,
     /** Resolves when somebody begins to take it. */
     opened,
