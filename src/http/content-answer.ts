@@ -8,7 +8,7 @@ import { type ByteRange, chooseRange, matchesEntityTag, quoteEntityTag } from ".
 import { sentBytesOf } from "./connections.ts";
 import { withDeadline } from "./deadline.ts";
 import { BODY_SLICE_BYTES } from "./limits.ts";
-import type { AnnouncedBody, Content, StreamBody } from "./operation-io.ts";
+import type { AnnouncedBody, Content, StreamBody } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
 
 /** RFC 9530, perhaps among digests by other algorithms, which are not looked at. */

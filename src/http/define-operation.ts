@@ -1,32 +1,30 @@
 import type { z } from "zod";
-import type {
-  Audit,
-  Batched,
-  CallOutWork,
-  Deprecation,
-  ExecutionMode,
-  HandlerCode,
-  JudgeRepeat,
-  Method,
-  Named,
-  Operation,
-  OperationRequest,
-  ReadWork,
-  Risk,
-  UploadWork,
-  Work,
-  WriteWork,
-} from "./operation.ts";
 import {
+  type Audit,
+  type Batched,
   type BodyOf,
+  type CallOutWork,
+  type Deprecation,
+  type ExecutionMode,
   emptyResponse,
+  type HandlerCode,
   type JsonBody,
+  type JudgeRepeat,
+  type Method,
+  type Named,
+  type Operation,
+  type OperationRequest,
   type RawBody,
+  type ReadWork,
   type ResponseSchema,
   type ResultOf,
+  type Risk,
   type StorableResponse,
   type StreamBody,
-} from "./operation-io.ts";
+  type UploadWork,
+  type Work,
+  type WriteWork,
+} from "./operation.ts";
 
 type MaybeObject = z.ZodObject | undefined;
 

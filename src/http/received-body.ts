@@ -5,7 +5,7 @@ import type { Place } from "../base/model/account-places.ts";
 import { receiveByProgress, sendContinue } from "./connections.ts";
 import { contentDigest } from "./content-answer.ts";
 import type { TransferLimits } from "./limits.ts";
-import type { AnnouncedBody } from "./operation-io.ts";
+import type { AnnouncedBody } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
 
 /** How many bytes have to come within which time, but for the last. */

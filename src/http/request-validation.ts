@@ -1,8 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { FIELD_ERROR_CHARS_MAX, FIELD_ERRORS_MAX, JSON_LEVELS_MAX } from "./limits.ts";
-import type { Operation } from "./operation.ts";
-import type { JsonBody, RawBody, ReceivedBody } from "./operation-io.ts";
+import type { JsonBody, Operation, RawBody, ReceivedBody } from "./operation.ts";
 import { type FieldError, invalidRequest, Problem } from "./problems.ts";
 
 /** A body has room for many thousands. Each place may have two: zod reports a second bound of whole numbers. */

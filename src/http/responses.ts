@@ -1,8 +1,7 @@
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { entityTag, quoteEntityTag } from "./bytes.ts";
 import { ANSWER_BYTES_IN_TURN_MIN, RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
-import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
-import type { Content } from "./operation-io.ts";
+import type { Content, Deprecation, ErasedResult, Operation } from "./operation.ts";
 import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
 
 /** A success, ready to be sent or stored. */

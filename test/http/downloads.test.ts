@@ -3,7 +3,7 @@ import { Readable } from "node:stream";
 import { parse } from "content-disposition";
 import { afterEach, describe, expect, test } from "vitest";
 import { CONNECTION_LIMITS, TRANSFER_LIMITS, type TransferLimits } from "../../src/http/limits.ts";
-import type { Content } from "../../src/http/operation-io.ts";
+import type { Content } from "../../src/http/operation.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import {
   ADA,
