@@ -120,8 +120,8 @@ export const parameterComponents = {
     ...parameter(
       "Idempotency-Key",
       "Identifies this write: retried with the same key, it takes effect once and gets the same response. Kept " +
-        "for 24 hours, per account and API key. One that begins with a quote must be a whole quoted string (RFC 9651), " +
-        'and is the same key as its text: `"k-1"` is `k-1`.',
+        "for 24 hours, per account and API key. One that begins with a quote must be a whole quoted string " +
+        '(RFC 9651), and is the same key as its text: `"k-1"` is `k-1`.',
       { minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: KEY },
     ),
     required: true,

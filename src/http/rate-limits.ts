@@ -70,9 +70,9 @@ export function createRateLimits({ countRequest, onRateLimitFailure }: RateLimit
 
   /**
    * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
-   * nothing of its account's. It counts at once, and says what that came to when it is asked: the state is that of the
-   * bucket that refuses it, else of the one with the least left. If the store fails or takes longer than `waitMs`, it is
-   * counted here alone, by what was last known of the first: where nothing is known of it, it is let through.
+   * nothing of its account's. It counts at once, and says what that came to when it is asked: the state is that of
+   * the bucket that refuses it, else of the one with the least left. If the store fails or takes longer than `waitMs`,
+   * it is counted here alone, by what was last known of the first: where nothing is known of it, it is let through.
    */
   function startCounting(buckets: readonly Bucket[], waitMs: number): Counting {
     const full = buckets.findIndex((bucket) => lastKnown(bucket).remaining === 0);
