@@ -176,15 +176,13 @@ async function openBody(request: FastifyRequest, answer: ContentAnswer, range: B
   }
 }
 
-/** What is told whenever there is room for more: bytes have left. It rests while there is nothing to send. */
-type Leaving = { move(): void; rest(): void };
-
 /** The source's bytes in slices, as all large answers. Throws when they are not exactly `bytes`, or stop coming. */
 async function* exactly(
   source: Readable,
   bytes: number,
   progressWithinMs: number,
-  leaving: Leaving,
+  /** Told whenever there is room for more: bytes have left. It rests while there is nothing to send. */
+  leaving: { move(): void; rest(): void },
 ): AsyncGenerator<Buffer> {
   const chunks = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   let left = bytes;

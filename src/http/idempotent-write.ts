@@ -70,8 +70,8 @@ const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)" *$/;
  * The key of a write, bare or as a quoted string (`"…"`, the draft standard's form). Both forms of a text are the
  * same key.
  */
-export function readIdempotencyKey(header: string | undefined): string {
-  if (header === undefined || header === "") throw new Problem("idempotency_key_required");
+export function readIdempotencyKey(header: string | string[] | undefined): string {
+  if (typeof header !== "string" || header === "") throw new Problem("idempotency_key_required");
   const key = header.startsWith('"') ? unquote(header) : header;
   if (!BARE.test(key)) throw invalidRequest(PLACE, "Must be printable ASCII.");
   if (key.length > IDEMPOTENCY_KEY_CHARS_MAX) {

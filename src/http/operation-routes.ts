@@ -39,7 +39,7 @@ export function addOperationRoute(
     beginRequest(request, operation.key, true);
     await guards.guardOperation(operation, request, reply);
     // Checked before the body is read: without a key the body is of no use.
-    if (!isRead) readIdempotencyKey(idempotencyHeader(request));
+    if (!isRead) readIdempotencyKey(request.headers["idempotency-key"]);
     if (streamed !== null) readContentHeaders(streamed, request.headers);
   }
 
@@ -52,7 +52,7 @@ export function addOperationRoute(
       params,
       query,
       body,
-      idempotencyKey: isRead ? null : readIdempotencyKey(idempotencyHeader(request)),
+      idempotencyKey: isRead ? null : readIdempotencyKey(request.headers["idempotency-key"]),
       requestId: request.id,
       traceparent: readTraceparent(headers.traceparent),
       waitMs: msLeft(contextOf(request)),
@@ -108,11 +108,6 @@ export function addOperationRoute(
 function parseNothing(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
   scope.addContentTypeParser("*", (_request, _body, done) => done(null));
-}
-
-function idempotencyHeader(request: FastifyRequest): string | undefined {
-  const header = request.headers["idempotency-key"];
-  return typeof header === "string" ? header : undefined;
 }
 
 function send(

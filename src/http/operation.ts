@@ -8,15 +8,6 @@ import type { ByteRange } from "./bytes.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { FieldError, Problem } from "./problems.ts";
 
-/** A JSON body, validated against `schema` before the handler sees it. */
-export type JsonBody<Schema extends z.ZodType = z.ZodType> = {
-  readonly kind: "json";
-  readonly schema: Schema;
-  readonly bytesMax: number;
-  /** Whether the body may be left out; the schema then sees `{}`. */
-  readonly isOptional: boolean;
-};
-
 /** What a request says of a body that is still to come. */
 export type AnnouncedBody = {
   /** As it was sent, tidied; `application/octet-stream` if none was. */
@@ -36,13 +27,17 @@ export type ReceivedBody = AnnouncedBody & {
   open(): Readable;
 };
 
+/**
+ * A JSON body, validated against `schema` before the handler sees it.
+ * @param options.isOptional whether it may be left out; the schema then sees `{}`
+ */
 export function jsonBody<Schema extends z.ZodType>(
   schema: Schema,
-  options: { bytesMax?: number; isOptional?: boolean } = {},
-): JsonBody<Schema> {
-  const { bytesMax = JSON_BODY_BYTES_MAX, isOptional = false } = options;
-  return { kind: "json", schema, bytesMax, isOptional };
+  options: { readonly bytesMax?: number; readonly isOptional?: boolean } = {},
+) {
+  return { kind: "json", schema, bytesMax: JSON_BODY_BYTES_MAX, isOptional: false, ...options } as const;
 }
+export type JsonBody = ReturnType<typeof jsonBody>;
 
 /**
  * A body passed on as raw bytes; the handler validates it.
@@ -60,14 +55,13 @@ export function streamBody(options: { readonly bytesMax: number }) {
 export type StreamBody = ReturnType<typeof streamBody>;
 
 /** What a handler receives as `body`. */
-export type BodyOf<Body> =
-  Body extends JsonBody<infer Schema>
-    ? z.output<Schema>
-    : Body extends RawBody
-      ? Buffer
-      : Body extends StreamBody
-        ? ReceivedBody
-        : undefined;
+export type BodyOf<Body> = Body extends JsonBody
+  ? z.output<Body["schema"]>
+  : Body extends RawBody
+    ? Buffer
+    : Body extends StreamBody
+      ? ReceivedBody
+      : undefined;
 
 /** A success with a JSON body. `headers`: those that this operation adds, each with its description. */
 type JsonResponse<

@@ -42,11 +42,7 @@ export function totalHeaders(page: { readonly isTotalCapped: boolean }): {
 }
 
 /** What `pageOf` describes. */
-export type PageBody<Item> = {
-  readonly items: Item[];
-  readonly next_cursor: string | null;
-  readonly total: number;
-};
+export type PageBody<Item> = z.output<ReturnType<typeof pageOf<z.ZodType<Item>>>>;
 
 const VERSION = 1;
 
