@@ -36,13 +36,13 @@ type ProblemDetails = {
 
 /** Thrown to end a request with the problem that `code` names in the catalogue. */
 export class Problem extends Error {
+  override readonly name = "Problem";
   readonly code: string;
   readonly errors: readonly FieldError[];
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(code: string, { errors = [], headers = {}, cause }: ProblemDetails = {}) {
     super(code, { cause });
-    this.name = "Problem";
     this.code = code;
     this.errors = errors;
     this.headers = headers;
@@ -59,8 +59,5 @@ export function invalidRequest(path: string, message: string): Problem {
  * `temporarily_unavailable` with Retry-After.
  */
 export class TemporarilyUnavailable extends Error {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = "TemporarilyUnavailable";
-  }
+  override readonly name = "TemporarilyUnavailable";
 }
