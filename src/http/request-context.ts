@@ -5,26 +5,31 @@ import type { ApiKey } from "./api-keys.ts";
 import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
 /** What is known of a request while it is handled. */
-export type RequestContext = {
+export class RequestContext {
   /** The operation's key; `page` for public pages, `console` for its pages, `none` where no route matches. */
   readonly operationKey: string;
-  key: ApiKey | null;
-  /** `key` was valid not long ago: whoever refuses the request looks it up first. Null: it has been. */
-  findKey: (() => Promise<ApiKey | null>) | null;
-  /** Null where no account is known. */
-  accountId: string | null;
-  /** Of the console; null: none. */
-  sessionId: string | null;
-  /** Null for a success. */
-  problemCode: string | null;
-  /** It was refused for what all keys and sessions of its account have asked. */
-  isAccountLimited: boolean;
-  /** Milliseconds spent so far waiting for injected functions. */
-  waitedMs: number;
-  /** It works with its body, which counts as in memory until it gives this back. */
+  /** It works with its body, which counts as in memory until it gives `bufferedBody` back. */
   readonly worksWithBody: boolean;
-  bufferedBody: Place | null;
-};
+  bufferedBody: Place | null = null;
+  key: ApiKey | null = null;
+  /** `key` was valid not long ago: whoever refuses the request looks it up first. Null: it has been. */
+  findKey: (() => Promise<ApiKey | null>) | null = null;
+  /** Null where no account is known. */
+  accountId: string | null = null;
+  /** Of the console; null: none. */
+  sessionId: string | null = null;
+  /** Null for a success. */
+  problemCode: string | null = null;
+  /** It was refused for what all keys and sessions of its account have asked. */
+  isAccountLimited = false;
+  /** Milliseconds spent so far waiting for injected functions. */
+  waitedMs = 0;
+
+  constructor(operationKey: string, worksWithBody: boolean) {
+    this.operationKey = operationKey;
+    this.worksWithBody = worksWithBody;
+  }
+}
 
 const contexts = new WeakMap<FastifyRequest, RequestContext>();
 
@@ -33,18 +38,7 @@ export function beginRequest(
   operationKey: string,
   worksWithBody = false,
 ): RequestContext {
-  const context = {
-    operationKey,
-    key: null,
-    findKey: null,
-    accountId: null,
-    sessionId: null,
-    problemCode: null,
-    isAccountLimited: false,
-    waitedMs: 0,
-    worksWithBody,
-    bufferedBody: null,
-  };
+  const context = new RequestContext(operationKey, worksWithBody);
   contexts.set(request, context);
   return context;
 }
