@@ -30,19 +30,17 @@ export function sendPage(
   return sendHtml(reply, page);
 }
 
-export type HtmlOptions = {
-  /** It has a form, which can be sent to this server. */
-  readonly hasForm?: boolean;
-  /** Others wrote it: whatever it holds, it is of no origin and runs nothing. */
-  readonly isSandboxed?: boolean;
-};
-
-/** Sends the page to whoever asked. */
+/**
+ * Sends the page to whoever asked.
+ * @param options.hasForm it has a form, which can be sent to this server
+ * @param options.isSandboxed others wrote it: whatever it holds, it is of no origin and runs nothing
+ */
 export function sendHtml(
   reply: FastifyReply,
   page: HtmlPage,
-  { hasForm = false, isSandboxed = false }: HtmlOptions = {},
+  options: { readonly hasForm?: boolean; readonly isSandboxed?: boolean } = {},
 ): FastifyReply {
+  const { hasForm = false, isSandboxed = false } = options;
   const sandbox = isSandboxed ? `sandbox${hasForm ? " allow-forms" : ""}; ` : "";
   reply.headers({
     "content-type": "text/html; charset=utf-8",

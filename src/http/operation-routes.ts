@@ -99,15 +99,11 @@ export function addOperationRoute(
   if (streamed === null) add(app);
   else
     app.register(async (scope) => {
-      parseNothing(scope);
+      // The body is left where it is.
+      scope.removeAllContentTypeParsers();
+      scope.addContentTypeParser("*", (_request, _body, done) => done(null));
       add(scope);
     });
-}
-
-/** Leaves the body where it is. */
-function parseNothing(scope: FastifyInstance): void {
-  scope.removeAllContentTypeParsers();
-  scope.addContentTypeParser("*", (_request, _body, done) => done(null));
 }
 
 function send(

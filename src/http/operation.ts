@@ -216,13 +216,13 @@ export type Audit<Request, Result> =
   | ((request: Request, result: Result) => AuditDetails | null)
   | { readonly elsewhere: string };
 
-/** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
-export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
-
 /** The work of a write that many ask for at once. */
 export type Batched<Request, Item, Result> = {
-  /** Reads one request. @throws Problem that refuses it */
-  prepare(request: Request): BatchItem<Item>;
+  /**
+   * Reads what one request asks for. Two with one `name`, if any, of one account are never in one transaction.
+   * @throws Problem that refuses it
+   */
+  prepare(request: Request): { readonly item: Item; readonly name: string | null };
   /**
    * Claims, effects and stored answers in one transaction, each judged by itself, in their order. A throw undoes all of
    * it: `LockWaitError` where a lock was not to be had within `lockWaitMs`.

@@ -3,14 +3,12 @@ export const PROBLEM_STATUSES = [
   400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504,
 ] as const;
 
-export type ProblemStatus = (typeof PROBLEM_STATUSES)[number];
-
 /** Besides them, of operations that answer with contents: a Range beyond the end. */
 export const RANGE_STATUS = 416;
 
 /** One kind of problem, as explained on its page `/errors/{code}`. */
 export type ProblemKind = {
-  readonly status: ProblemStatus | typeof RANGE_STATUS;
+  readonly status: (typeof PROBLEM_STATUSES)[number] | typeof RANGE_STATUS;
   readonly title: string;
   /** When it occurs, in a sentence. */
   readonly meaning: string;
