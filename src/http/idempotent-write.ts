@@ -199,7 +199,7 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
     // It outlives the call's deadline, so a second call cannot start while the first may still be running.
     const lease = { token: newId(), leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
     const earlier = await claimCall(write, waitMs, lease);
-    if (earlier) return await repeated(write, waitMs, earlier);
+    if (earlier) return earlier;
     const calling = orRelease(write, lease, async () => {
       const performed = await perform();
       await store.transaction((tx) => complete(tx, write, lease, performed));
@@ -228,7 +228,7 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
     const { claim, requestId } = write;
     const lease = { token: newId(), leaseMs: CALL_CLAIM_MS };
     const earlier = await claimCall(write, waitMs, lease);
-    if (earlier) return await repeated(write, waitMs, earlier);
+    if (earlier) return earlier;
     const renew = async (tx: Transaction) => {
       await store.renewCall(tx, claim, lease);
       await upload.recheck(tx);
@@ -258,19 +258,15 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
 
   return { inTransaction, aroundCall, aroundUpload };
 
-  /** The stored response, or null when the claim is ours and the work is still to be done. */
-  async function claimCall(
-    write: Write,
-    waitMs: number,
-    lease: CallLease,
-  ): Promise<OperationResponse | null> {
+  /**
+   * The stored response, or null when the claim is ours and the work is still to be done. What was done outside of a
+   * transaction is not done anew.
+   */
+  async function claimCall(write: Write, waitMs: number, lease: CallLease): Promise<WriteResult | null> {
     const { claim } = write;
     const claiming = store.transaction((tx) => store.claimCall(tx, claim, lease, countedOf(write, 0)));
-    return earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
-  }
-
-  /** What was done outside of a transaction is not done anew. */
-  async function repeated(write: Write, waitMs: number, earlier: OperationResponse): Promise<WriteResult> {
+    const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+    if (earlier === null) return null;
     if (write.judgeRepeat !== null) {
       const judging = store.transaction((tx) => isToldAgain(write, tx, earlier));
       await withDeadline(waitMs, "the repeat", judging);
