@@ -86,9 +86,7 @@ export function createAuthenticate({ findApiKey, keyPrefixes, now }: Authenticat
       expected: known?.key ?? null,
       /** Found not long ago: whoever looks at it again in the transaction of its effect need not find it before. */
       isRecent: known !== undefined && nowMs() - known.foundAtMs < RECENT_MS,
-      /**
-       * Null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. Looked up once.
-       */
+      /** Null for one that is missing, malformed, unknown, revoked, expired, or not of this environment. Asked once. */
       find: () => (found ??= find(digest, id, isOfThisEnvironment)),
     };
   };
