@@ -62,20 +62,20 @@ function ownerOf(request: FastifyRequest): string {
   return accountId ?? key?.id ?? addressBucket(request.ip);
 }
 
-/**
- * Counts an answer's bytes as in memory until they have left, or nobody reads them any more; again does nothing.
- * @throws Problem 429 for an account that has its share
- * @throws TemporarilyUnavailable when there is no room
- */
-export type HoldAnswer = (reply: FastifyReply, bytes: number) => Place;
+export type HoldAnswer = ReturnType<typeof createHoldAnswer>;
 
 /**
  * Holds each answer within its account's share, from when it is made: those in the making are no more than requests are
  * at work on the database. Losing option: to wait for room. An answer that waits is in memory itself.
  */
-export function createHoldAnswer(places: TransferPlaces): HoldAnswer {
+export function createHoldAnswer(places: TransferPlaces) {
   const held = new WeakMap<FastifyReply, Place>();
-  return (reply, bytes) => {
+  /**
+   * Counts an answer's bytes as in memory until they have left, or nobody reads them any more; again does nothing.
+   * @throws Problem 429 for an account that has its share
+   * @throws TemporarilyUnavailable when there is no room
+   */
+  return (reply: FastifyReply, bytes: number): Place => {
     const { request } = reply;
     const cut = () => request.raw.socket.destroy();
     const place = held.get(reply) ?? places.take(ownerOf(request), cut, Math.max(1, bytes));
