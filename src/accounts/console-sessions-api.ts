@@ -13,8 +13,7 @@ import {
 } from "../base/model/console.ts";
 import { isTimeZone } from "../base/model/time.ts";
 import { digestApiKey } from "../http/api-keys.ts";
-import type { Operation } from "../http/operation.ts";
-import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { pageOf } from "../http/pagination.ts";
 import { invalidRequest } from "../http/problems.ts";
 import { ConsoleSession } from "./accounts-schema.ts";

@@ -4,8 +4,7 @@ import { time } from "../api/fields.ts";
 import { type ApiPart, read } from "../api/operations.ts";
 import { readStorage } from "../base/database/storage.ts";
 import { STORAGE_KINDS, type StorageUse } from "../base/model/storage.ts";
-import type { Operation } from "../http/operation.ts";
-import { jsonResponse } from "../http/operation-io.ts";
+import { jsonResponse, type Operation } from "../http/operation.ts";
 
 const bytes = z.int().min(0);
 

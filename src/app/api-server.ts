@@ -295,7 +295,7 @@ function workAs503(work: Work, outageAs503: OutageAs503): Work {
       };
     }
     case "write":
-      return { ...work, prepare: work.prepare && as503(work.prepare) };
+      return work.prepare === undefined ? work : { ...work, prepare: as503(work.prepare) };
     case "batched_write":
       return { ...work, handleEach: as503(work.handleEach) };
     case "upload":

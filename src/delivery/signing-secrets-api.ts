@@ -3,8 +3,7 @@ import { z } from "zod";
 import { time } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { DAY_SECONDS } from "../base/model/time.ts";
-import type { Operation } from "../http/operation.ts";
-import { jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "./signing-secrets-sql.ts";
 
 const tag = "Signing secret";

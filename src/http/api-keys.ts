@@ -41,37 +41,25 @@ const REMEMBERED_FOR_MS = 3_600_000;
 const RECENT_MS = 30_000;
 const BEARER = /^bearer +([\w.~+/=-]{1,256})$/i;
 
-export type Authentication = {
-  /**
-   * Null for a missing, malformed, unknown, revoked or expired key, or one of the other environment. Looked up once.
-   */
-  readonly find: () => Promise<ApiKey | null>;
-  /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
-  readonly expected: ApiKey | null;
-  /** It was found not long ago: whoever looks at it again in the transaction of its effect need not find it before. */
-  readonly isRecent: boolean;
+export type Authenticate = ReturnType<typeof createAuthenticate>;
+
+export type AuthenticateOptions = {
+  readonly findApiKey: FindApiKey;
+  /** The prefixes of the keys of this environment, from `apiKeyPrefix`: one for each brand. */
+  readonly keyPrefixes: readonly string[];
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
 };
-
-export type Authenticate = (authorization: string | undefined) => Authentication;
-
-const MISSING: Authentication = { find: async () => null, expected: null, isRecent: false };
 
 /**
  * Authenticates a request. All invalid keys look the same to the caller. The lookup is by digest, so its timing is of
  * no use to a guesser, and it comes before any other check.
  */
-export function createAuthenticate(options: {
-  readonly findApiKey: FindApiKey;
-  /** The prefixes of the keys of this environment: one for each brand. */
-  readonly prefixes: readonly string[];
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-}): Authenticate {
-  const { findApiKey, prefixes, now } = options;
-  const recent = new TtlMap<string, true>({ entriesMax: REMEMBERED_KEYS_MAX, now: () => performance.now() });
-  const valid = new TtlMap<string, ApiKey>({
+export function createAuthenticate({ findApiKey, keyPrefixes, now }: AuthenticateOptions) {
+  const nowMs = () => performance.now();
+  const valid = new TtlMap<string, { readonly key: ApiKey; readonly foundAtMs: number }>({
     entriesMax: REMEMBERED_KEYS_MAX,
-    now: () => performance.now(),
+    now: nowMs,
   });
 
   async function find(digest: Buffer, id: string, isOfThisEnvironment: boolean): Promise<ApiKey | null> {
@@ -79,24 +67,26 @@ export function createAuthenticate(options: {
     const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
     if (!isValid || !isOfThisEnvironment) {
       valid.delete(id);
-      recent.delete(id);
       return null;
     }
-    recent.set(id, true, RECENT_MS);
-    if (!valid.has(id)) valid.set(id, key, REMEMBERED_FOR_MS);
+    valid.set(id, { key, foundAtMs: nowMs() }, REMEMBERED_FOR_MS);
     return key;
   }
 
-  return (authorization) => {
+  return (authorization: string | undefined) => {
     const text = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
-    if (text === undefined) return MISSING;
+    if (text === undefined) return { expected: null, isRecent: false, find: async () => null };
     const digest = digestApiKey(text);
     const id = digest.toString("latin1");
-    const isOfThisEnvironment = prefixes.some((prefix) => text.startsWith(prefix));
+    const isOfThisEnvironment = keyPrefixes.some((prefix) => text.startsWith(prefix));
+    const known = valid.get(id);
     let found: Promise<ApiKey | null> | null = null;
     return {
-      expected: valid.get(id) ?? null,
-      isRecent: recent.has(id),
+      /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
+      expected: known?.key ?? null,
+      /** Found not long ago: whoever looks at it again in the transaction of its effect need not find it before. */
+      isRecent: known !== undefined && nowMs() - known.foundAtMs < RECENT_MS,
+      /** Null for one that is missing, malformed, unknown, revoked, expired, or not of this environment. Asked once. */
       find: () => (found ??= find(digest, id, isOfThisEnvironment)),
     };
   };

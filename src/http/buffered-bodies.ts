@@ -25,18 +25,36 @@ export function createReadBody(places: TransferPlaces) {
     // It may have gone while its key was looked up, and then nothing more is told of it.
     if (request.raw.socket.destroyed) throw notArrived();
     const context = contextOf(request);
-    const { promise: isCut, reject: cut } = Promise.withResolvers<never>();
-    const place = places.take(ownerOf(request), cut, Math.max(1, announced ?? bytesMax));
+    const { promise: isWhole, resolve, reject } = Promise.withResolvers<void>();
+    const place = places.take(ownerOf(request), reject, Math.max(1, announced ?? bytesMax));
+    let body = Buffer.allocUnsafe(announced ?? BUFFERED_BODY_BYTES_FIRST);
+    let bytes = 0;
+    const keep = (chunk: Buffer) => {
+      place.moved(chunk.length);
+      const before = bytes;
+      bytes += chunk.length;
+      if (bytes > bytesMax) return reject(new Problem("payload_too_large"));
+      if (bytes > body.length) body = Buffer.concat([body], Math.min(bytesMax, Math.max(bytes, 2 * before)));
+      chunk.copy(body, before);
+    };
     try {
       sendContinue(request.raw);
-      const body = await receive(payload, { bytesMax, announced, place, isCut });
+      payload.on("data", keep);
+      payload.once("end", resolve);
+      payload.once("close", () => reject(notArrived()));
+      await isWhole;
       if (context.worksWithBody) context.bufferedBody = place;
-      return body;
+      return body.subarray(0, bytes);
     } finally {
+      // What comes after a refusal is not kept.
+      payload.off("data", keep);
+      place.rest();
       if (context.bufferedBody === null) place.giveBack();
     }
   };
 }
+
+const notArrived = () => invalidRequest("body", "The body did not arrive as it was announced.");
 
 /** Whose share of the memory a request takes. */
 function ownerOf(request: FastifyRequest): string {
@@ -44,20 +62,20 @@ function ownerOf(request: FastifyRequest): string {
   return accountId ?? key?.id ?? addressBucket(request.ip ?? "unknown");
 }
 
-/**
- * Counts an answer's bytes as in memory until they have left, or nobody reads them any more; again does nothing.
- * @throws Problem 429 for an account that has its share
- * @throws TemporarilyUnavailable when there is no room
- */
-export type HoldAnswer = (reply: FastifyReply, bytes: number) => Place;
+export type HoldAnswer = ReturnType<typeof createHoldAnswer>;
 
 /**
  * Holds each answer within its account's share, from when it is made: those in the making are no more than requests are
  * at work on the database. Losing option: to wait for room. An answer that waits is in memory itself.
  */
-export function createHoldAnswer(places: TransferPlaces): HoldAnswer {
+export function createHoldAnswer(places: TransferPlaces) {
   const held = new WeakMap<FastifyReply, Place>();
-  return (reply, bytes) => {
+  /**
+   * Counts an answer's bytes as in memory until they have left, or nobody reads them any more; again does nothing.
+   * @throws Problem 429 for an account that has its share
+   * @throws TemporarilyUnavailable when there is no room
+   */
+  return (reply: FastifyReply, bytes: number): Place => {
     const { request } = reply;
     const cut = () => request.raw.socket.destroy();
     const place = held.get(reply) ?? places.take(ownerOf(request), cut, Math.max(1, bytes));
@@ -66,40 +84,3 @@ export function createHoldAnswer(places: TransferPlaces): HoldAnswer {
     return place;
   };
 }
-
-type Receiving = {
-  readonly bytesMax: number;
-  /** Null: it comes in chunks. */
-  readonly announced: number | null;
-  readonly place: Place;
-  /** Rejects when the place is another's. */
-  readonly isCut: Promise<never>;
-};
-
-/** What comes after a refusal is not kept. */
-async function receive(payload: IncomingMessage, receiving: Receiving): Promise<Buffer> {
-  const { bytesMax, announced, place, isCut } = receiving;
-  let body = Buffer.allocUnsafe(announced ?? BUFFERED_BODY_BYTES_FIRST);
-  let bytes = 0;
-  const { promise: isWhole, resolve, reject } = Promise.withResolvers<void>();
-  const take = (chunk: Buffer) => {
-    place.moved(chunk.length);
-    const before = bytes;
-    bytes += chunk.length;
-    if (bytes > bytesMax) return reject(new Problem("payload_too_large"));
-    if (bytes > body.length) body = Buffer.concat([body], Math.min(bytesMax, Math.max(bytes, 2 * before)));
-    chunk.copy(body, before);
-  };
-  payload.on("data", take);
-  payload.once("end", resolve);
-  payload.once("close", () => reject(notArrived()));
-  try {
-    await Promise.race([isWhole, isCut]);
-    return body.subarray(0, bytes);
-  } finally {
-    payload.off("data", take);
-    place.rest();
-  }
-}
-
-const notArrived = () => invalidRequest("body", "The body did not arrive as it was announced.");

@@ -18,20 +18,14 @@ export function inSlices(body: Buffer, onSlice?: (bytes: number) => void): Reada
   });
 }
 
-/** Bytes that are sent to many, and the headers that tell of their form. */
-export type SentBytes = {
-  readonly bytes: Buffer;
-  readonly headers: Readonly<Record<string, string | number>>;
-};
-
-/** Chooses the form for a request's Accept-Encoding. */
-export type CompressedBytes = (acceptEncoding: string | undefined) => SentBytes;
+/** The form for a request's Accept-Encoding, and the headers that tell of it. */
+export type CompressedBytes = Awaited<ReturnType<typeof compressOnce>>;
 
 /**
  * Bytes, plain and compressed. Both are made once and sent to everybody: @fastify/compress would compress for each
  * request anew, and each string sent would be copied for its connection.
  */
-export async function compressOnce(bytes: Buffer): Promise<CompressedBytes> {
+export async function compressOnce(bytes: Buffer) {
   const vary = { vary: "accept-encoding" };
   const plain = { bytes, headers: { ...vary, "content-length": bytes.length } };
   const zipped = await promisify(gzip)(bytes);
@@ -39,7 +33,8 @@ export async function compressOnce(bytes: Buffer): Promise<CompressedBytes> {
     bytes: zipped,
     headers: { ...vary, "content-encoding": "gzip", "content-length": zipped.length },
   };
-  return (acceptEncoding = "") => (acceptsGzip(acceptEncoding) ? compressed : plain);
+  return (acceptEncoding = ""): typeof plain | typeof compressed =>
+    acceptsGzip(acceptEncoding) ? compressed : plain;
 }
 
 /** `*` is not taken for it: who means gzip says so. */
@@ -64,8 +59,8 @@ export function quoteEntityTag(opaque: string): string {
 
 const TAG_IN_LIST = /(?:W\/)?("[\x21\x23-\x7e\x80-\xff]*")/g;
 
-/** Whether If-None-Match names `tag`: a list, weak or strong alike, or `*`. */
-export function matchesEntityTag(ifNoneMatch: string, tag: string): boolean {
+/** Whether If-None-Match, if there is one, names `tag`: a list, weak or strong alike, or `*`. */
+export function matchesEntityTag(ifNoneMatch = "", tag: string): boolean {
   if (ifNoneMatch.trim() === "*") return true;
   for (const [, opaque] of ifNoneMatch.matchAll(TAG_IN_LIST)) if (opaque === tag) return true;
   return false;

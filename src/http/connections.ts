@@ -25,22 +25,10 @@ export type ConnectionObserver = {
   onConnectionCut(reason: ConnectionCut): void;
 };
 
-export const CONNECTION_LIMITS = {
-  /** All of a request's body, unless it is streamed. */
-  receiveWithinMs: limits.REQUEST_WITHIN_MS,
-  /** The rest of a refused body that is large. */
-  lingerMs: limits.LINGER_MS,
-  connectionsMax: limits.CONNECTIONS_MAX,
-  perAddressMax: limits.CONNECTIONS_PER_ADDRESS_MAX,
-  sendWithinMs: limits.SEND_WITHIN_MS,
-  sendCheckedEveryMs: limits.SEND_CHECKED_EVERY_MS,
-};
-export type ConnectionLimits = Readonly<typeof CONNECTION_LIMITS>;
-
 export type LimitedServerOptions = ConnectionObserver & {
   readonly http: ServerOptions;
   readonly isTrustedProxy: IsTrustedProxy;
-  readonly connectionLimits: ConnectionLimits;
+  readonly connectionLimits: limits.ConnectionLimits;
 };
 
 /** How many bytes have left to the client's side: the kernel has taken them. */

@@ -8,11 +8,9 @@ import { type ByteRange, chooseRange, matchesEntityTag, quoteEntityTag } from ".
 import { sentBytesOf } from "./connections.ts";
 import { withDeadline } from "./deadline.ts";
 import { BODY_SLICE_BYTES } from "./limits.ts";
-import type { AnnouncedBody, Content, StreamBody } from "./operation-io.ts";
+import type { AnnouncedBody, Content, StreamBody } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
 
-const LENGTH = "header.content-length";
-const DIGEST = "header.content-digest";
 /** RFC 9530, perhaps among digests by other algorithms, which are not looked at. */
 const SHA256 = /(?:^|,[ \t]*)sha-256=:([A-Za-z0-9+/]{43}=):[ \t]*(?:$|,)/;
 
@@ -24,25 +22,20 @@ export function readContentHeaders(body: StreamBody, headers: IncomingHttpHeader
   const coding = headers["content-encoding"] ?? "identity";
   if (coding.toLowerCase() !== "identity") throw new Problem("unsupported_media_type");
   const length = headers["content-length"];
-  if (length === undefined) throw invalidRequest(LENGTH, "Missing: a chunked body is not accepted.");
+  if (length === undefined)
+    throw invalidRequest("header.content-length", "Missing: a chunked body is not accepted.");
   const bytes = Number(length);
   if (bytes > body.bytesMax) throw new Problem("payload_too_large");
-  const mediaType = readMediaType(headers["content-type"]);
+  const mediaType = tidyMediaType(headers["content-type"] ?? "application/octet-stream");
+  if (mediaType === null) throw new Problem("unsupported_media_type");
   return { mediaType, bytes, sha256: readDigest(headers["content-digest"]) };
 }
 
-function readMediaType(header = "application/octet-stream"): string {
-  const mediaType = tidyMediaType(header);
-  if (mediaType === null) throw new Problem("unsupported_media_type");
-  return mediaType;
-}
-
 function readDigest(header: string | string[] | undefined): Buffer {
-  if (header === undefined) {
-    throw invalidRequest(DIGEST, "Missing: sha-256=:BASE64:, the SHA-256 of the body.");
-  }
+  const refused = (message: string) => invalidRequest("header.content-digest", message);
+  if (header === undefined) throw refused("Missing: sha-256=:BASE64:, the SHA-256 of the body.");
   const [, digest] = SHA256.exec(String(header)) ?? [];
-  if (digest === undefined) throw invalidRequest(DIGEST, "Must be sha-256=:BASE64: with 32 bytes.");
+  if (digest === undefined) throw refused("Must be sha-256=:BASE64: with 32 bytes.");
   return Buffer.from(digest, "base64");
 }
 
@@ -79,10 +72,8 @@ export async function sendContent(
 ): Promise<FastifyReply> {
   const { content } = answer;
   const etag = quoteEntityTag(content.etag);
-  const ifNoneMatch = request.headers["if-none-match"];
-  if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, etag)) {
+  if (matchesEntityTag(request.headers["if-none-match"], etag))
     return reply.header("etag", etag).code(304).send();
-  }
   const range = rangeOf(request, content, etag);
   const { first, last } = range ?? { first: 0, last: content.bytes - 1 };
   const bytes = last - first + 1;
@@ -129,23 +120,11 @@ function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: 
   throw new Problem("range_not_satisfiable", { headers: { "content-range": `bytes */${bytes}` } });
 }
 
-async function openBody(
-  request: FastifyRequest,
-  {
-    content,
-    waitMs,
-    progressWithinMs,
-    confirm,
-    confirmEveryMs,
-    takePlace,
-    onGone,
-    onSourceFailure,
-  }: ContentAnswer,
-  range: ByteRange,
-): Promise<Readable> {
+async function openBody(request: FastifyRequest, answer: ContentAnswer, range: ByteRange): Promise<Readable> {
+  const { content, waitMs, progressWithinMs, confirm, confirmEveryMs, onSourceFailure } = answer;
   const { socket } = request.raw;
   // Nobody is told more: what has begun cannot be answered otherwise.
-  const place = takePlace(() => socket.destroy());
+  const place = answer.takePlace(() => socket.destroy());
   const opening = content.open(range);
   // Whoever leaves may leave before it is open.
   const letGo = () => {
@@ -153,7 +132,7 @@ async function openBody(
   };
   let isGone = false;
   // Not left to the generators: they hear of it only when the source gives something.
-  onGone(() => {
+  answer.onGone(() => {
     isGone = true;
     letGo();
   });
@@ -197,15 +176,13 @@ async function openBody(
   }
 }
 
-/** What is told whenever there is room for more: bytes have left. It rests while there is nothing to send. */
-type Leaving = { move(): void; rest(): void };
-
 /** The source's bytes in slices, as all large answers. Throws when they are not exactly `bytes`, or stop coming. */
 async function* exactly(
   source: Readable,
   bytes: number,
   progressWithinMs: number,
-  leaving: Leaving,
+  /** Told whenever there is room for more: bytes have left. It rests while there is nothing to send. */
+  leaving: { move(): void; rest(): void },
 ): AsyncGenerator<Buffer> {
   const chunks = source[Symbol.asyncIterator]() as AsyncIterator<Buffer>;
   let left = bytes;

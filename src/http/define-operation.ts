@@ -1,105 +1,156 @@
 import type { z } from "zod";
-import type {
-  BatchedWriteDeclaration,
-  CallOutDeclaration,
-  Effect,
-  HandlerCode,
-  Operation,
-  ReadDeclaration,
-  RetiredDeclaration,
-  StaffReadDeclaration,
-  UploadDeclaration,
-  Work,
-  WriteDeclaration,
-} from "./operation.ts";
 import {
+  type Audit,
+  type Batched,
+  type BodyOf,
+  type CallOutWork,
+  type Deprecation,
+  type ExecutionMode,
   emptyResponse,
+  type HandlerCode,
   type JsonBody,
+  type JudgeRepeat,
+  type Method,
+  type Named,
+  type Operation,
+  type OperationRequest,
   type RawBody,
+  type ReadWork,
   type ResponseSchema,
+  type ResultOf,
+  type Risk,
   type StorableResponse,
-} from "./operation-io.ts";
+  type StreamBody,
+  type UploadWork,
+  type Work,
+  type WriteWork,
+} from "./operation.ts";
 
 type MaybeObject = z.ZodObject | undefined;
-type MaybeBody = JsonBody | RawBody | undefined;
+
+/** What every declaration has. */
+type Declared = Named & {
+  /** Others than keys that act for a user are denied. */
+  readonly needsUser?: true;
+  /** Those are denied: it tells of the whole account, and knows no spaces. */
+  readonly isOfAccount?: true;
+  readonly deprecated?: Deprecation;
+};
+
+type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
+type RequestOf<Params, Query, Body, Code extends string> = OperationRequest<
+  Parsed<Params>,
+  Parsed<Query>,
+  BodyOf<Body>,
+  Code
+>;
+
+type Checked<Params, Query, Response, Code extends string> = Declared & {
+  readonly params?: Params;
+  readonly query?: Query;
+  readonly response: Response;
+  readonly errors?: readonly Code[];
+  readonly holdsSecret?: true;
+};
+
+/** Risk none, sync, idempotent, GET (and HEAD). */
+type Reading<Params, Query, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
+  readonly method: "GET";
+};
+
+type Writing<Params, Query, Body, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
+  readonly method: Exclude<Method, "GET">;
+  readonly risk: Exclude<Risk, "none">;
+  readonly mode: ExecutionMode;
+  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
+  readonly idempotency: "key_required";
+  /** Written out for the same reason. */
+  readonly audit: Audit<RequestOf<Params, Query, Body, Code>, ResultOf<Response>>;
+  readonly body?: Body;
+};
+
+/** The work of each kind of write. `Own`: what is prepared, an item of a batch, or what was received. */
+type Works<Request, Result, Own> = {
+  readonly write: Repeatable<Request> & WriteWork<Request, Result, Own>;
+  /** Its requests share transactions with others of their kind, each with its own claim and response. */
+  readonly batched_write: Batched<Request, Own, Result>;
+  readonly call_out: Repeatable<Request> & CallOutWork<Request, Result>;
+  readonly upload: Repeatable<Request> & UploadWork<Request, Result, Own> & { readonly body: StreamBody };
+};
+
+type Repeatable<Request> = {
+  /** Required of each whose answer tells of something in a space, or of what a run published. */
+  readonly judgeRepeat?: JudgeRepeat<Request>;
+};
+
+type Define<Kind extends keyof Works<never, never, never>, Bodies, Codes extends string> = <
+  Response extends StorableResponse,
+  Params extends MaybeObject = undefined,
+  Query extends MaybeObject = undefined,
+  Body extends Bodies | undefined = undefined,
+  const Code extends Codes = never,
+  Own = undefined,
+>(
+  declaration: Writing<Params, Query, Body, Response, Code> &
+    Works<RequestOf<Params, Query, Body, Code>, ResultOf<Response>, Own>[Kind],
+) => Operation;
 
 /** The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones. */
 export function operationDefiners<DomainCode extends string = never>() {
   type Codes = DomainCode | HandlerCode;
+  type Held = JsonBody | RawBody;
+  const write: Define<"write", Held, Codes> = (declaration) => operation("write", declaration);
+  const batchedWrite: Define<"batched_write", Held, Codes> = (declaration) =>
+    operation("batched_write", declaration);
+  const callOut: Define<"call_out", Held, Codes> = (declaration) => operation("call_out", declaration);
+  const upload: Define<"upload", StreamBody, Codes> = (declaration) => operation("upload", declaration);
   return {
     read<
       Response extends ResponseSchema,
       Params extends MaybeObject = undefined,
       Query extends MaybeObject = undefined,
       const Code extends Codes = never,
-    >(declaration: ReadDeclaration<Params, Query, Response, Code>): Operation {
-      const { handle, waits = null } = declaration;
-      return operation({ ...declaration, ...AS_READ }, "read", { kind: "read", handle, waits });
+    >(
+      declaration: Reading<Params, Query, Response, Code> &
+        ReadWork<RequestOf<Params, Query, undefined, Code>, ResultOf<Response>>,
+    ): Operation {
+      return operation("read", declaration);
     },
+    /** A read across accounts, which only staff have. */
     staffRead<
       Response extends ResponseSchema,
       Params extends MaybeObject = undefined,
       Query extends MaybeObject = undefined,
-    >(declaration: StaffReadDeclaration<Params, Query, Response>): Operation {
-      const declared = { ...declaration, ...AS_READ, isAcrossAccounts: true } as const;
-      return operation(declared, "read", { kind: "read", handle: declaration.handle, waits: null });
+    >(
+      declaration: Reading<Params, Query, Response, never> & {
+        readonly handle: (
+          request: Omit<RequestOf<Params, Query, undefined, never>, "accountId" | "reader">,
+        ) => Promise<ResultOf<Response>>;
+      },
+    ): Operation {
+      return operation("read", { ...declaration, isAcrossAccounts: true });
     },
-    write<
-      Response extends StorableResponse,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      Body extends MaybeBody = undefined,
-      const Code extends Codes = never,
-      Prepared = undefined,
-    >(declaration: WriteDeclaration<Params, Query, Body, Response, Code, Prepared>): Operation {
-      const { handle, prepare = null } = declaration;
-      return operation(declaration, "write", { kind: "write", handle, prepare });
-    },
-    batchedWrite<
-      Response extends StorableResponse,
-      Item,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      Body extends MaybeBody = undefined,
-      const Code extends Codes = never,
-    >(declaration: BatchedWriteDeclaration<Params, Query, Body, Response, Code, Item>): Operation {
-      const { prepare, handleEach } = declaration;
-      return operation(declaration, "write", { kind: "batched_write", prepare, handleEach });
-    },
-    callOut<
-      Response extends StorableResponse,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      Body extends MaybeBody = undefined,
-      const Code extends Codes = never,
-    >(declaration: CallOutDeclaration<Params, Query, Body, Response, Code>): Operation {
-      const { handle, callsOut } = declaration;
-      return operation(declaration, "write", { kind: "call_out", handle, deadlineMs: callsOut.deadlineMs });
-    },
-    upload<
-      Response extends StorableResponse,
-      Received,
-      Params extends MaybeObject = undefined,
-      Query extends MaybeObject = undefined,
-      const Code extends Codes = never,
-    >(declaration: UploadDeclaration<Params, Query, Response, Code, Received>): Operation {
-      const { receive, recheck, handle, refused } = declaration;
-      return operation(declaration, "write", { kind: "upload", receive, recheck, handle, refused });
-    },
-    retired(declaration: RetiredDeclaration): Operation {
-      const effect = declaration.method === "GET" ? "read" : "write";
-      return operation({ ...declaration, response: emptyResponse() }, effect, { kind: "retired" });
+    write,
+    batchedWrite,
+    callOut,
+    upload,
+    /** Always 410. */
+    retired(
+      declaration: Declared &
+        Pick<Operation, "method" | "risk" | "mode"> & { readonly deprecated: Deprecation },
+    ): Operation {
+      return operation("retired", { ...declaration, response: emptyResponse() });
     },
   };
 }
-
-const AS_READ = { risk: "none", mode: "sync" } as const;
 
 /** What a declaration leaves out. */
 const DEFAULTS = {
   isAcrossAccounts: false,
   needsUser: false,
   isOfAccount: false,
+  risk: "none",
+  mode: "sync",
   params: null,
   query: null,
   body: null,
@@ -110,12 +161,18 @@ const DEFAULTS = {
   judgeRepeat: null,
 } as const satisfies Partial<Operation>;
 
-/** What a declaration says by itself. Its types say what its functions take, which is what was read by its schemas. */
-type Declared = Omit<Operation, keyof typeof DEFAULTS | "effect" | "isIdempotent" | "work">;
-type ErasedWork = { readonly kind: Work["kind"]; readonly [name: string]: unknown };
-
-function operation(declared: Declared, effect: Effect, work: ErasedWork): Operation {
-  // The platform's rule: the flag speaks of the operation without a key, so reads have it and writes do not.
-  const isIdempotent = effect === "read";
-  return Object.freeze({ ...DEFAULTS, ...declared, effect, isIdempotent, work: work as Work });
+/** The types of a declaration say what its functions take, which is what was read by its schemas. */
+function operation(
+  kind: Work["kind"],
+  declared: Named & Pick<Operation, "method" | "response"> & { readonly isAcrossAccounts?: true },
+): Operation {
+  const isRead = kind === "read" || (kind === "retired" && declared.method === "GET");
+  return Object.freeze({
+    ...DEFAULTS,
+    ...declared,
+    effect: isRead ? "read" : "write",
+    // The platform's rule: the flag speaks of the operation without a key, so reads have it and writes do not.
+    isIdempotent: isRead,
+    work: { ...declared, kind } as unknown as Work,
+  });
 }

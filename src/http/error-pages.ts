@@ -37,11 +37,9 @@ type ExplainedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "reme
 
 /** What a code means: a problem's and, say, an attempt's at once. */
 type Sense = {
-  readonly json: object;
+  readonly json: { readonly meaning: string; readonly remedy: string };
   /** A clause, as HTML: what it is a code of. */
   readonly of: string;
-  readonly meaning: string;
-  readonly remedy: string;
 };
 
 export type ErrorPagesOptions = {
@@ -68,7 +66,8 @@ export function addErrorPages(app: FastifyInstance, options: ErrorPagesOptions, 
       const found = group.find(code);
       return found === null ? [] : [senseIn(group, found)];
     });
-    const [first, ...also] = problem === undefined ? others : [senseOf(problem), ...others];
+    const own = problem && { json: problem, of: `an error of the API with status ${problem.status}` };
+    const [first, ...also] = own === undefined ? others : [own, ...others];
     if (first === undefined) throw new Problem("not_found");
     const json = also.length === 0 ? first.json : { ...first.json, also: also.map((sense) => sense.json) };
     const page = codePage(code, problem?.title ?? code, [first, ...also], options);
@@ -76,16 +75,12 @@ export function addErrorPages(app: FastifyInstance, options: ErrorPagesOptions, 
   });
 }
 
-function senseOf(problem: ExplainedProblem): Sense {
-  return { ...problem, json: problem, of: `an error of the API with status ${problem.status}` };
-}
-
 function senseIn({ name, heading }: CodeGroup, explained: ExplainedCode): Sense {
   const facts = Object.entries(explained.facts)
     .map(([fact, value]) => `; ${escapeHtml(fact)} <code>${escapeHtml(value)}</code>`)
     .join("");
   const lowered = heading.charAt(0).toLowerCase() + heading.slice(1);
-  return { ...explained, json: codeJson(name, explained), of: `one of the ${escapeHtml(lowered)}${facts}` };
+  return { json: codeJson(name, explained), of: `one of the ${escapeHtml(lowered)}${facts}` };
 }
 
 const codeJson = (kind: string, { code, facts, meaning, remedy }: ExplainedCode) => ({
@@ -105,7 +100,10 @@ function codePage(
   const links = [link("../reference/", "Reference"), link("../errors", "Errors")];
   const more = documents.map(({ path, title: name }) => link(`..${path}`, name));
   const explained = senses.map(
-    ({ of, meaning, remedy }, at) => `<p><code>${escapeHtml(code)}</code>, ${at === 0 ? "" : "also "}${of}</p>
+    (
+      { of, json: { meaning, remedy } },
+      at,
+    ) => `<p><code>${escapeHtml(code)}</code>, ${at === 0 ? "" : "also "}${of}</p>
 <h2>What happened</h2>
 <p>${proseHtml(meaning)}</p>
 <h2>What to do</h2>

@@ -30,23 +30,24 @@ export function sendPage(
   return sendHtml(reply, page);
 }
 
-export type HtmlOptions = {
-  /** It has a form, which can be sent to this server. */
-  readonly hasForm?: boolean;
-  /** Others wrote it: whatever it holds, it is of no origin and runs nothing. */
-  readonly isSandboxed?: boolean;
-};
-
-/** Sends the page to whoever asked. */
+/**
+ * Sends the page to whoever asked.
+ * @param options.hasForm it has a form, which can be sent to this server
+ * @param options.isSandboxed others wrote it: whatever it holds, it is of no origin and runs nothing
+ */
 export function sendHtml(
   reply: FastifyReply,
   page: HtmlPage,
-  { hasForm = false, isSandboxed = false }: HtmlOptions = {},
+  options: { readonly hasForm?: boolean; readonly isSandboxed?: boolean } = {},
 ): FastifyReply {
+  const { hasForm = false, isSandboxed = false } = options;
   const sandbox = isSandboxed ? `sandbox${hasForm ? " allow-forms" : ""}; ` : "";
   reply.headers({
     "content-type": "text/html; charset=utf-8",
-    "content-security-policy": sandbox + (hasForm ? FORM_PAGE_POLICY : STATIC_PAGE_POLICY),
+    // The one style of our pages, and nothing from anywhere; forms are sent to this server.
+    "content-security-policy":
+      `${sandbox}default-src 'none'; style-src 'sha256-${STYLE_DIGEST}'; base-uri 'none'; ` +
+      `form-action ${hasForm ? "'self'" : "'none'"}; frame-ancestors 'none'`,
   });
   return reply.send(Buffer.from(whole(page)));
 }
@@ -86,17 +87,7 @@ pre code { overflow-wrap: normal; }
 }
 `;
 
-/** The policy of our own pages: their one style, and nothing from anywhere. */
-const STATIC_PAGE_POLICY = pagePolicy("'none'");
-/** The same for a page with a form that is sent to this server. */
-const FORM_PAGE_POLICY = pagePolicy("'self'");
-
-function pagePolicy(formAction: "'none'" | "'self'"): string {
-  return (
-    `default-src 'none'; style-src 'sha256-${hash("sha256", STYLE, "base64")}'; ` +
-    `base-uri 'none'; form-action ${formAction}; frame-ancestors 'none'`
-  );
-}
+const STYLE_DIGEST = hash("sha256", STYLE, "base64");
 
 function whole({ title, body }: HtmlPage): string {
   return `<!doctype html>

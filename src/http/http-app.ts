@@ -5,8 +5,6 @@ import type { HoldAnswer } from "./buffered-bodies.ts";
 import { inSlices } from "./bytes.ts";
 import {
   answerExpectations,
-  CONNECTION_LIMITS,
-  type ConnectionLimits,
   type ConnectionObserver,
   createLimitedServer,
   type IsTrustedProxy,
@@ -19,19 +17,20 @@ export type HttpAppOptions = ConnectionObserver & {
   /** Whose X-Forwarded-For is believed; null: nobody's. */
   readonly isTrustedProxy: IsTrustedProxy | null;
   /** Absent: those of limits.ts. */
-  readonly connectionLimits?: ConnectionLimits | undefined;
-  readonly newRequestId: () => string;
+  readonly connectionLimits?: limits.ConnectionLimits | undefined;
+  /** For a request without an id. */
+  readonly newId: () => string;
   readonly readBody: (request: FastifyRequest, payload: IncomingMessage) => Promise<Buffer>;
   readonly holdAnswer: HoldAnswer;
   /** Malformed HTTP, or a request that did not arrive in time: there is no request object. */
-  readonly onClientError: (error: Error, socket: Socket) => void;
+  readonly onClientError: (error: Error & { readonly code?: string }, socket: Socket) => void;
   /** A request whose URL cannot be decoded or is too long for any route. */
   readonly onUnroutableUrl: (error: Error, request: FastifyRequest, reply: FastifyReply) => Promise<void>;
 };
 
 /** Fastify as this API needs it: limits on everything, bodies as bytes, and no error texts of its own. */
 export function createHttpApp(options: HttpAppOptions): FastifyInstance {
-  const { isTrustedProxy, newRequestId, readBody, holdAnswer, onClientError, onUnroutableUrl } = options;
+  const { isTrustedProxy, newId, readBody, holdAnswer, onClientError, onUnroutableUrl } = options;
   const app: FastifyInstance = Fastify({
     logger: false,
     trustProxy: isTrustedProxy ?? false,
@@ -44,7 +43,7 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
       const server = {
         ...options,
         isTrustedProxy: isTrustedProxy ?? (() => false),
-        connectionLimits: options.connectionLimits ?? CONNECTION_LIMITS,
+        connectionLimits: options.connectionLimits ?? limits.CONNECTION_LIMITS,
         http: {
           headersTimeout: limits.HEADERS_WITHIN_MS,
           // Node would end uploads, too; see createLimitedServer.
@@ -55,17 +54,16 @@ export function createHttpApp(options: HttpAppOptions): FastifyInstance {
           requireHostHeader: false,
         },
       };
-      if (isTrustedProxy === null) return createLimitedServer(server, handle);
       return createLimitedServer(server, (request, response) => {
-        removeForwardedPorts(request);
+        if (isTrustedProxy !== null) removeForwardedPorts(request);
         handle(request, response);
       });
     },
-    genReqId: (request) => {
-      const header = request.headers["x-request-id"];
-      return requestIdOf(typeof header === "string" ? header : undefined, newRequestId);
+    genReqId: ({ headers }) => requestIdOf(headers, newId),
+    clientErrorHandler: (error, socket) => {
+      if (error.code === "ECONNRESET" || !socket.writable) socket.destroy();
+      else onClientError(error, socket);
     },
-    clientErrorHandler: onClientError,
     frameworkErrors: (error, request, reply) => void onUnroutableUrl(error, request, reply),
   });
   // Every body arrives as bytes; the operation's declaration says how to parse it.

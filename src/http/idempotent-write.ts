@@ -11,7 +11,7 @@ import { withDeadline } from "./deadline.ts";
 import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, IDEMPOTENCY_KEY_CHARS_MAX, RELEASE_WITHIN_MS } from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
-import { fromStoredResponse, type OperationResponse, toStoredResponse } from "./responses.ts";
+import { type OperationResponse, toStoredResponse } from "./responses.ts";
 import type { InTurn } from "./turns.ts";
 
 /**
@@ -23,11 +23,14 @@ export type IdempotencyStore = {
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
   /**
    * The same for a write: claims its key until the transaction ends, without waiting if it is claimed already, and
-   * stores the response that `work` completed.
+   * stores the response that `work` completed; null: none.
    */
   claimedTransaction<T>(
     claim: IdempotencyClaim,
-    work: (tx: Transaction, state: ClaimState) => Promise<Completed<T>>,
+    work: (
+      tx: Transaction,
+      state: ClaimState,
+    ) => Promise<{ readonly result: T; readonly completed: CompletedClaim | null }>,
   ): Promise<T>;
   /** Claims beyond the transaction, under `token`, until `completeCall` or `releaseCall`, at most for `leaseMs`. */
   claimCall(
@@ -50,9 +53,6 @@ export type IdempotencyStore = {
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
 
-/** What a transaction came to, and the response to be stored in it; null: none. */
-export type Completed<T> = { readonly result: T; readonly completed: CompletedClaim | null };
-
 /**
  * Another transaction was in the way: it holds a lock for longer than was to be waited, or the database chose ours to
  * end of two that could not both go on. Nothing was written; the same again may succeed.
@@ -70,8 +70,8 @@ const QUOTED = /^"((?:[ !#-[\]-~]|\\["\\])*)" *$/;
  * The key of a write, bare or as a quoted string (`"…"`, the draft standard's form). Both forms of a text are the
  * same key.
  */
-export function readIdempotencyKey(header: string | undefined): string {
-  if (header === undefined || header === "") throw new Problem("idempotency_key_required");
+export function readIdempotencyKey(header: string | string[] | undefined): string {
+  if (typeof header !== "string" || header === "") throw new Problem("idempotency_key_required");
   const key = header.startsWith('"') ? unquote(header) : header;
   if (!BARE.test(key)) throw invalidRequest(PLACE, "Must be printable ASCII.");
   if (key.length > IDEMPOTENCY_KEY_CHARS_MAX) {
@@ -151,24 +151,70 @@ export type Performed = { readonly result: ErasedResult; readonly response: Oper
 
 export type WriteResult = { readonly response: OperationResponse; readonly isReplayed: boolean };
 
-export type IdempotentWrites = {
+export type IdempotentWrites = ReturnType<typeof createIdempotentWrites>;
+
+export type IdempotencyOptions = {
+  readonly idempotencyStore: IdempotencyStore;
+  /** Called for every write in its own transaction. */
+  readonly recordWrite: RecordWrite;
+  /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
+  readonly newId: () => string;
+  /** An internal error, to be logged. */
+  readonly onInternalError: (error: unknown, requestId: string) => void;
+};
+
+/**
+ * @param inTurn of requests at work on the database
+ * @param renewEveryMs how often the claim of an upload is held for longer
+ */
+export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTurn, renewEveryMs: number) {
+  const { idempotencyStore: store, recordWrite, newId, onInternalError } = options;
+
   /** Claim, effect and stored response in one transaction; a throw of `perform` rolls all three back. */
-  inTransaction(
+  async function inTransaction(
     write: Write,
     waitMs: number,
     perform: (tx: Transaction) => Promise<Performed>,
-  ): Promise<WriteResult>;
+  ): Promise<WriteResult> {
+    const { claim, size } = write;
+    const work = async (tx: Transaction, state: ClaimState) => {
+      const earlier = earlierResponse(state, claim);
+      if (earlier && (await isToldAgain(write, tx, earlier)))
+        return { result: { response: earlier, isReplayed: true }, completed: null };
+      const { result, response } = await perform(tx);
+      const counted = countedOf(write, await record(tx, write, result));
+      const completed = { claim, response: toStoredResponse(response, write.holdsSecret), counted };
+      return { result: { response, isReplayed: false }, completed };
+    };
+    const working = inTurn(claim.accountId, { waitMs, size }, () => store.claimedTransaction(claim, work));
+    return await withDeadline(waitMs, "the transaction", working);
+  }
+
   /** Claim, call with no transaction open, store the response. */
-  aroundCall(
+  async function aroundCall(
     write: Write,
-    bounds: { readonly waitMs: number; readonly deadlineMs: number },
+    { waitMs, deadlineMs }: { readonly waitMs: number; readonly deadlineMs: number },
     perform: () => Promise<Performed>,
-  ): Promise<WriteResult>;
+  ): Promise<WriteResult> {
+    // It outlives the call's deadline, so a second call cannot start while the first may still be running.
+    const lease = { token: newId(), leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
+    const earlier = await claimCall(write, waitMs, lease);
+    if (earlier) return earlier;
+    const calling = orRelease(write, lease, async () => {
+      const performed = await perform();
+      await inTurn(write.claim.accountId, { waitMs: ANSWER_WITHIN_MS }, () =>
+        store.transaction((tx) => complete(tx, write, lease, performed)),
+      );
+      return performed.response;
+    });
+    return await withDeadline(deadlineMs + waitMs, "the call", calling);
+  }
+
   /**
    * Claim; receive with no transaction open, however long that takes; then effect and stored response in one
    * transaction, which a throw of `perform` rolls back.
    */
-  aroundUpload<Received>(
+  async function aroundUpload<Received>(
     write: Write,
     waitMs: number,
     upload: {
@@ -180,124 +226,51 @@ export type IdempotentWrites = {
       /** After a Problem of `perform`; never where it is not known whether the transaction was committed. */
       refused(received: Received): Promise<void>;
     },
-  ): Promise<WriteResult>;
-};
-
-export function createIdempotentWrites(options: {
-  readonly store: IdempotencyStore;
-  /** Of requests at work on the database. */
-  readonly inTurn: InTurn;
-  readonly recordWrite: RecordWrite;
-  readonly newToken: () => string;
-  /** How often the claim of an upload is held for longer, in milliseconds. */
-  readonly renewEveryMs: number;
-  readonly onInternalError: (error: unknown, requestId: string) => void;
-}): IdempotentWrites {
-  const { store, inTurn, recordWrite, newToken, renewEveryMs, onInternalError } = options;
-
-  return {
-    inTransaction: (write, waitMs, perform) => {
-      const { claim, holdsSecret } = write;
-      const work = async (tx: Transaction, state: ClaimState): Promise<Completed<WriteResult>> => {
-        const earlier = earlierResponse(state, claim);
-        if (earlier && (await isToldAgain(write, tx, earlier)))
-          return { result: { response: earlier, isReplayed: true }, completed: null };
-        const { result, response } = await perform(tx);
-        const counted = countedOf(write, await recordPerformed(recordWrite, tx, write, result));
-        const completed = { claim, response: toStoredResponse(response, holdsSecret), counted };
-        return { result: { response, isReplayed: false }, completed };
-      };
-      const turn = { waitMs, size: write.size };
-      const working = inTurn(claim.accountId, turn, () => store.claimedTransaction(claim, work));
-      return withDeadline(waitMs, "the transaction", working);
-    },
-
-    aroundCall: async (write, { waitMs, deadlineMs }, perform) => {
-      const { claim, holdsSecret } = write;
-      const token = newToken();
-      // It outlives the call's deadline, so a second call cannot start while the first may still be running.
-      const lease = { token, leaseMs: Math.max(CALL_CLAIM_MS, 2 * deadlineMs) };
-      const earlier = await claimCall(write, waitMs, lease);
-      if (earlier) return await repeated(write, waitMs, earlier);
-      return withDeadline(deadlineMs + waitMs, "the call", call());
-
-      async function call(): Promise<WriteResult> {
-        try {
-          const { result, response } = await perform();
-          await inTurn(claim.accountId, { waitMs: ANSWER_WITHIN_MS }, () =>
-            store.transaction(async (tx) => {
-              const counted = await recordCall(tx, write, result);
-              await store.completeCall(tx, claim, token, toStoredResponse(response, holdsSecret), counted);
-            }),
-          );
-          return { response, isReplayed: false };
-        } catch (error) {
-          await release(write, token);
-          throw error;
-        }
-      }
-    },
-
-    aroundUpload: async (write, waitMs, { receive, recheck, cut, perform, refused }) => {
-      const { claim, holdsSecret } = write;
-      const lease = { token: newToken(), leaseMs: CALL_CLAIM_MS };
-      const earlier = await claimCall(write, waitMs, lease);
-      if (earlier) return await repeated(write, waitMs, earlier);
-      const renewing = setInterval(() => renew(write, lease, recheck).catch(onRenewFailed), renewEveryMs);
-      const onRenewFailed = (error: unknown) =>
-        error instanceof Problem ? cut(error) : onInternalError(error, write.requestId);
-      const work = async (received: Awaited<ReturnType<typeof receive>>, tx: Transaction) => {
-        const { result, response } = await perform(tx, received);
-        const counted = await recordCall(tx, write, result);
-        const stored = toStoredResponse(response, holdsSecret);
+  ): Promise<WriteResult> {
+    const { claim, requestId } = write;
+    const lease = { token: newId(), leaseMs: CALL_CLAIM_MS };
+    const earlier = await claimCall(write, waitMs, lease);
+    if (earlier) return earlier;
+    const renew = async (tx: Transaction) => {
+      await store.renewCall(tx, claim, lease);
+      await upload.recheck(tx);
+    };
+    // If it fails, the next one may come in time: the lease is longer than several.
+    const onRenewFailed = (error: unknown) =>
+      error instanceof Problem ? upload.cut(error) : onInternalError(error, requestId);
+    const renewing = setInterval(() => store.transaction(renew).catch(onRenewFailed), renewEveryMs);
+    return await orRelease(write, lease, async () => {
+      const received = await upload.receive();
+      const work = async (tx: Transaction) => {
+        const performed = await upload.perform(tx, received);
         // Whoever holds the claim now does the same work: what was done here must not count.
-        if (!(await store.completeCall(tx, claim, lease.token, stored, counted)))
+        if (!(await complete(tx, write, lease, performed)))
           throw new TemporarilyUnavailable("the claim of an upload ran out");
-        return response;
+        return performed.response;
       };
       try {
-        const received = await receive();
-        try {
-          const turn = { waitMs: ANSWER_WITHIN_MS };
-          const response = await inTurn(claim.accountId, turn, () =>
-            store.transaction((tx) => work(received, tx)),
-          );
-          return { response, isReplayed: false };
-        } catch (error) {
-          if (error instanceof Problem)
-            await refused(received).catch((failure: unknown) => onInternalError(failure, write.requestId));
-          throw error;
-        }
+        return await inTurn(claim.accountId, { waitMs: ANSWER_WITHIN_MS }, () => store.transaction(work));
       } catch (error) {
-        await release(write, lease.token);
+        if (error instanceof Problem)
+          await upload.refused(received).catch((failure: unknown) => onInternalError(failure, requestId));
         throw error;
-      } finally {
-        clearInterval(renewing);
       }
-    },
-  };
+    }).finally(() => clearInterval(renewing));
+  }
 
-  /** The stored response, or null when the claim is ours and the work is still to be done. */
-  async function claimCall(
-    write: Write,
-    waitMs: number,
-    lease: CallLease,
-  ): Promise<OperationResponse | null> {
+  return { inTransaction, aroundCall, aroundUpload };
+
+  /**
+   * The stored response, or null when the claim is ours and the work is still to be done. What was done outside of a
+   * transaction is not done anew.
+   */
+  async function claimCall(write: Write, waitMs: number, lease: CallLease): Promise<WriteResult | null> {
     const { claim } = write;
     const claiming = inTurn(claim.accountId, { waitMs }, () =>
       store.transaction((tx) => store.claimCall(tx, claim, lease, countedOf(write, 0))),
     );
-    return earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
-  }
-
-  /** There was room for it when it began. */
-  async function recordCall(tx: Transaction, write: Write, result: ErasedResult): Promise<CountedAnswer> {
-    const auditBytes = await recordPerformed(recordWrite, tx, write, result);
-    return { ...countedOf(write, auditBytes), isRefused: false };
-  }
-
-  /** What was done outside of a transaction is not done anew. */
-  async function repeated(write: Write, waitMs: number, earlier: OperationResponse): Promise<WriteResult> {
+    const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
+    if (earlier === null) return null;
     if (write.judgeRepeat !== null) {
       const judging = inTurn(write.claim.accountId, { waitMs }, () =>
         store.transaction((tx) => isToldAgain(write, tx, earlier)),
@@ -307,47 +280,54 @@ export function createIdempotentWrites(options: {
     return { response: earlier, isReplayed: true };
   }
 
-  /** If it fails, the next one may come in time: the lease is longer than several. */
-  async function renew(
-    { claim }: Write,
-    lease: CallLease,
-    recheck: (tx: Transaction) => Promise<void>,
-  ): Promise<void> {
-    await store.transaction(async (tx) => {
-      await store.renewCall(tx, claim, lease);
-      await recheck(tx);
-    });
-  }
-
-  /** Lets the client retry at once; otherwise the claim ends with its lease. */
-  async function release({ claim, requestId }: Write, token: string): Promise<void> {
+  /** If the work fails, its claim is released, so that the client can retry at once; or else it ends with its lease. */
+  async function orRelease(
+    { claim, requestId }: Write,
+    { token }: CallLease,
+    work: () => Promise<OperationResponse>,
+  ): Promise<WriteResult> {
     try {
+      return { response: await work(), isReplayed: false };
+    } catch (error) {
       const releasing = inTurn(claim.accountId, { waitMs: RELEASE_WITHIN_MS }, () =>
         store.transaction((tx) => store.releaseCall(tx, claim, token)),
       );
-      await withDeadline(RELEASE_WITHIN_MS, "the release", releasing);
-    } catch (error) {
-      if (!(error instanceof TemporarilyUnavailable)) onInternalError(error, requestId);
+      await withDeadline(RELEASE_WITHIN_MS, "the release", releasing).catch((failure: unknown) => {
+        if (!(failure instanceof TemporarilyUnavailable)) onInternalError(failure, requestId);
+      });
+      throw error;
     }
+  }
+
+  /** There was room for it when it began. False, and nothing is stored, when its claim is another's. */
+  async function complete(
+    tx: Transaction,
+    write: Write,
+    { token }: CallLease,
+    { result, response }: Performed,
+  ): Promise<boolean> {
+    const counted = { ...countedOf(write, await record(tx, write, result)), isRefused: false };
+    return await store.completeCall(
+      tx,
+      write.claim,
+      token,
+      toStoredResponse(response, write.holdsSecret),
+      counted,
+    );
+  }
+
+  /** Tells of a write that took effect, where there is something to tell. Returns the bytes that this takes. */
+  async function record(tx: Transaction, write: Write, result: ErasedResult): Promise<number> {
+    const details = write.details(result);
+    if (details === null) return 0;
+    const { caller, requestId } = write;
+    const { operationKey, accountId } = write.claim;
+    return await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
   }
 }
 
 function countedOf({ caller, isExempt }: Write, auditBytes: number): CountedAnswer {
   return { userId: caller.userId, isRefused: !isExempt, auditBytes };
-}
-
-/** Tells of a write that took effect, where there is something to tell. Returns the bytes that this takes. */
-async function recordPerformed(
-  recordWrite: RecordWrite,
-  tx: Transaction,
-  write: Write,
-  result: ErasedResult,
-): Promise<number> {
-  const details = write.details(result);
-  if (details === null) return 0;
-  const { caller, requestId } = write;
-  const { operationKey, accountId } = write.claim;
-  return await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
 }
 
 /** False: it is done anew. @throws Problem: what the answer tells of is out of the caller's sight by now */
@@ -360,11 +340,6 @@ async function isToldAgain(
   const verdict = await judgeRepeat(tx, body === null ? null : JSON.parse(body.toString()));
   if (verdict === "gone") throw new Problem("not_found");
   return verdict === "again";
-}
-
-/** For `errors` of `account_moved`. */
-function movedTo(cell: string): string {
-  return `The account is in the cell "${cell}".`;
 }
 
 /**
@@ -380,10 +355,12 @@ export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): Ope
     case "in_progress":
       throw new Problem("idempotency_in_progress");
     case "moved":
-      throw new Problem("account_moved", { errors: [{ path: "account", message: movedTo(found.cell) }] });
+      throw new Problem("account_moved", {
+        errors: [{ path: "account", message: `The account is in the cell "${found.cell}".` }],
+      });
     case "completed":
       if (!claim.fingerprint.equals(found.fingerprint)) throw new Problem("idempotency_key_reused");
-      return fromStoredResponse(found.response);
+      return { ...found.response, etag: null };
     default:
       throw new Error(`Unknown claim state: ${JSON.stringify(found satisfies never)}`);
   }

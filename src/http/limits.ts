@@ -32,11 +32,9 @@ export const RATE_LIMIT_WITHIN_MS = 500;
 /** Retry-After of a 503: a restarting database is back by then. */
 export const RETRY_AFTER_UNAVAILABLE_SECONDS = 5;
 
-/** A request's headers, and all of it, arrive within this; slow clients would only hold sockets. */
+/** A request's headers arrive within this; slow clients would only hold sockets. */
 export const HEADERS_WITHIN_MS = 10_000;
-export const REQUEST_WITHIN_MS = 30_000;
-
-/** How late those two timeouts may fire. */
+/** How late that timeout may fire. */
 export const CONNECTIONS_CHECKED_EVERY_MS = 5_000;
 
 /** An idle connection is kept longer than load balancers keep theirs (60 s), so that they close first. */
@@ -60,8 +58,6 @@ export const REMEMBERED_KEYS_MAX = 10_000;
 
 /** The claim of an operation that calls out is free again after this if its process died. */
 export const CALL_CLAIM_MS = 120_000;
-/** How often the claim of an upload is held for another `CALL_CLAIM_MS`. */
-export const CLAIM_RENEWED_EVERY_MS = 30_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
 
@@ -106,51 +102,59 @@ export const HELD_SECONDS_MAX = 25;
 /** Reads held at a time by one process, fewer than it has connections; one account has at most half of them. */
 export const HELD_READS_MAX = 4_000;
 
-/** Connections that one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
-export const CONNECTIONS_MAX = 5_000;
-
-/** Of those, one client's (an IPv4 address, or the /64 of an IPv6 one). Trusted proxies have no such limit. */
-export const CONNECTIONS_PER_ADDRESS_MAX = 500;
-
 /** Requests on one connection: one at work, the others wait. Clients that pipeline at all send fewer ahead. */
 export const PIPELINED_REQUESTS_MAX = 32;
 
-/**
- * A connection is cut when it takes longer than `SEND_WITHIN_MS` to take `SEND_BYTES_MIN` of a waiting response: about
- * 0.5 KiB/s. There is no limit on a whole response: whoever reads slowly but steadily gets all of it.
- */
+/** Of connections. */
+export const CONNECTION_LIMITS = {
+  /** That one process serves at a time; more are refused. A slow reader's takes about 45 KB. */
+  connectionsMax: 5_000,
+  /** Of those, one client's (an IPv4 address, or the /64 of an IPv6 one). Trusted proxies have no such limit. */
+  perAddressMax: 500,
+  /** All of a request, unless its body is streamed. */
+  receiveWithinMs: 30_000,
+  /** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
+  lingerMs: 5_000,
+  /**
+   * One is cut when it takes longer than this to take `SEND_BYTES_MIN` of a waiting response: about 0.5 KiB/s. There is
+   * no limit on a whole response: whoever reads slowly but steadily gets all of it.
+   */
+  sendWithinMs: 30_000,
+  sendCheckedEveryMs: 5_000,
+};
+export type ConnectionLimits = Readonly<typeof CONNECTION_LIMITS>;
 export const SEND_BYTES_MIN = 16_384;
-export const SEND_WITHIN_MS = 30_000;
-export const SEND_CHECKED_EVERY_MS = 5_000;
 
 /** A body larger than this is sent in slices, each when the one before has left: only so is its progress seen. */
 export const UNSLICED_BODY_BYTES_MAX = 65_536;
 export const BODY_SLICE_BYTES = 16_384;
 
-/** A body that is streamed, or the source of an answer that is, ends when it has not moved on for this long. */
-export const STREAM_PROGRESS_WITHIN_MS = 30_000;
-/** What of a body that is streamed has to come within that, as of a response: about 0.5 KiB/s. It holds a place. */
-export const RECEIVED_BYTES_MIN = 16_384;
+/** Of bodies, and of answers that are streams or large. */
+export const TRANSFER_LIMITS = {
+  /** Uploads and downloads at a time in one process; one account has at most half. Each holds some 300 KB. */
+  uploadsMax: 96,
+  downloadsMax: 256,
+  /** A body that is streamed, or the source of an answer that is, ends when it has not moved on for this long. */
+  progressWithinMs: 30_000,
+  /** What of a body that is streamed has to come within that, as of a response: about 0.5 KiB/s. It holds a place. */
+  receivedBytesMin: 16_384,
+  /** How often the claim of an upload is held for another `CALL_CLAIM_MS`, and a download's reader asked for again. */
+  renewEveryMs: 30_000,
+  /**
+   * Bytes of bodies that one process has in memory at a time; one account has at most half. One that comes in chunks
+   * takes twice its bytes for the moment in which its buffer grows.
+   */
+  bufferedBodyBytesMax: 134_217_728,
+  /** The same of answers. Small ones do not count: with one for each of 5,000 connections they take 80 MiB. */
+  answerBytesMax: 134_217_728,
+};
+export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
+
 /** Time for an upload to end once all of its bytes are here: a store puts a large object together. */
 export const UPLOAD_ENDS_WITHIN_MS = 120_000;
-
-/** Uploads and downloads at a time in one process; one account has at most half. Each holds some 300 KB. */
-export const UPLOADS_MAX = 96;
-export const DOWNLOADS_MAX = 256;
-/** While all of them are taken, one that moves more slowly than this makes room for an account that has none. */
+/** While all places are taken, a transfer slower than this makes room for an account that has none. */
 export const SCARCE_BYTES_PER_SECOND = 65_536;
-
-/**
- * Bytes of bodies that one process has in memory at a time; one account has at most half. One that comes in chunks
- * takes twice its bytes for the moment in which its buffer grows.
- */
-export const BUFFERED_BODY_BYTES_MAX = 134_217_728;
 /** What a body of unknown length has room for at first. */
 export const BUFFERED_BODY_BYTES_FIRST = 16_384;
-
-/** The same of answers. Small ones do not count: with one for each of 5,000 connections they take 80 MiB. */
-export const ANSWER_BYTES_MAX = 134_217_728;
+/** Of answers: up to this many bytes they do not count as in memory. */
 export const UNCOUNTED_ANSWER_BYTES_MAX = 16_384;
-
-/** The rest of a refused body, if large or of unknown length, is read for this long: its client sees the answer. */
-export const LINGER_MS = 5_000;

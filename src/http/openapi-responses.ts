@@ -5,27 +5,26 @@ import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemKind, RANGE_STATUS
 import { problemType } from "./responses.ts";
 
 type Status = ProblemKind["status"];
-type Described = { readonly [member: string]: unknown };
 
-const text = (description: string, example: string): Described => ({
+const text = (
+  description: string,
+  example: unknown,
+  schema: JsonSchema = { type: "string" },
+): JsonSchema => ({
   description,
-  schema: { type: "string" },
+  schema,
   example,
 });
 
 /** Every response header that this API defines. */
-export const headerComponents: Readonly<Record<string, Described>> = {
+export const headerComponents: Readonly<Record<string, JsonSchema>> = {
   XRequestId: text("The request's X-Request-Id, or a generated one.", "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11"),
   RateLimit: text("Requests left in the window, and seconds until it resets.", '"default";r=599;t=60'),
   RateLimitPolicy: text(
     "Requests allowed per window, and the window's length in seconds.",
     '"default";q=600;w=60',
   ),
-  RetryAfter: {
-    description: "Seconds to wait before the next request.",
-    schema: { type: "integer", minimum: 1 },
-    example: 30,
-  },
+  RetryAfter: text("Seconds to wait before the next request.", 30, { type: "integer", minimum: 1 }),
   ETag: text("The entity tag of the body, for If-None-Match. On reads.", '"5pQ0bqY9XwAkZpC1vXbBzQ"'),
   CacheControl: text("How the response may be cached.", "private, no-cache"),
   Deprecation: text("When the operation was deprecated (RFC 9745). On deprecated operations.", "@1688169599"),
@@ -33,11 +32,11 @@ export const headerComponents: Readonly<Record<string, Described>> = {
     "When the operation will be retired (RFC 8594). On deprecated operations.",
     "Sun, 30 Jun 2024 23:59:59 GMT",
   ),
-  IdempotentReplayed: {
-    description: "Present when the response is that of an earlier request with the same Idempotency-Key.",
-    schema: { type: "string", const: "true" },
-    example: "true",
-  },
+  IdempotentReplayed: text(
+    "Present when the response is that of an earlier request with the same Idempotency-Key.",
+    "true",
+    { type: "string", const: "true" },
+  ),
   AcceptRanges: text("That ranges can be requested.", "bytes"),
   ContentRange: text("Which bytes these are, and of how many.", "bytes 0-499/1234"),
   ContentDisposition: text(
@@ -78,7 +77,7 @@ const ofContent = {
 export const fileSchema: JsonSchema = { type: "string", format: "binary" };
 
 /** The successes of an operation, and 304 for reads. */
-export function successResponses(operation: Operation, schemas: SchemaWriter): Described {
+export function successResponses(operation: Operation, schemas: SchemaWriter): JsonSchema {
   const { response, effect } = operation;
   const own = Object.fromEntries(
     Object.entries<string>(response.headers).map(([name, description]) => [
@@ -88,7 +87,7 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): D
   );
   const headers = { ...onSuccess, ...own, ...(response.kind === "content" ? ofContent : {}) };
   const content = contentOf(operation, schemas);
-  const success: Record<string, Described> = {
+  const success: Record<string, JsonSchema> = {
     [response.status]: { description: SUCCESSES[response.status], headers, ...content },
   };
   if (response.kind === "json" && response.other) {
@@ -107,7 +106,7 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): D
   };
 }
 
-function contentOf({ response }: Operation, schemas: SchemaWriter): Described {
+function contentOf({ response }: Operation, schemas: SchemaWriter): JsonSchema {
   if (response.kind === "empty") return {};
   if (response.kind === "content") return { content: { "*/*": { schema: fileSchema } } };
   const type = response.kind === "json" ? "application/json" : response.mediaType;
@@ -128,9 +127,9 @@ export function createProblemResponses(
   docsUrl: string,
   errors: "all" | "raised",
 ) {
-  const components: Record<string, Described> = {};
+  const components: Record<string, JsonSchema> = {};
 
-  function responses(operation: Operation): Described {
+  function responses(operation: Operation): JsonSchema {
     const raised = raisedCodes(operation);
     const codesOf = (status: Status) => raised.filter((code) => problems[code]?.status === status);
     const isFolded = (status: Status) => errors === "raised" && codesOf(status).length === 0;
@@ -153,7 +152,7 @@ export function createProblemResponses(
     return name;
   }
 
-  function problemResponse(status: Status, raised: readonly string[]): Described {
+  function problemResponse(status: Status, raised: readonly string[]): JsonSchema {
     const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
     const codes = raised.length > 0 ? raised : ofStatus;
     const meanings = raised.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
@@ -176,7 +175,7 @@ export function createProblemResponses(
     };
   }
 
-  function example(code: string): Described {
+  function example(code: string): JsonSchema {
     const kind = problems[code];
     const errors = [{ path: "query.limit", message: "Must be at most 100." }];
     return {
@@ -192,7 +191,7 @@ export function createProblemResponses(
   return { responses, components };
 }
 
-function extraHeaders(status: Status): Described {
+function extraHeaders(status: Status): JsonSchema {
   if (status === 401) return { "WWW-Authenticate": header("WwwAuthenticate") };
   if (status === 405) return { Allow: header("Allow") };
   if (status === RANGE_STATUS) return { "Content-Range": header("ContentRange") };

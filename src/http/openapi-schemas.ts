@@ -96,69 +96,59 @@ const KEY = '^([!#-~][ -~]*|"([ !#-[\\]-~]|\\\\["\\\\])+")$';
 const DIGEST = "(^|, *)sha-256=:[A-Za-z0-9+/]{43}=:";
 const PRINTABLE = "^[\\x20-\\x7e]*$";
 
+const parameter = (name: string, description: string, schema: JsonSchema = {}): JsonSchema => ({
+  name,
+  in: "header",
+  description,
+  schema: { type: "string", ...schema },
+});
+
 /** The headers that a request may or must carry, beside Authorization. */
-export const parameterComponents: Readonly<Record<string, JsonSchema>> = {
-  XRequestId: {
-    name: "X-Request-Id",
-    in: "header",
-    description:
-      "Identifies the request in responses and logs. Printable ASCII; generated if missing or empty.",
-    schema: { type: "string", maxLength: REQUEST_ID_CHARS_MAX, pattern: PRINTABLE },
-  },
-  XAccountId: {
-    name: "X-Account-Id",
-    in: "header",
-    description:
-      "The account's id, a UUID. Required with a staff key; other keys belong to one account. Empty counts as absent.",
+export const parameterComponents = {
+  XRequestId: parameter(
+    "X-Request-Id",
+    "Identifies the request in responses and logs. Printable ASCII; generated if missing or empty.",
+    { maxLength: REQUEST_ID_CHARS_MAX, pattern: PRINTABLE },
+  ),
+  XAccountId: parameter(
+    "X-Account-Id",
+    "The account's id, a UUID. Required with a staff key; other keys belong to one account. Empty counts as absent.",
     // Not `format: uuid`, by which an empty one would be invalid.
-    schema: { type: "string", pattern: `^(${UUID})?$` },
-  },
+    { pattern: `^(${UUID})?$` },
+  ),
   IdempotencyKey: {
-    name: "Idempotency-Key",
-    in: "header",
-    required: true,
-    description:
+    ...parameter(
+      "Idempotency-Key",
       "Identifies this write: retried with the same key, it takes effect once and gets the same response. Kept " +
-      "for 24 hours, per account and API key. One that begins with a quote must be a whole quoted string (RFC 9651), " +
-      'and is the same key as its text: `"k-1"` is `k-1`.',
-    schema: { type: "string", minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: KEY },
-  },
-  Traceparent: {
-    name: "traceparent",
-    in: "header",
-    description: "The caller's W3C Trace Context: logged, and sent with the webhook of a published analysis.",
-    schema: { type: "string" },
-  },
-  ContentDigest: {
-    name: "Content-Digest",
-    in: "header",
+        "for 24 hours, per account and API key. One that begins with a quote must be a whole quoted string " +
+        '(RFC 9651), and is the same key as its text: `"k-1"` is `k-1`.',
+      { minLength: 1, maxLength: IDEMPOTENCY_KEY_CHARS_MAX, pattern: KEY },
+    ),
     required: true,
-    description:
+  },
+  Traceparent: parameter(
+    "traceparent",
+    "The caller's W3C Trace Context: logged, and sent with the webhook of a published analysis.",
+  ),
+  ContentDigest: {
+    ...parameter(
+      "Content-Digest",
       "The SHA-256 of the body in base64 (RFC 9530). The body is checked against it, and it distinguishes a " +
-      "repeat of the request from a different one under the same Idempotency-Key.",
-    schema: { type: "string", pattern: DIGEST },
+        "repeat of the request from a different one under the same Idempotency-Key.",
+      { pattern: DIGEST },
+    ),
+    required: true,
     example: "sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:",
   },
-  Range: {
-    name: "Range",
-    in: "header",
-    description:
-      "One range of bytes (RFC 9110), `bytes=0-499`. With several, the response is the whole content.",
-    schema: { type: "string" },
-  },
-  IfRange: {
-    name: "If-Range",
-    in: "header",
-    description: "An ETag: if it is no longer current, Range is ignored.",
-    schema: { type: "string" },
-  },
-  IfNoneMatch: {
-    name: "If-None-Match",
-    in: "header",
-    description:
-      "Entity tags of earlier responses: if one is still current, the response is 304 without a body.",
-    schema: { type: "string" },
-  },
+  Range: parameter(
+    "Range",
+    "One range of bytes (RFC 9110), `bytes=0-499`. With several, the response is the whole content.",
+  ),
+  IfRange: parameter("If-Range", "An ETag: if it is no longer current, Range is ignored."),
+  IfNoneMatch: parameter(
+    "If-None-Match",
+    "Entity tags of earlier responses: if one is still current, the response is 304 without a body.",
+  ),
 };
 
 const component = (name: keyof typeof parameterComponents) => ({ $ref: `#/components/parameters/${name}` });
@@ -218,30 +208,30 @@ export function describeSentRequests(
   requests: readonly SentRequest[],
   schemas: SchemaWriter,
 ): Readonly<Record<string, object>> {
-  return Object.fromEntries(requests.map((request) => [request.event, { post: describe(request, schemas) }]));
-}
-
-function describe(request: SentRequest, schemas: SchemaWriter): object {
-  const { event, tag, summary, description, headers, body, example, responses } = request;
-  const schema = schemas.write(body, "output");
-  return {
-    operationId: event,
-    tags: [tag],
-    summary,
-    description,
-    // Its signature shows who sent it; the key of the API is not in it.
-    security: [],
-    parameters: headers.map((header) => ({
-      name: header.name,
-      in: "header",
-      required: header.isAlwaysSent,
-      description: header.description,
-      schema: { type: "string", pattern: header.pattern.source },
-      example: header.example,
-    })),
-    requestBody: { required: true, content: { "application/json": { schema, example } } },
-    responses: Object.fromEntries(
-      Object.entries(responses).map(([status, meaning]) => [status, { description: meaning }]),
-    ),
-  };
+  return Object.fromEntries(
+    requests.map(({ event, tag, summary, description, headers, body, example, responses }) => {
+      const content = { "application/json": { schema: schemas.write(body, "output"), example } };
+      const post = {
+        operationId: event,
+        tags: [tag],
+        summary,
+        description,
+        // Its signature shows who sent it; the key of the API is not in it.
+        security: [],
+        parameters: headers.map((header) => ({
+          name: header.name,
+          in: "header",
+          required: header.isAlwaysSent,
+          description: header.description,
+          schema: { type: "string", pattern: header.pattern.source },
+          example: header.example,
+        })),
+        requestBody: { required: true, content },
+        responses: Object.fromEntries(
+          Object.entries(responses).map(([status, meaning]) => [status, { description: meaning }]),
+        ),
+      };
+      return [event, { post }];
+    }),
+  );
 }

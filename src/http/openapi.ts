@@ -50,7 +50,8 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
   const schemas = createSchemaWriter();
   const problems = createProblemResponses(registry.problems, docsUrl, errors);
   const tags = new Set(info.tags.map(({ name }) => name));
-  for (const { tag, key } of [...registry.operations, ...info.sends.map(asTagged)]) {
+  const sends = info.sends.map(({ event, tag }) => ({ key: event, tag }));
+  for (const { tag, key } of [...registry.operations, ...sends]) {
     if (!tags.has(tag)) throw new Error(`Operation ${key}: no heading "${tag}".`);
   }
 
@@ -102,8 +103,6 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
     },
   };
 }
-
-const asTagged = ({ event, tag }: SentRequest) => ({ key: event, tag });
 
 function describe(operation: Operation, schemas: SchemaWriter, responses: object): object {
   const { key, tag, summary, description, scope, risk, effect, mode, isIdempotent, deprecated, work } =

@@ -64,14 +64,12 @@ export function routerPath(path: string): string {
   return path.replaceAll(/\{(\w+)\}/g, ":$1");
 }
 
-/** The methods that a path exists for, sorted; none if it does not exist. */
-export type AllowedMethods = (pathname: string) => readonly string[];
-
 /**
- * The router matches one method at a time, so 405 and its Allow header need this: it sees every route that is added
- * from now on. Called only for unmatched paths, so it may be slow.
+ * Tells the methods that a path exists for, sorted; none if it does not exist. The router matches one method at a time,
+ * so 405 and its Allow header need this: it sees every route that is added from now on. Called only for unmatched
+ * paths, so it may be slow.
  */
-export function watchAllowedMethods(app: FastifyInstance): AllowedMethods {
+export function watchAllowedMethods(app: FastifyInstance): (pathname: string) => readonly string[] {
   const routes: { readonly methods: readonly string[]; readonly pattern: RegExp }[] = [];
   app.addHook("onRoute", ({ method, url }) => {
     const source = url.replaceAll(".", "\\.").replaceAll(/:\w+/g, "[^/]+");

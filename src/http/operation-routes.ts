@@ -6,7 +6,7 @@ import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { Operation } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import type { Asked, Perform } from "./perform.ts";
-import { IncomingBody } from "./received-body.ts";
+import { type BodyProgress, createIncomingBody } from "./received-body.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
@@ -14,12 +14,10 @@ import { type OperationResponse, successHeaders } from "./responses.ts";
 import { type OnGone, onGoneOf, type TransferPlaces } from "./turns.ts";
 
 /** What operations share whose bodies or answers are streams. */
-export type Streaming = {
+export type Streaming = BodyProgress & {
   readonly downloads: TransferPlaces;
-  readonly progressWithinMs: number;
   /** How often whoever reads a long answer is asked for again. */
-  readonly confirmEveryMs: number;
-  readonly receivedBytesMin: number;
+  readonly renewEveryMs: number;
   /** A source failed when its answer was under way. */
   readonly onSourceFailure: (error: unknown, requestId: string) => void;
 };
@@ -32,8 +30,8 @@ export function addOperationRoute(
   perform: Perform,
   streaming: Streaming,
 ): void {
-  const { downloads, progressWithinMs, confirmEveryMs, onSourceFailure } = streaming;
-  const send = compileSend(operation);
+  const { downloads, progressWithinMs, renewEveryMs, onSourceFailure } = streaming;
+  const always = successHeaders(operation);
   const isRead = operation.work.kind === "read";
   const streamed = operation.body?.kind === "stream" ? operation.body : null;
 
@@ -41,7 +39,7 @@ export function addOperationRoute(
     beginRequest(request, operation.key, true);
     await guards.guardOperation(operation, request, reply);
     // Checked before the body is read: without a key the body is of no use.
-    if (!isRead) readIdempotencyKey(idempotencyHeader(request));
+    if (!isRead) readIdempotencyKey(request.headers["idempotency-key"]);
     if (streamed !== null) readContentHeaders(streamed, request.headers);
   }
 
@@ -54,7 +52,7 @@ export function addOperationRoute(
       params,
       query,
       body,
-      idempotencyKey: isRead ? null : readIdempotencyKey(idempotencyHeader(request)),
+      idempotencyKey: isRead ? null : readIdempotencyKey(request.headers["idempotency-key"]),
       requestId: request.id,
       traceparent: readTraceparent(headers.traceparent),
       waitMs: msLeft(contextOf(request)),
@@ -62,7 +60,7 @@ export function addOperationRoute(
       confirmKey: () => guards.confirmKey(request),
     };
     const stream =
-      streamed && new IncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
+      streamed && createIncomingBody(request.raw, readContentHeaders(streamed, headers), streaming);
     const { response, isReplayed } = await perform(principal, stream ? { ...asked, stream } : asked);
     return { response, isReplayed, principal, waitMs: asked.waitMs };
   }
@@ -72,9 +70,9 @@ export function addOperationRoute(
     const { response, isReplayed, principal, waitMs } = await ask(request, onGone).finally(() =>
       contextOf(request).bufferedBody?.giveBack(),
     );
+    reply.headers(always);
     const { content } = response;
     if (content === undefined) return send(request, reply, response, isReplayed);
-    reply.headers(successHeaders(operation));
     return await sendContent(request, reply, {
       content,
       waitMs,
@@ -83,7 +81,7 @@ export function addOperationRoute(
         await guards.confirmKey(request);
         await ask(request, () => undefined);
       },
-      confirmEveryMs,
+      confirmEveryMs: renewEveryMs,
       takePlace: (onCut) => downloads.take(principal.accountId ?? principal.caller.keyId, onCut),
       onGone,
       onSourceFailure: (error) => onSourceFailure(error, request.id),
@@ -101,42 +99,24 @@ export function addOperationRoute(
   if (streamed === null) add(app);
   else
     app.register(async (scope) => {
-      parseNothing(scope);
+      // The body is left where it is.
+      scope.removeAllContentTypeParsers();
+      scope.addContentTypeParser("*", (_request, _body, done) => done(null));
       add(scope);
     });
 }
 
-/** Leaves the body where it is. */
-function parseNothing(scope: FastifyInstance): void {
-  scope.removeAllContentTypeParsers();
-  scope.addContentTypeParser("*", (_request, _body, done) => done(null));
-}
-
-function idempotencyHeader(request: FastifyRequest): string | undefined {
-  const header = request.headers["idempotency-key"];
-  return typeof header === "string" ? header : undefined;
-}
-
-type Send = (
+function send(
   request: FastifyRequest,
   reply: FastifyReply,
-  response: OperationResponse,
+  { status, headers, body, etag }: OperationResponse,
   isReplayed: boolean,
-) => FastifyReply;
-
-function compileSend(operation: Operation): Send {
-  const always = successHeaders(operation);
-  return (request, reply, response, isReplayed) => {
-    reply.headers(always);
-    if (isReplayed) reply.header("idempotent-replayed", "true");
-    if (response.etag !== null) {
-      reply.header("etag", response.etag);
-      const ifNoneMatch = request.headers["if-none-match"];
-      if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, response.etag)) {
-        return reply.code(304).send();
-      }
-    }
-    reply.code(response.status).headers(response.headers);
-    return response.body === null ? reply.send() : reply.send(response.body);
-  };
+): FastifyReply {
+  if (isReplayed) reply.header("idempotent-replayed", "true");
+  if (etag !== null) {
+    reply.header("etag", etag);
+    if (matchesEntityTag(request.headers["if-none-match"], etag)) return reply.code(304).send();
+  }
+  reply.code(status).headers(headers);
+  return body === null ? reply.send() : reply.send(body);
 }

@@ -1,18 +1,155 @@
+import type { Readable } from "node:stream";
 import type { ClientBase } from "pg";
 import type { z } from "zod";
 import type { CallerSession } from "../base/model/audit.ts";
 import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
-import type {
-  BodyOf,
-  Content,
-  JsonBody,
-  RawBody,
-  ResponseSchema,
-  ResultOf,
-  StreamBody,
-} from "./operation-io.ts";
+import type { ByteRange } from "./bytes.ts";
+import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { FieldError, Problem } from "./problems.ts";
+
+/** What a request says of a body that is still to come. */
+export type AnnouncedBody = {
+  /** As it was sent, tidied; `application/octet-stream` if none was. */
+  readonly mediaType: string;
+  readonly bytes: number;
+  /** Of the whole body, 32 bytes. */
+  readonly sha256: Buffer;
+};
+
+/** What a handler receives of it. */
+export type ReceivedBody = AnnouncedBody & {
+  /**
+   * Takes the bytes, once. A client that waits for 100 Continue sends none before, so what can be refused without them
+   * is refused first. The stream ends only when every byte has come and the digest is right; otherwise it fails, before
+   * the last of its bytes.
+   */
+  open(): Readable;
+};
+
+/**
+ * A JSON body, validated against `schema` before the handler sees it.
+ * @param options.isOptional whether it may be left out; the schema then sees `{}`
+ */
+export function jsonBody<Schema extends z.ZodType>(
+  schema: Schema,
+  options: { readonly bytesMax?: number; readonly isOptional?: boolean } = {},
+) {
+  return { kind: "json", schema, bytesMax: JSON_BODY_BYTES_MAX, isOptional: false, ...options } as const;
+}
+export type JsonBody = ReturnType<typeof jsonBody>;
+
+/**
+ * A body passed on as raw bytes; the handler validates it.
+ * @param options.documentedAs for the reference only; nothing is validated against it
+ */
+export function rawBody(options: { readonly documentedAs: z.ZodType; readonly bytesMax: number }) {
+  return { kind: "raw", ...options } as const;
+}
+export type RawBody = ReturnType<typeof rawBody>;
+
+/** A body of any media type, passed on as it comes: neither parsed nor held in memory. */
+export function streamBody(options: { readonly bytesMax: number }) {
+  return { kind: "stream", ...options } as const;
+}
+export type StreamBody = ReturnType<typeof streamBody>;
+
+/** What a handler receives as `body`. */
+export type BodyOf<Body> = Body extends JsonBody
+  ? z.output<Body["schema"]>
+  : Body extends RawBody
+    ? Buffer
+    : Body extends StreamBody
+      ? ReceivedBody
+      : undefined;
+
+/** A success with a JSON body. `headers`: those that this operation adds, each with its description. */
+type JsonResponse<
+  Schema extends z.ZodType = z.ZodType,
+  Header extends string = string,
+  Other extends z.ZodType = z.ZodType,
+> = {
+  readonly kind: "json";
+  readonly status: 200 | 201 | 202;
+  readonly schema: Schema;
+  readonly headers: Readonly<Record<Header, string>>;
+  /** An alternative success; null: there is none. */
+  readonly other: OtherSuccess<Other> | null;
+};
+
+/** A second success under a status of its own, such as the outcome of a dry run. */
+type OtherSuccess<Schema extends z.ZodType = z.ZodType> = {
+  readonly status: 200 | 201 | 202;
+  readonly schema: Schema;
+  /** When it is given, as a sentence. */
+  readonly description: string;
+};
+
+/** What a handler returns for a `contentResponse`. */
+export type Content = {
+  readonly bytes: number;
+  readonly mediaType: string;
+  /** An opaque tag, another one whenever the bytes are others. */
+  readonly etag: string;
+  /** Under which it is saved; any text. */
+  readonly fileName: string;
+  /** These bytes and no others; one that fails, or is short, breaks the answer. Not called where none are wanted. */
+  open(range: ByteRange): Promise<Readable>;
+};
+
+export function jsonResponse<Schema extends z.ZodType, const Header extends string = never>(
+  status: 200 | 201 | 202,
+  schema: Schema,
+  headers = {} as Readonly<Record<Header, string>>,
+): JsonResponse<Schema, Header, z.ZodNever> {
+  return { kind: "json", status, schema, headers, other: null };
+}
+
+/** `response`, or another success in its place. */
+export function eitherResponse<Schema extends z.ZodType, Header extends string, Other extends z.ZodType>(
+  response: JsonResponse<Schema, Header, z.ZodNever>,
+  other: OtherSuccess<Other>,
+): JsonResponse<Schema, Header, Other> {
+  return { ...response, other };
+}
+
+/** A success whose body is existing bytes, sent as they are. */
+export function bytesResponse(options: { readonly mediaType: string; readonly documentedAs: z.ZodType }) {
+  return { kind: "bytes", status: 200, headers: {}, ...options } as const;
+}
+
+/** A success without a body. */
+export function emptyResponse() {
+  return { kind: "empty", status: 204, headers: {} } as const;
+}
+
+/** A success whose body is a file, sent as it is read: the whole, a range of it, or 304. For reads. */
+export function contentResponse() {
+  return { kind: "content", status: 200, headers: {} } as const;
+}
+
+type BytesResponse = ReturnType<typeof bytesResponse>;
+type ContentResponse = ReturnType<typeof contentResponse>;
+/** What a write answers with, and what is stored of it. */
+export type StorableResponse = JsonResponse | BytesResponse | ReturnType<typeof emptyResponse>;
+export type ResponseSchema = StorableResponse | ContentResponse;
+
+type HeadersOf<Header extends string> = [Header] extends [never]
+  ? Readonly<Record<string, never>>
+  : Readonly<Partial<Record<Header, string>>>;
+
+/** What a handler returns. `etag`: an opaque tag of the bytes if the store has one; else it is computed. */
+export type ResultOf<OperationResponse> =
+  OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
+    ?
+        | { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> }
+        | ([z.output<Other>] extends [never] ? never : { readonly other: z.output<Other> })
+    : OperationResponse extends BytesResponse
+      ? { readonly bytes: Uint8Array; readonly etag?: string }
+      : OperationResponse extends ContentResponse
+        ? { readonly content: Content }
+        : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
+          void;
 
 /** A connection with an open transaction: what writes run in. */
 export type Transaction = ClientBase;
@@ -60,12 +197,6 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   problem(code: Code | "invalid_request", errors?: readonly FieldError[]): Problem;
 };
 
-/** The same for an operation across accounts: the request is for none of them. */
-export type StaffRequest<Params, Query> = Omit<
-  OperationRequest<Params, Query, undefined, never>,
-  "accountId" | "reader"
->;
-
 export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
 export type ErasedResult =
   | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
@@ -85,13 +216,13 @@ export type Audit<Request, Result> =
   | ((request: Request, result: Result) => AuditDetails | null)
   | { readonly elsewhere: string };
 
-/** What a request of a batch asks for. Two with one `name`, if any, of one account are never in one transaction. */
-export type BatchItem<Item> = { readonly item: Item; readonly name: string | null };
-
 /** The work of a write that many ask for at once. */
 export type Batched<Request, Item, Result> = {
-  /** Reads one request. @throws Problem that refuses it */
-  prepare(request: Request): BatchItem<Item>;
+  /**
+   * Reads what one request asks for. Two with one `name`, if any, of one account are never in one transaction.
+   * @throws Problem that refuses it
+   */
+  prepare(request: Request): { readonly item: Item; readonly name: string | null };
   /**
    * Claims, effects and stored answers in one transaction, each judged by itself, in their order. A throw undoes all of
    * it: `LockWaitError` where a lock was not to be had within `lockWaitMs`.
@@ -123,9 +254,6 @@ export type Wait<Request, Result> = {
   /** Nothing to read: worth waiting for. */
   isEmpty(result: Result): boolean;
 };
-export type ErasedWait = Wait<ErasedRequest, ErasedResult>;
-export type ErasedAudit = Audit<ErasedRequest, ErasedResult>;
-
 /**
  * What becomes of a repeat by whoever acts for a user, who may have lost since what the answer tells of: it is told
  * `again`; it is `gone`, and answered as what does not exist; or what changed nothing is done `anew`.
@@ -134,36 +262,53 @@ export type Repeated = "again" | "gone" | "anew";
 /** @param told the stored answer's JSON; null: it has no body */
 export type JudgeRepeat<Request> = (request: Request, tx: Transaction, told: unknown) => Promise<Repeated>;
 
+export type ReadWork<Request, Result> = {
+  /** Where the answer may be held until the account is told of something new. */
+  readonly waits?: Wait<Request, Result>;
+  readonly handle: (request: Request) => Promise<Result>;
+};
+
+/** The work of a write: its effect and its stored response are one transaction, `tx`. */
+export type WriteWork<Request, Result, Prepared> = {
+  readonly handle: (request: Request, tx: Transaction, prepared: Prepared) => Promise<Result>;
+  /**
+   * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that is
+   * for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not begun
+   * when `gone` is aborted is begun for nobody.
+   */
+  readonly prepare?: (request: Request, gone: AbortSignal) => Promise<Prepared>;
+};
+
+/** The work of a write that calls another system: claim, call, respond, with no transaction open while it waits. */
+export type CallOutWork<Request, Result> = {
+  readonly callsOut: { readonly deadlineMs: number };
+  readonly handle: (request: Request) => Promise<Result>;
+};
+
+/**
+ * The work of a write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what
+ * they come to and the stored response are one transaction.
+ */
+export type UploadWork<Request, Result, Received> = {
+  /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
+  readonly receive: (request: Request) => Promise<Received>;
+  /** Now and then while the bytes come: a Problem that it throws ends them, and is the answer. */
+  readonly recheck: (request: Request, tx: Transaction) => Promise<void>;
+  readonly handle: (request: Request, tx: Transaction, received: Received) => Promise<Result>;
+  /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
+  readonly refused: (request: Request, received: Received) => Promise<void>;
+};
+
 /** How an operation does its work. */
 export type Work =
-  | {
-      readonly kind: "read";
-      /** Null: answers at once. */
-      readonly waits: ErasedWait | null;
-      handle(request: ErasedRequest): Promise<ErasedResult>;
-    }
-  | {
-      readonly kind: "write";
-      /** Null: there is nothing to prepare. */
-      readonly prepare: ((request: ErasedRequest, gone: AbortSignal) => Promise<unknown>) | null;
-      handle(request: ErasedRequest, tx: Transaction, prepared: unknown): Promise<ErasedResult>;
-    }
+  | ({ readonly kind: "read" } & ReadWork<ErasedRequest, ErasedResult>)
+  | ({ readonly kind: "write" } & WriteWork<ErasedRequest, ErasedResult, unknown>)
   | ({ readonly kind: "batched_write" } & Batched<ErasedRequest, unknown, ErasedResult>)
-  | {
-      readonly kind: "call_out";
-      readonly deadlineMs: number;
-      handle(request: ErasedRequest): Promise<ErasedResult>;
-    }
-  | {
-      readonly kind: "upload";
-      receive(request: ErasedRequest): Promise<unknown>;
-      recheck(request: ErasedRequest, tx: Transaction): Promise<void>;
-      handle(request: ErasedRequest, tx: Transaction, received: unknown): Promise<ErasedResult>;
-      refused(request: ErasedRequest, received: unknown): Promise<void>;
-    }
+  | ({ readonly kind: "call_out" } & CallOutWork<ErasedRequest, ErasedResult>)
+  | ({ readonly kind: "upload" } & UploadWork<ErasedRequest, ErasedResult, unknown>)
   | { readonly kind: "retired" };
 
-type Named = {
+export type Named = {
   /** Dotted name, `webhooks.deliveries.get`: metric label and operationId. */
   readonly key: `${string}.${string}`;
   /** Its heading in the reference. */
@@ -200,7 +345,7 @@ export type Operation = Named & {
   readonly holdsSecret: boolean;
   readonly deprecated: Deprecation | null;
   /** Null for reads and what is retired: they change nothing. */
-  readonly audit: ErasedAudit | null;
+  readonly audit: Audit<ErasedRequest, ErasedResult> | null;
   /** Null: a repeat is told again, for membership of a space decides nothing of it. */
   readonly judgeRepeat: JudgeRepeat<ErasedRequest> | null;
   readonly work: Work;
@@ -208,153 +353,3 @@ export type Operation = Named & {
 
 /** Codes of the kernel's that handlers may raise, too, where they declare it. */
 export type HandlerCode = "not_found" | "access_denied";
-
-/** What every declaration has. */
-type Declared = Named & {
-  /** Others than keys that act for a user are denied. */
-  readonly needsUser?: true;
-  /** Those are denied: it tells of the whole account, and knows no spaces. */
-  readonly isOfAccount?: true;
-  readonly deprecated?: Deprecation;
-};
-
-type Parsed<Schema> = Schema extends z.ZodType ? z.output<Schema> : Record<string, never>;
-type RequestOf<Params, Query, Body, Code extends string> = OperationRequest<
-  Parsed<Params>,
-  Parsed<Query>,
-  BodyOf<Body>,
-  Code
->;
-
-type Checked<Params, Query, Response, Code extends string> = Declared & {
-  readonly params?: Params;
-  readonly query?: Query;
-  readonly response: Response;
-  readonly errors?: readonly Code[];
-  readonly holdsSecret?: true;
-};
-
-/** A read: risk none, sync, idempotent, GET (and HEAD). */
-export type ReadDeclaration<Params, Query, Response, Code extends string> = Checked<
-  Params,
-  Query,
-  Response,
-  Code
-> & {
-  readonly method: "GET";
-  /** Where the answer may be held until the account is told of something new. */
-  readonly waits?: Wait<RequestOf<Params, Query, undefined, Code>, ResultOf<Response>>;
-  readonly handle: (request: RequestOf<Params, Query, undefined, Code>) => Promise<ResultOf<Response>>;
-};
-
-/** A read across accounts, which only staff have. */
-export type StaffReadDeclaration<Params, Query, Response> = Omit<
-  ReadDeclaration<Params, Query, Response, never>,
-  "waits" | "errors" | "handle"
-> & {
-  readonly handle: (request: StaffRequest<Parsed<Params>, Parsed<Query>>) => Promise<ResultOf<Response>>;
-};
-
-type Writing<Params, Query, Body, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
-  readonly method: Exclude<Method, "GET">;
-  readonly risk: Exclude<Risk, "none">;
-  readonly mode: ExecutionMode;
-  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
-  readonly idempotency: "key_required";
-  /** Written out for the same reason. */
-  readonly audit: Audit<RequestOf<Params, Query, Body, Code>, ResultOf<Response>>;
-  readonly body?: Body;
-};
-
-type Repeatable<Request> = {
-  /** Required of each whose answer tells of something in a space, or of what a run published. */
-  readonly judgeRepeat?: JudgeRepeat<Request>;
-};
-
-/** A write: its effect and its stored response are one transaction, `tx`. */
-export type WriteDeclaration<Params, Query, Body, Response, Code extends string, Prepared> = Writing<
-  Params,
-  Query,
-  Body,
-  Response,
-  Code
-> &
-  Repeatable<RequestOf<Params, Query, Body, Code>> & {
-    readonly handle: (
-      request: RequestOf<Params, Query, Body, Code>,
-      tx: Transaction,
-      prepared: Prepared,
-    ) => Promise<ResultOf<Response>>;
-    /**
-     * What takes long and needs no transaction, done before there is one. It changes nothing and refuses nobody: that
-     * is for `handle`, because a request that is repeated is prepared, too, and gets its stored response. What has not
-     * begun when `gone` is aborted is begun for nobody.
-     */
-    readonly prepare?: (
-      request: RequestOf<Params, Query, Body, Code>,
-      gone: AbortSignal,
-    ) => Promise<Prepared>;
-  };
-
-/**
- * A write whose requests share transactions with others of their kind, each with its own claim, result and stored
- * response.
- */
-export type BatchedWriteDeclaration<Params, Query, Body, Response, Code extends string, Item> = Writing<
-  Params,
-  Query,
-  Body,
-  Response,
-  Code
-> &
-  Batched<RequestOf<Params, Query, Body, Code>, Item, ResultOf<Response>>;
-
-/** A write that calls another system: claim, call, respond, with no transaction open while it waits. */
-export type CallOutDeclaration<Params, Query, Body, Response, Code extends string> = Writing<
-  Params,
-  Query,
-  Body,
-  Response,
-  Code
-> &
-  Repeatable<RequestOf<Params, Query, Body, Code>> & {
-    readonly callsOut: { readonly deadlineMs: number };
-    readonly handle: (request: RequestOf<Params, Query, Body, Code>) => Promise<ResultOf<Response>>;
-  };
-
-/**
- * A write whose body is streamed. Its claim is held while the bytes come, with no transaction open; what they come to
- * and the stored response are one transaction.
- */
-export type UploadDeclaration<Params, Query, Response, Code extends string, Received> = Writing<
-  Params,
-  Query,
-  StreamBody,
-  Response,
-  Code
-> &
-  Repeatable<RequestOf<Params, Query, StreamBody, Code>> & {
-    readonly body: StreamBody;
-    /** Takes the bytes to where they are kept. If it fails or its process dies, the same request may come again. */
-    readonly receive: (request: RequestOf<Params, Query, StreamBody, Code>) => Promise<Received>;
-    /** Now and then while the bytes come: a Problem that it throws ends them, and is the answer. */
-    readonly recheck: (request: RequestOf<Params, Query, StreamBody, Code>, tx: Transaction) => Promise<void>;
-    readonly handle: (
-      request: RequestOf<Params, Query, StreamBody, Code>,
-      tx: Transaction,
-      received: Received,
-    ) => Promise<ResultOf<Response>>;
-    /** `handle` has thrown a Problem, and its transaction is undone: lets go what was received. */
-    readonly refused: (
-      request: RequestOf<Params, Query, StreamBody, Code>,
-      received: Received,
-    ) => Promise<void>;
-  };
-
-/** A retired operation: always 410. */
-export type RetiredDeclaration = Declared & {
-  readonly deprecated: Deprecation;
-  readonly method: Method;
-  readonly risk: Risk;
-  readonly mode: ExecutionMode;
-};

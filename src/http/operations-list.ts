@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { operationDefiners } from "./define-operation.ts";
-import type { Operation } from "./operation.ts";
-import { jsonResponse } from "./operation-io.ts";
+import { jsonResponse, type Operation } from "./operation.ts";
 import { createCursors, pageOf, pageQuery } from "./pagination.ts";
 
 const ListedOperation = z

@@ -42,25 +42,7 @@ export function totalHeaders(page: { readonly isTotalCapped: boolean }): {
 }
 
 /** What `pageOf` describes. */
-export type PageBody<Item> = {
-  readonly items: Item[];
-  readonly next_cursor: string | null;
-  readonly total: number;
-};
-
-/** Writes and reads the cursors of one list. */
-export type Cursors<Position> = {
-  /** `filter`: the list's query, account included, without cursor and limit. */
-  write(position: Position, filter: unknown): string;
-  /** The body of a page that was read with this filter. */
-  pageBody<Read, Item>(
-    page: ListPage<Read, Position>,
-    filter: unknown,
-    itemOf: (read: Read) => Item,
-  ): PageBody<Item>;
-  /** Null for the first page. Throws 400 for a cursor of another filter, or of no list at all. */
-  read(cursor: string | undefined, filter: unknown): Position | null;
-};
+export type PageBody<Item> = z.output<ReturnType<typeof pageOf<z.ZodType<Item>>>>;
 
 const VERSION = 1;
 
@@ -69,18 +51,28 @@ const VERSION = 1;
  * neither secret nor signed: forging one only moves the start within data the caller may read anyway. Positions are
  * validated, because they go into a query.
  */
-export function createCursors<Position>(position: z.ZodType<Position>): Cursors<Position> {
+export function createCursors<Position>(position: z.ZodType<Position>) {
   const written = z.tuple([z.literal(VERSION), z.string(), position]);
-  const write = (last: Position, filter: unknown) =>
-    Buffer.from(JSON.stringify([VERSION, digestFilter(filter), last])).toString("base64url");
+
+  /** `filter`: the list's query, account included, without cursor and limit. */
+  function write(last: Position, filter: unknown): string {
+    return Buffer.from(JSON.stringify([VERSION, digestFilter(filter), last])).toString("base64url");
+  }
+
   return {
     write,
-    pageBody: ({ items, next, total }, filter, itemOf) => ({
+    /** The body of a page that was read with this filter. */
+    pageBody: <Read, Item>(
+      { items, next, total }: ListPage<Read, Position>,
+      filter: unknown,
+      itemOf: (read: Read) => Item,
+    ): PageBody<Item> => ({
       items: items.map((item) => itemOf(item)),
       next_cursor: next === null ? null : write(next, filter),
       total,
     }),
-    read: (cursor, filter) => {
+    /** Null for the first page. Throws 400 for a cursor of another filter, or of no list at all. */
+    read: (cursor: string | undefined, filter: unknown): Position | null => {
       if (cursor === undefined) return null;
       const read = written.safeParse(decoded(cursor));
       if (!read.success) throw invalidRequest("query.cursor", "Not a valid cursor for this list.");

@@ -16,70 +16,13 @@ import {
   BODY_PLACES_MAX,
   UPLOAD_ENDS_WITHIN_MS,
 } from "./limits.ts";
-import type {
-  Caller,
-  ErasedRequest,
-  ErasedResult,
-  ErasedWait,
-  Operation,
-  OperationRequest,
-  Transaction,
-  Work,
-} from "./operation.ts";
+import type { Caller, ErasedRequest, ErasedResult, Operation, Transaction, Wait, Work } from "./operation.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
 import { type CheckOutcome, compileResponse, isLarge, toStoredResponse } from "./responses.ts";
 import { type InTurn, type OnThread, type TransferPlaces, untilGone } from "./turns.ts";
-import type { BatchedWrite, PerformEach, WriteBatches } from "./write-batches.ts";
-
-export type HeldRead = {
-  readonly waits: ErasedWait;
-  readonly news: AccountNews;
-  readonly valid: ErasedRequest;
-  /** One look, with so much time for it. */
-  readonly look: (withinMs: number) => Promise<ErasedResult>;
-  /** All who are told look at once: a few at a time do. */
-  readonly lookAgain: InTurn;
-  /** Calls back when nobody waits for the answer any more. */
-  readonly onGone: ((end: () => void) => void) | undefined;
-  readonly confirmKey: (() => Promise<void>) | undefined;
-};
-
-/**
- * Looks, and where there is nothing to read, waits to be told and looks again. Watching begins before the first look,
- * so nothing is missed between the two; whoever is told nothing looks once. Each look has the time that any answer has;
- * the waiting is on top of it, and so is a turn to look again. Who gets none in time has found nothing, and asks again.
- */
-async function holdRead(read: HeldRead, firstWithinMs: number): Promise<ErasedResult> {
-  const { waits, news, valid, look, lookAgain, onGone, confirmKey } = read;
-  const waitMs = waits.waitMs(valid);
-  const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
-  if (watch === null) return await look(firstWithinMs);
-  onGone?.(() => watch.end());
-  try {
-    const endsAtMs = performance.now() + waitMs;
-    const leftMs = () => endsAtMs - performance.now();
-    let result = await look(firstWithinMs);
-    while (waits.isEmpty(result)) {
-      if (leftMs() <= 0 || !(await watch.news(leftMs()))) return result;
-      const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, async () => {
-        await confirmKey?.();
-        return await look(ANSWER_WITHIN_MS);
-      }).catch(nullIfUnavailable);
-      if (again === null) return result;
-      result = again;
-    }
-    return result;
-  } finally {
-    watch.end();
-  }
-}
-
-function nullIfUnavailable(error: unknown): null {
-  if (error instanceof TemporarilyUnavailable) return null;
-  throw error;
-}
+import { type BatchedWrite, createWriteBatches, type PerformEach } from "./write-batches.ts";
 
 /** In whose name an operation runs: a key, or a session that was opened with one. */
 export type Principal = {
@@ -114,7 +57,6 @@ export type Perform = (principal: Principal, asked: Asked) => Promise<WriteResul
 
 export type PerformOptions = {
   readonly idempotentWrites: IdempotentWrites;
-  readonly createBatches: (performEach: PerformEach) => WriteBatches<unknown>;
   /** Of requests at work on the database. */
   readonly inTurn: InTurn;
   /** Of what keeps the thread busy: large bodies and answers. */
@@ -129,7 +71,6 @@ export type PerformOptions = {
 };
 
 type Upload = Extract<Work, { kind: "upload" }>;
-type Valid = OperationRequest<unknown, unknown, unknown, string>;
 
 /** What must be possible however much is stored: removing, and with a key that acts for no user what helps. */
 function isExempt({ method, response, scope }: Operation, { userId }: Caller): boolean {
@@ -138,19 +79,18 @@ function isExempt({ method, response, scope }: Operation, { userId }: Caller): b
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, createBatches, inTurn, onThread, lookAgain, uploads, news, findSpaces, check } =
-    options;
+  const { idempotentWrites, inTurn, onThread, lookAgain, uploads, news, findSpaces, check } = options;
   const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, check);
-  const batches = work.kind === "batched_write" ? createBatches(respondEach(work)) : null;
+  const batches = work.kind === "batched_write" ? createWriteBatches(respondEach(work)) : null;
 
   async function perform(principal: Principal, asked: Asked): Promise<WriteResult> {
     refuseCaller(operation, principal.caller);
     const { waitMs } = asked;
     const startMs = performance.now();
     const leftMs = () => waitMs - (performance.now() - startMs);
-    const withWrite = (valid: Valid) => ({ valid, write: writeOf(valid, asked) });
+    const withWrite = (valid: ErasedRequest) => ({ valid, write: writeOf(valid, asked) });
     switch (work.kind) {
       case "read": {
         const valid = await readInTurn(principal, asked, (valid) => valid);
@@ -158,22 +98,12 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
           const reading = inTurn(valid.accountId, { waitMs: withinMs }, () => work.handle(valid));
           return withDeadline(withinMs, "the read", reading);
         };
-        const result = await (work.waits === null
+        const { waits } = work;
+        const result = await (waits === undefined
           ? look(leftMs())
-          : holdRead(
-              {
-                waits: work.waits,
-                news,
-                valid,
-                look,
-                lookAgain,
-                onGone: asked.onGone,
-                confirmKey: asked.confirmKey,
-              },
-              leftMs(),
-            ));
+          : holdRead(waits, valid, asked, look, leftMs()));
         // A read that was held may have come to it late.
-        const turn = { waitMs: work.waits === null ? leftMs() : waitMs };
+        const turn = { waitMs: waits === undefined ? leftMs() : waitMs };
         const response = isLarge(result)
           ? await onThread(valid.accountId, turn, () => toResponse(result))
           : toResponse(result);
@@ -199,7 +129,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       case "call_out": {
         const { valid, write } = await readInTurn(principal, asked, withWrite);
         const handle = async () => performed(await work.handle(valid));
-        const bounds = { waitMs: leftMs(), deadlineMs: work.deadlineMs };
+        const bounds = { waitMs: leftMs(), deadlineMs: work.callsOut.deadlineMs };
         return await idempotentWrites.aroundCall(write, bounds, handle);
       }
       case "upload":
@@ -212,8 +142,44 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     }
   }
 
+  /**
+   * Looks, and where there is nothing to read, waits to be told and looks again. Watching begins before the first look,
+   * so nothing is missed between the two; whoever is told nothing looks once. Each look has the time that any answer
+   * has; the waiting is on top of it, and so is a turn to look again. Who gets none in time has found nothing, and asks
+   * again.
+   */
+  async function holdRead(
+    waits: Wait<ErasedRequest, ErasedResult>,
+    valid: ErasedRequest,
+    { onGone, confirmKey }: Asked,
+    look: (withinMs: number) => Promise<ErasedResult>,
+    firstWithinMs: number,
+  ): Promise<ErasedResult> {
+    const waitMs = waits.waitMs(valid);
+    const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
+    if (watch === null) return await look(firstWithinMs);
+    onGone?.(() => watch.end());
+    try {
+      const endsAtMs = performance.now() + waitMs;
+      const leftMs = () => endsAtMs - performance.now();
+      let result = await look(firstWithinMs);
+      while (waits.isEmpty(result)) {
+        if (leftMs() <= 0 || !(await watch.news(leftMs()))) return result;
+        const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, async () => {
+          await confirmKey?.();
+          return await look(ANSWER_WITHIN_MS);
+        }).catch(nullIfUnavailable);
+        if (again === null) return result;
+        result = again;
+      }
+      return result;
+    } finally {
+      watch.end();
+    }
+  }
+
   /** Before the body is taken, it has the time of any request; then it has to move; then it ends soon. */
-  async function receiveUpload(work: Upload, valid: Valid, asked: Asked): Promise<WriteResult> {
+  async function receiveUpload(work: Upload, valid: ErasedRequest, asked: Asked): Promise<WriteResult> {
     const { stream, waitMs } = asked;
     if (stream === undefined) throw new Error(`Operation ${operationKey} takes a stream.`);
     const place = uploads.take(valid.accountId, (reason) => stream.cut(reason));
@@ -257,7 +223,11 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   }
 
   /** A large body is not even read before its account's turn: that alone holds up everybody. */
-  async function readInTurn<T>(principal: Principal, asked: Asked, use: (valid: Valid) => T): Promise<T> {
+  async function readInTurn<T>(
+    principal: Principal,
+    asked: Asked,
+    use: (valid: ErasedRequest) => T,
+  ): Promise<T> {
     const read = () => use(validRequest(principal, asked));
     if ((asked.body?.length ?? 0) < BODY_BYTES_IN_TURN_MIN) return read();
     return await untilGone(asked.onGone, (gone) =>
@@ -272,7 +242,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     return account;
   }
 
-  function validRequest(principal: Principal, asked: Asked): Valid {
+  function validRequest(principal: Principal, asked: Asked): ErasedRequest {
     const { caller } = principal;
     const accountId = accountOf(principal);
     return {
@@ -290,7 +260,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     };
   }
 
-  function writeOf(valid: Valid, asked: Asked): Write {
+  function writeOf(valid: ErasedRequest, asked: Asked): Write {
     const { idempotencyKey } = asked;
     if (idempotencyKey === null) throw new Problem("idempotency_key_required");
     const { params, query, body, accountId, caller, requestId } = valid;
@@ -312,7 +282,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
 
   function batchedWriteOf(
     { prepare }: Extract<Work, { kind: "batched_write" }>,
-    valid: Valid,
+    valid: ErasedRequest,
     asked: Asked,
   ): BatchedWrite<unknown> {
     const bytes = Buffer.isBuffer(valid.body) ? valid.body.length : 0;
@@ -333,8 +303,13 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     });
 }
 
+function nullIfUnavailable(error: unknown): null {
+  if (error instanceof TemporarilyUnavailable) return null;
+  throw error;
+}
+
 /** All of the body has to be taken: that it is right is known at its end. */
-async function receiveAll(work: Upload, valid: Valid, stream: IncomingBody): Promise<unknown> {
+async function receiveAll(work: Upload, valid: ErasedRequest, stream: IncomingBody): Promise<unknown> {
   try {
     const received = await work.receive(valid);
     if (!stream.isComplete) throw stream.failure ?? new Error("An upload was not read to its end.");

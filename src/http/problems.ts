@@ -3,14 +3,12 @@ export const PROBLEM_STATUSES = [
   400, 401, 402, 403, 404, 405, 409, 410, 413, 415, 422, 429, 500, 502, 503, 504,
 ] as const;
 
-export type ProblemStatus = (typeof PROBLEM_STATUSES)[number];
-
 /** Besides them, of operations that answer with contents: a Range beyond the end. */
 export const RANGE_STATUS = 416;
 
 /** One kind of problem, as explained on its page `/errors/{code}`. */
 export type ProblemKind = {
-  readonly status: ProblemStatus | typeof RANGE_STATUS;
+  readonly status: (typeof PROBLEM_STATUSES)[number] | typeof RANGE_STATUS;
   readonly title: string;
   /** When it occurs, in a sentence. */
   readonly meaning: string;
@@ -36,13 +34,13 @@ type ProblemDetails = {
 
 /** Thrown to end a request with the problem that `code` names in the catalogue. */
 export class Problem extends Error {
+  override readonly name = "Problem";
   readonly code: string;
   readonly errors: readonly FieldError[];
   readonly headers: Readonly<Record<string, string>>;
 
   constructor(code: string, { errors = [], headers = {}, cause }: ProblemDetails = {}) {
     super(code, { cause });
-    this.name = "Problem";
     this.code = code;
     this.errors = errors;
     this.headers = headers;
@@ -59,8 +57,5 @@ export function invalidRequest(path: string, message: string): Problem {
  * `temporarily_unavailable` with Retry-After.
  */
 export class TemporarilyUnavailable extends Error {
-  constructor(message: string, options?: { cause?: unknown }) {
-    super(message, options);
-    this.name = "TemporarilyUnavailable";
-  }
+  override readonly name = "TemporarilyUnavailable";
 }

@@ -9,7 +9,7 @@ import {
   type PageGuard,
   sendHtml,
 } from "./html-page.ts";
-import { buildOpenApiDocument, type OpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
 import { beginRequest } from "./request-context.ts";
@@ -114,15 +114,18 @@ export function addPublicPages(
     beginRequest(request, "page");
     await guards.guardPublic(request, reply);
   };
-  const documents: { all?: TaggedDocument; raised?: TaggedDocument } = {};
+  const buildDocument = (errors: "all" | "raised") => {
+    const document = Buffer.from(JSON.stringify(buildOpenApiDocument(registry, { ...options, errors })));
+    return { document, tag: entityTag(document) };
+  };
+  const documents: { all?: ReturnType<typeof buildDocument>; raised?: ReturnType<typeof buildDocument> } = {};
   addPage(app, OPENAPI_PATH, admit, async (request, reply) => {
     const errors = (request.query as { errors?: unknown }).errors === "raised" ? "raised" : "all";
     // Built when it is first asked for: a start does not wait for what few read.
-    documents[errors] ??= taggedDocument(buildOpenApiDocument(registry, { ...options, errors }));
+    documents[errors] ??= buildDocument(errors);
     const { document, tag } = documents[errors];
     reply.headers({ etag: tag, "cache-control": "no-cache" });
-    const ifNoneMatch = request.headers["if-none-match"];
-    if (ifNoneMatch !== undefined && matchesEntityTag(ifNoneMatch, tag)) return reply.code(304).send();
+    if (matchesEntityTag(request.headers["if-none-match"], tag)) return reply.code(304).send();
     return reply.header("content-type", "application/json").send(document);
   });
   // Browsers request it on their own.
@@ -132,11 +135,4 @@ export function addPublicPages(
   addDocumentPages(app, options.documents, admit);
   addReferencePage(app, options.info.title, `${OPENAPI_PATH}?errors=raised`, admit);
   if (options.confirmations !== undefined) addConfirmationPages(app, options.confirmations, admit);
-}
-
-type TaggedDocument = { readonly document: Buffer; readonly tag: string };
-
-function taggedDocument(openApi: OpenApiDocument): TaggedDocument {
-  const document = Buffer.from(JSON.stringify(openApi));
-  return { document, tag: entityTag(document) };
 }

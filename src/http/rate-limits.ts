@@ -10,84 +10,62 @@ export type RateLimitPolicy = {
   readonly windowSeconds: number;
 };
 
-/**
- * Counts a request in `bucket`; returns the requests in its window, this one included, and the milliseconds until
- * the window ends. Shared by all API processes.
- */
-export type CountRequest = (
-  bucket: string,
-  policy: RateLimitPolicy,
-) => Promise<{ readonly requests: number; readonly resetMs: number }>;
+/** Requests in a bucket's window, the counted one included, and the milliseconds until the window ends. */
+type Counted = { readonly requests: number; readonly resetMs: number };
 
-export type RateLimitHeaders = { readonly ratelimit: string; readonly "ratelimit-policy": string };
+/** Counts a request in `bucket`. Shared by all API processes. */
+export type CountRequest = (bucket: string, policy: RateLimitPolicy) => Promise<Counted>;
 
-export type RateLimitState = {
-  readonly policy: RateLimitPolicy;
-  readonly isAllowed: boolean;
-  readonly remaining: number;
-  /** Whole seconds until the window ends, rounded up: both `t` and Retry-After. */
-  readonly resetSeconds: number;
-  readonly headers: RateLimitHeaders;
-};
+/** What a request came to. */
+export type RateLimitState = ReturnType<typeof countedState>;
 
 /** What a request counts towards. */
 export type Bucket = { readonly bucket: string; readonly policy: RateLimitPolicy };
 
-export type RateLimits = {
-  /**
-   * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
-   * nothing of its account's. The state is that of the bucket that refuses it, else of the one with the least left. If
-   * the store fails or takes longer than `waitMs`, it is counted here alone, by what was last known of the first: where
-   * nothing is known of it, it is let through.
-   */
-  count(buckets: readonly Bucket[], waitMs: number): Promise<RateLimitState>;
-  /** The same in two steps: counts at once, and says what it came to when it is asked. */
-  startCounting(buckets: readonly Bucket[], waitMs: number): Counting;
-  /** The last known state, without counting: for responses sent before the request could be counted. */
-  lastKnown(bucket: Bucket): RateLimitState;
-};
-
 export type Counting = () => Promise<RateLimitState>;
+export type RateLimits = ReturnType<typeof createRateLimits>;
 
-type Known = { readonly remaining: number; readonly endsAtMs: number };
+export type RateLimitOptions = {
+  readonly countRequest: CountRequest;
+  /** A request was counted by this process alone, because the store failed. */
+  readonly onRateLimitFailure: (error: unknown) => void;
+};
 
 // @fastify/rate-limit writes the three old headers and counts in memory or Redis. So counting is injected, and the
 // headers are written here.
-export function createRateLimits(options: {
-  readonly countRequest: CountRequest;
-  /** Called for every request that this process had to count by itself. */
-  readonly onStoreFailure: (error: unknown) => void;
-  /** Monotonic milliseconds. */
-  readonly monotonicMs: () => number;
-}): RateLimits {
-  const { countRequest, onStoreFailure, monotonicMs } = options;
-  const known = new TtlMap<string, Known>({ entriesMax: REMEMBERED_BUCKETS_MAX, now: monotonicMs });
+export function createRateLimits({ countRequest, onRateLimitFailure }: RateLimitOptions) {
+  const known = new TtlMap<string, { readonly requests: number; readonly endsAtMs: number }>({
+    entriesMax: REMEMBERED_BUCKETS_MAX,
+    now: () => performance.now(),
+  });
 
-  const knownOf = ({ bucket, policy }: Bucket): Known =>
-    known.get(bucket) ?? {
-      remaining: policy.requestsMax,
-      endsAtMs: monotonicMs() + policy.windowSeconds * 1_000,
-    };
+  function knownOf({ bucket, policy }: Bucket): Counted {
+    const last = known.get(bucket);
+    if (last === undefined) return { requests: 0, resetMs: policy.windowSeconds * 1_000 };
+    return { requests: last.requests, resetMs: last.endsAtMs - performance.now() };
+  }
 
-  function lastKnown(bucket: Bucket): RateLimitState {
-    const { remaining, endsAtMs } = knownOf(bucket);
-    return stateOf(bucket.policy, true, remaining, endsAtMs - monotonicMs());
+  /** The last known state, without counting: for responses sent before the request could be counted. */
+  const lastKnown = (bucket: Bucket) => countedState(bucket.policy, knownOf(bucket));
+
+  function learn({ bucket, policy }: Bucket, { requests, resetMs }: Counted): RateLimitState {
+    known.set(bucket, { requests, endsAtMs: performance.now() + resetMs }, resetMs);
+    return countedState(policy, { requests, resetMs });
   }
 
   function countHere(bucket: Bucket): RateLimitState {
-    const { remaining: before, endsAtMs } = knownOf(bucket);
-    const [remaining, leftMs] = [Math.max(0, before - 1), endsAtMs - monotonicMs()];
-    known.set(bucket.bucket, { remaining, endsAtMs }, leftMs);
-    return stateOf(bucket.policy, before > 0, remaining, leftMs);
+    const { requests, resetMs } = knownOf(bucket);
+    return learn(bucket, { requests: requests + 1, resetMs });
   }
 
-  async function countIn({ bucket, policy }: Bucket): Promise<RateLimitState> {
-    const { requests, resetMs } = await countRequest(bucket, policy);
-    const state = countedState(policy, { requests, resetMs });
-    known.set(bucket, { remaining: state.remaining, endsAtMs: monotonicMs() + resetMs }, resetMs);
-    return state;
-  }
+  const countIn = async (asked: Bucket) => learn(asked, await countRequest(asked.bucket, asked.policy));
 
+  /**
+   * Counts the request in each bucket, but in none behind one that is known to be full: what a key is refused uses up
+   * nothing of its account's. It counts at once, and says what that came to when it is asked: the state is that of
+   * the bucket that refuses it, else of the one with the least left. If the store fails or takes longer than `waitMs`,
+   * it is counted here alone, by what was last known of the first: where nothing is known of it, it is let through.
+   */
   function startCounting(buckets: readonly Bucket[], waitMs: number): Counting {
     const full = buckets.findIndex((bucket) => lastKnown(bucket).remaining === 0);
     const counted = full < 0 ? buckets : buckets.slice(0, full + 1);
@@ -102,37 +80,26 @@ export function createRateLimits(options: {
           refusal ?? states.reduce((least, state) => (state.remaining < least.remaining ? state : least))
         );
       } catch (error) {
-        onStoreFailure(error);
+        onRateLimitFailure(error);
         return countHere(buckets[0]!);
       }
     };
   }
 
-  return { count: (...asked) => startCounting(...asked)(), startCounting, lastKnown };
+  return { startCounting, lastKnown };
 }
 
 /** The state that a count means under the policy. */
-export function countedState(
-  policy: RateLimitPolicy,
-  { requests, resetMs }: { readonly requests: number; readonly resetMs: number },
-): RateLimitState {
-  const { requestsMax } = policy;
-  return stateOf(policy, requests <= requestsMax, Math.max(0, requestsMax - requests), resetMs);
-}
-
-function stateOf(
-  policy: RateLimitPolicy,
-  isAllowed: boolean,
-  remaining: number,
-  resetMs: number,
-): RateLimitState {
+export function countedState(policy: RateLimitPolicy, { requests, resetMs }: Counted) {
   const { name, requestsMax, windowSeconds } = policy;
+  const remaining = Math.max(0, requestsMax - requests);
+  /** Whole seconds until the window ends, rounded up: both `t` and Retry-After. */
   const resetSeconds = Math.max(1, Math.ceil(resetMs / 1000));
   const headers = {
     ratelimit: `"${name}";r=${remaining};t=${resetSeconds}`,
     "ratelimit-policy": `"${name}";q=${requestsMax};w=${windowSeconds}`,
   };
-  return { policy, isAllowed, remaining, resetSeconds, headers };
+  return { policy, isAllowed: requests <= requestsMax, remaining, resetSeconds, headers };
 }
 
 /** The bucket of a client without a key. */

@@ -1,11 +1,7 @@
 import { hash } from "node:crypto";
-import {
-  fastify as createFastify,
-  type FastifyInstance,
-  type FastifyReply,
-  type FastifyRequest,
-} from "fastify";
+import createFastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type CompressedBytes, compressOnce, inSlices } from "./bytes.ts";
+import type { PageGuard } from "./html-page.ts";
 import { invalidRequest } from "./problems.ts";
 
 const REFERENCE_PATH = "/reference";
@@ -23,7 +19,7 @@ export function addReferencePage(
   app: FastifyInstance,
   title: string,
   documentPath: string,
-  admit: (request: FastifyRequest, reply: FastifyReply) => Promise<void>,
+  admit: PageGuard,
 ): void {
   let loaded: Promise<FastifyInstance> | null = null;
   let script: Promise<CompressedBytes> | null = null;

@@ -1,43 +1,35 @@
+import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Place } from "../base/model/account-places.ts";
 import type { ApiKey } from "./api-keys.ts";
 import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
 /** What is known of a request while it is handled. */
-export type RequestContext = {
+export class RequestContext {
   /** The operation's key; `page` for public pages, `console` for its pages, `none` where no route matches. */
   readonly operationKey: string;
-  key: ApiKey | null;
-  /** `key` was valid not long ago: whoever refuses the request looks it up first. Null: it has been. */
-  findKey: (() => Promise<ApiKey | null>) | null;
-  /** Null where no account is known. */
-  accountId: string | null;
-  /** Of the console; null: none. */
-  sessionId: string | null;
-  /** Null for a success. */
-  problemCode: string | null;
-  /** It was refused for what all keys and sessions of its account have asked. */
-  isAccountLimited: boolean;
-  /** Milliseconds spent so far waiting for injected functions. */
-  waitedMs: number;
-  /** It works with its body, which counts as in memory until it gives this back. */
+  /** It works with its body, which counts as in memory until it gives `bufferedBody` back. */
   readonly worksWithBody: boolean;
-  bufferedBody: Place | null;
-};
+  bufferedBody: Place | null = null;
+  key: ApiKey | null = null;
+  /** `key` was valid not long ago: whoever refuses the request looks it up first. Null: it has been. */
+  findKey: (() => Promise<ApiKey | null>) | null = null;
+  /** Null where no account is known. */
+  accountId: string | null = null;
+  /** Of the console; null: none. */
+  sessionId: string | null = null;
+  /** Null for a success. */
+  problemCode: string | null = null;
+  /** It was refused for what all keys and sessions of its account have asked. */
+  isAccountLimited = false;
+  /** Milliseconds spent so far waiting for injected functions. */
+  waitedMs = 0;
 
-/** A completed request, for metrics and one wide log line. It holds no secret. */
-export type CompletedRequest = Readonly<
-  Omit<RequestContext, "key" | "findKey" | "waitedMs" | "worksWithBody" | "bufferedBody"> & {
-    method: string;
-    status: number;
-    durationMs: number;
-    requestId: string;
-    /** The caller's trace; null: none. */
-    traceparent: string | null;
-    /** Null without a valid key. */
-    keyId: string | null;
+  constructor(operationKey: string, worksWithBody: boolean) {
+    this.operationKey = operationKey;
+    this.worksWithBody = worksWithBody;
   }
->;
+}
 
 const contexts = new WeakMap<FastifyRequest, RequestContext>();
 
@@ -46,18 +38,7 @@ export function beginRequest(
   operationKey: string,
   worksWithBody = false,
 ): RequestContext {
-  const context = {
-    operationKey,
-    key: null,
-    findKey: null,
-    accountId: null,
-    sessionId: null,
-    problemCode: null,
-    isAccountLimited: false,
-    waitedMs: 0,
-    worksWithBody,
-    bufferedBody: null,
-  };
+  const context = new RequestContext(operationKey, worksWithBody);
   contexts.set(request, context);
   return context;
 }
@@ -72,7 +53,10 @@ export function msLeft(context: RequestContext): number {
   return ANSWER_WITHIN_MS - context.waitedMs;
 }
 
-export function completedRequest(request: FastifyRequest, reply: FastifyReply): CompletedRequest {
+/** A completed request, for metrics and one wide log line. It holds no secret. */
+export type CompletedRequest = Readonly<ReturnType<typeof completedRequest>>;
+
+export function completedRequest(request: FastifyRequest, reply: FastifyReply) {
   const { operationKey, key, accountId, sessionId, problemCode, isAccountLimited } = contextOf(request);
   return {
     operationKey,
@@ -82,7 +66,9 @@ export function completedRequest(request: FastifyRequest, reply: FastifyReply): 
     isAccountLimited,
     durationMs: reply.elapsedTime,
     requestId: request.id,
+    /** The caller's trace; null: none. */
     traceparent: readTraceparent(request.headers.traceparent),
+    /** Null without a valid key. */
     keyId: key?.id ?? null,
     accountId,
     sessionId,
@@ -95,13 +81,13 @@ const ACCEPTED = new RegExp(`^[\\x20-\\x7e]{1,${REQUEST_ID_CHARS_MAX}}$`);
 const SECRET = /_(?:test|live)_[\w-]{40}|whsec_/;
 
 /** The request's id: the caller's if it is valid, else a fresh one. */
-export function requestIdOf(header: string | undefined, newRequestId: () => string): string {
-  return header !== undefined && isAcceptable(header) ? header : newRequestId();
+export function requestIdOf({ "x-request-id": header }: IncomingHttpHeaders, newId: () => string): string {
+  return typeof header === "string" && isAcceptable(header) ? header : newId();
 }
 
 /** Whether the caller sent an invalid id. An empty header counts as absent. */
-export function isRefusedRequestId(header: string | undefined): boolean {
-  return header !== undefined && header !== "" && !isAcceptable(header);
+export function isRefusedRequestId({ "x-request-id": header }: IncomingHttpHeaders): boolean {
+  return typeof header === "string" && header !== "" && !isAcceptable(header);
 }
 
 function isAcceptable(header: string): boolean {

@@ -21,9 +21,7 @@ import { refuseMediaType } from "./request-validation.ts";
 export type AccountExists = (accountId: string) => Promise<boolean>;
 
 export type RequestGuardOptions = {
-  readonly authenticate: Authenticate;
   readonly accountExists: AccountExists;
-  readonly rateLimits: RateLimits;
   readonly policies: RateLimitPolicies;
 };
 
@@ -40,19 +38,16 @@ export type RateLimitPolicies = {
   readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
-/** `accountId` null: staff's. `userId` null: it acts for no user. */
-export type CountedSession = {
-  readonly id: string;
-  readonly accountId: string | null;
-  readonly userId: string | null;
-};
+export type CountedSession = Pick<ApiKey, "id" | "accountId" | "userId">;
 
 export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
 /** The checks before a request's body is read. Each throws the problem that it finds. */
-export function createRequestGuards(options: RequestGuardOptions) {
-  const { authenticate, accountExists, rateLimits, policies } = options;
-
+export function createRequestGuards(
+  { accountExists, policies }: RequestGuardOptions,
+  authenticate: Authenticate,
+  rateLimits: RateLimits,
+) {
   /** Spends time of the request's budget. */
   async function waitingFor<T>(request: FastifyRequest, work: () => Promise<T>): Promise<T> {
     const startMs = performance.now();
@@ -94,28 +89,17 @@ export function createRequestGuards(options: RequestGuardOptions) {
     return context.key;
   }
 
-  /** For public pages. Leaves the key unknown if it cannot be looked up: they are served all the same. */
-  async function identifyIfPossible(request: FastifyRequest, waitMs: number): Promise<void> {
-    const context = contextOf(request);
-    const { find } = authenticate(request.headers.authorization);
-    try {
-      context.key = await waitingFor(request, () => withDeadline(waitMs, "authentication", find()));
-    } catch (error) {
-      if (!(error instanceof TemporarilyUnavailable)) throw error;
-    }
-  }
-
   async function limit(
     request: FastifyRequest,
     reply: FastifyReply,
     buckets: readonly Bucket[],
     waitMs: number,
   ): Promise<void> {
-    apply(await waitingFor(request, () => rateLimits.count(buckets, waitMs)), request, reply);
+    apply(await waitingFor(request, () => rateLimits.startCounting(buckets, waitMs)()), request, reply);
   }
 
   function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): void {
-    writeHeaders(reply, state);
+    reply.headers(state.headers);
     if (state.isAllowed) return;
     contextOf(request).isAccountLimited = state.policy === policies.account;
     throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
@@ -169,15 +153,23 @@ export function createRequestGuards(options: RequestGuardOptions) {
     refuseCaller(operation, callerOf(key));
     if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
     const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
-    if (isParsed) refuseMediaType(request.headers, announcedBytes(request));
+    // 0 also for a chunked body, whose length is not announced.
+    if (isParsed) refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));
   }
 
   /** For public pages and unknown URLs: rate limit only. */
   async function guardPublic(request: FastifyRequest, reply: FastifyReply) {
     // Counted by key where there is one, so clients behind one address do not use up each other's limit. The lookup
-    // serves only that, so it shares the rate limiter's time budget.
-    await identifyIfPossible(request, RATE_LIMIT_WITHIN_MS);
-    const { key, waitedMs } = contextOf(request);
+    // serves only that, so it shares the rate limiter's time budget; without it they are served all the same.
+    const context = contextOf(request);
+    const { find } = authenticate(request.headers.authorization);
+    try {
+      const finding = () => withDeadline(RATE_LIMIT_WITHIN_MS, "authentication", find());
+      context.key = await waitingFor(request, finding);
+    } catch (error) {
+      if (!(error instanceof TemporarilyUnavailable)) throw error;
+    }
+    const { key, waitedMs } = context;
     await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);
     refuseRequestId(request);
   }
@@ -205,27 +197,14 @@ export function createRequestGuards(options: RequestGuardOptions) {
   /** To a response that was not counted. */
   function addRateLimitHeaders(request: FastifyRequest, reply: FastifyReply) {
     if (reply.hasHeader("ratelimit")) return;
-    writeHeaders(reply, rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]));
+    reply.headers(rateLimits.lastKnown(bucketsOf(contextOf(request).key, request)[0]).headers);
   }
 
   return { guardOperation, guardPublic, confirmKey, countSession, guardProbe, addRateLimitHeaders };
 }
 
-function writeHeaders(reply: FastifyReply, { headers }: RateLimitState): void {
-  reply.header("ratelimit", headers.ratelimit);
-  reply.header("ratelimit-policy", headers["ratelimit-policy"]);
-}
-
 function refuseRequestId(request: FastifyRequest): void {
-  const header = request.headers["x-request-id"];
-  if (isRefusedRequestId(typeof header === "string" ? header : undefined)) {
-    throw new Problem("invalid_request_id");
-  }
-}
-
-/** 0 also for a chunked body, whose length is not announced. */
-function announcedBytes(request: FastifyRequest): number {
-  return Number(request.headers["content-length"] ?? 0);
+  if (isRefusedRequestId(request.headers)) throw new Problem("invalid_request_id");
 }
 
 /** In whose name a request runs that passed `guardOperation`. */

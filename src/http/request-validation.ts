@@ -1,8 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import { z } from "zod";
 import { FIELD_ERROR_CHARS_MAX, FIELD_ERRORS_MAX, JSON_LEVELS_MAX } from "./limits.ts";
-import type { Operation } from "./operation.ts";
-import type { JsonBody, RawBody, ReceivedBody } from "./operation-io.ts";
+import type { JsonBody, Operation, RawBody, ReceivedBody } from "./operation.ts";
 import { type FieldError, invalidRequest, Problem } from "./problems.ts";
 
 /** A body has room for many thousands. Each place may have two: zod reports a second bound of whole numbers. */
@@ -250,8 +249,6 @@ export function endOfString(text: string, begin: number): number {
   }
 }
 
-export type ValidRequest = { readonly params: unknown; readonly query: unknown; readonly body: unknown };
-
 /** A request as received. `body`: undefined if none was sent. */
 export type ReceivedRequest = {
   readonly params: unknown;
@@ -262,12 +259,12 @@ export type ReceivedRequest = {
 };
 
 /** Compiles an operation's schemas into a function that returns the valid request or throws the 400. */
-export function compileRequestValidator(operation: Operation): (received: ReceivedRequest) => ValidRequest {
+export function compileRequestValidator(operation: Operation) {
   const { params, query, body } = operation;
   const checkParams = compilePart("path", params);
   const coerce = query === null ? (received: Query) => received : compileQueryCoercion(query);
   const checkQuery = compilePart("query", query);
-  return (received) => ({
+  return (received: ReceivedRequest) => ({
     params: checkParams(refuseEmptyParams(received.params)),
     query: checkQuery(coerce(received.query as Query)),
     body: body?.kind === "stream" ? received.stream : readBody(body, received.body),

@@ -1,8 +1,7 @@
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { entityTag, quoteEntityTag } from "./bytes.ts";
 import { ANSWER_BYTES_IN_TURN_MIN, RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
-import type { Deprecation, ErasedResult, Operation } from "./operation.ts";
-import type { Content } from "./operation-io.ts";
+import type { Content, Deprecation, ErasedResult, Operation } from "./operation.ts";
 import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
 
 /** A success, ready to be sent or stored. */
@@ -28,34 +27,30 @@ export function compileResponse(
   check?: CheckOutcome,
 ): (result: ErasedResult) => OperationResponse {
   const { response, effect } = operation;
+  const { status } = response;
   const isTagged = effect === "read";
   return (result) => {
     check?.(operation, { result });
-    if (!result) return { status: response.status, headers: {}, body: null, etag: null };
-    if ("content" in result) {
-      return { status: response.status, headers: {}, body: null, etag: null, content: result.content };
-    }
+    if (!result) return { status, headers: {}, body: null, etag: null };
+    if ("content" in result) return { status, headers: {}, body: null, etag: null, content: result.content };
     if ("bytes" in result) {
-      const { bytes } = result;
+      const { bytes, etag } = result;
       const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      const tag = result.etag === undefined ? entityTag(body) : quoteEntityTag(result.etag);
+      const tag = () => (etag === undefined ? entityTag(body) : quoteEntityTag(etag));
       const type = response.kind === "bytes" ? response.mediaType : "application/octet-stream";
-      return {
-        status: response.status,
-        headers: { "content-type": type },
-        body,
-        etag: isTagged ? tag : null,
-      };
+      return { status, headers: { "content-type": type }, body, etag: isTagged ? tag() : null };
     }
     const headers = { "content-type": "application/json" };
     if ("other" in result) {
-      const status = response.kind === "json" && response.other ? response.other.status : response.status;
-      return { status, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
+      const { status: declared } = response.kind === "json" && response.other ? response.other : response;
+      return { status: declared, headers, body: Buffer.from(JSON.stringify(result.other)), etag: null };
     }
     const body = Buffer.from(JSON.stringify(result.body));
     const own = ownHeaders(result.headers ?? {});
-    const etag = isTagged ? tagOf(body, own) : null;
-    return { status: response.status, headers: { ...headers, ...own }, body, etag };
+    // Covers the operation's own headers, too, so a 304 cannot hide that they changed.
+    const besides = Object.keys(own).length === 0 ? "" : JSON.stringify(own);
+    const etag = isTagged ? entityTag(body, besides) : null;
+    return { status, headers: { ...headers, ...own }, body, etag };
   };
 }
 
@@ -80,11 +75,6 @@ function ownHeaders(declared: Readonly<Record<string, string | undefined>>): Rec
   return own;
 }
 
-/** Covers the operation's own headers too, so a 304 cannot hide that they changed. */
-function tagOf(body: Buffer, own: Readonly<Record<string, string>>): string {
-  return Object.keys(own).length === 0 ? entityTag(body) : entityTag(body, JSON.stringify(own));
-}
-
 /** The headers that are the same on every success of an operation. */
 export function successHeaders(operation: Operation): Readonly<Record<string, string>> {
   // Responses depend on the key and can change at any time: no shared caches, and revalidation by entity tag.
@@ -97,10 +87,6 @@ export function toStoredResponse(response: OperationResponse, holdsSecret: boole
   return { status, headers, body, holdsSecret };
 }
 
-export function fromStoredResponse({ status, headers, body }: StoredResponse): OperationResponse {
-  return { status, headers, body, etag: null };
-}
-
 /** Deprecation (RFC 9745: a structured date) and Sunset (RFC 8594: an HTTP date). */
 function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<string, string>> {
   if (!deprecated) return {};
@@ -109,18 +95,9 @@ function lifecycleHeaders(deprecated: Deprecation | null): Readonly<Record<strin
   return { deprecation, sunset: new Date(deprecated.sunsetAt).toUTCString() };
 }
 
-/** A problem, ready to be sent. */
-export type ProblemResponse = {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: Buffer;
-};
-
-export type RenderProblem = (problem: Problem, requestId: string) => ProblemResponse;
-
 /** Renders problems as the platform does: type, title, status, code, request_id, and `errors` where declared. */
-export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string): RenderProblem {
-  return (problem, requestId) => {
+export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: string) {
+  return (problem: Problem, requestId: string) => {
     const { code, errors } = problem;
     const kind = problems[code];
     if (!kind) throw unknownCode(code, problem);

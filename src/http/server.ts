@@ -3,11 +3,11 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { AccountPlaces } from "../base/model/account-places.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import { AccountNews } from "./account-news.ts";
-import { createAuthenticate, type FindApiKey } from "./api-keys.ts";
+import { type AuthenticateOptions, createAuthenticate } from "./api-keys.ts";
 import { createHoldAnswer, createReadBody } from "./buffered-bodies.ts";
 import { withDeadline } from "./deadline.ts";
 import { createHttpApp, type HttpAppOptions, refuseAmbiguousHeaders } from "./http-app.ts";
-import { createIdempotentWrites, type IdempotencyStore, type RecordWrite } from "./idempotent-write.ts";
+import { createIdempotentWrites, type IdempotencyOptions } from "./idempotent-write.ts";
 import type { AddRoutes, Kernel } from "./kernel.ts";
 import * as limits from "./limits.ts";
 import type { Transaction } from "./operation.ts";
@@ -16,13 +16,7 @@ import { addOperationRoute } from "./operation-routes.ts";
 import { compilePerform, type Perform } from "./perform.ts";
 import { Problem } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
-import {
-  addressBucket,
-  type CountRequest,
-  createRateLimits,
-  type RateLimitPolicy,
-  type RateLimits,
-} from "./rate-limits.ts";
+import { addressBucket, createRateLimits, type RateLimitOptions } from "./rate-limits.ts";
 import {
   beginRequest,
   type CompletedRequest,
@@ -30,144 +24,50 @@ import {
   contextOf,
   msLeft,
 } from "./request-context.ts";
-import { type AccountExists, createRequestGuards, type RateLimitPolicies } from "./request-guards.ts";
-import { type CheckOutcome, createProblemRenderer, problemFrom, type RenderProblem } from "./responses.ts";
-import { createThreadTurns, createTurns, TransferPlaces } from "./turns.ts";
-import { createWriteBatches } from "./write-batches.ts";
-
-/**
- * Responds to malformed HTTP and to timeouts with a problem like any other. There is no request yet, so the response
- * is written to the socket directly. The platform has neither 408 nor 431, so all of these are 400.
- */
-function createClientErrorHandler(options: {
-  readonly renderProblem: RenderProblem;
-  readonly rateLimits: RateLimits;
-  readonly policy: RateLimitPolicy;
-  readonly newRequestId: () => string;
-}): (error: Error & { code?: string }, socket: Socket) => void {
-  const { renderProblem, rateLimits, policy, newRequestId } = options;
-  return (error, socket) => {
-    if (error.code === "ECONNRESET" || !socket.writable) {
-      socket.destroy();
-      return;
-    }
-    const requestId = newRequestId();
-    const errors = [{ path: "http", message: explain(error.code) }];
-    const response = renderProblem(new Problem("invalid_request", { errors }), requestId);
-    const bucket = addressBucket(socket.remoteAddress ?? "unknown");
-    const { headers } = rateLimits.lastKnown({ bucket, policy });
-    const lines = [
-      "HTTP/1.1 400 Bad Request",
-      ...headerLines({ ...response.headers, ...headers, "x-request-id": requestId }),
-      `content-length: ${response.body.length}`,
-      "connection: close",
-    ];
-    socket.end(`${lines.join("\r\n")}\r\n\r\n${response.body.toString()}`);
-  };
-}
-
-function headerLines(headers: Readonly<Record<string, string>>): string[] {
-  return Object.entries(headers).map(([name, value]) => `${name}: ${value}`);
-}
-
-function explain(code: string | undefined): string {
-  switch (code) {
-    case "HPE_HEADER_OVERFLOW":
-      return "The headers are larger than 16 KiB.";
-    case "ERR_HTTP_REQUEST_TIMEOUT":
-      return "The request did not arrive in time.";
-    default:
-      return "The request is not well-formed HTTP/1.1.";
-  }
-}
+import { createRequestGuards, type RequestGuardOptions } from "./request-guards.ts";
+import { type CheckOutcome, createProblemRenderer, problemFrom } from "./responses.ts";
+import { createThreadTurns, createTransferPlaces, createTurns } from "./turns.ts";
 
 export type ApiOptions = PageOptions &
-  Omit<HttpAppOptions, "newRequestId" | "readBody" | "holdAnswer" | "onClientError" | "onUnroutableUrl"> & {
+  AuthenticateOptions &
+  RateLimitOptions &
+  RequestGuardOptions &
+  IdempotencyOptions &
+  Omit<HttpAppOptions, "readBody" | "holdAnswer" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
-    readonly findApiKey: FindApiKey;
-    /** The prefixes of the keys of this environment, from `apiKeyPrefix`. */
-    readonly keyPrefixes: readonly string[];
-    readonly accountExists: AccountExists;
-    readonly countRequest: CountRequest;
-    readonly policies: RateLimitPolicies;
-    readonly idempotencyStore: IdempotencyStore;
     readonly findSpaces: FindSpaces<Transaction>;
     /** Tells reads that wait; absent: nothing ever does. */
     readonly news?: AccountNews;
-    /** Called for every write in its own transaction. */
-    readonly recordWrite: RecordWrite;
-    /** Milliseconds since the epoch. */
-    readonly now: () => number;
-    /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
-    readonly newId: () => string;
     /** Requests at work on the database at a time; absent: WORK_PLACES_MAX. */
     readonly workPlacesMax?: number;
     /** Absent: those of limits.ts. */
-    readonly transferLimits?: TransferLimits;
+    readonly transferLimits?: limits.TransferLimits;
     /** Absent: what operations come to is not compared with what they declare. */
     readonly check?: CheckOutcome | undefined;
     readonly onCompleted: (completed: CompletedRequest) => void;
-    /** An internal error, to be logged. */
-    readonly onInternalError: (error: unknown, requestId: string) => void;
-    /** A request was let through because the rate limiter's store failed. */
-    readonly onRateLimitFailure: (error: unknown) => void;
     /** Called when the last request is answered and nothing listens any more. */
     readonly onClosed?: () => Promise<void>;
     /** Absent: none but the operations' and the public pages. */
     readonly addRoutes?: AddRoutes;
   };
 
-/** Limits on bodies, and on answers that are streams. */
-export const TRANSFER_LIMITS = {
-  uploadsMax: limits.UPLOADS_MAX,
-  downloadsMax: limits.DOWNLOADS_MAX,
-  progressWithinMs: limits.STREAM_PROGRESS_WITHIN_MS,
-  receivedBytesMin: limits.RECEIVED_BYTES_MIN,
-  renewEveryMs: limits.CLAIM_RENEWED_EVERY_MS,
-  bufferedBodyBytesMax: limits.BUFFERED_BODY_BYTES_MAX,
-  answerBytesMax: limits.ANSWER_BYTES_MAX,
-};
-export type TransferLimits = Readonly<typeof TRANSFER_LIMITS>;
-
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
-  const {
-    registry,
-    policies,
-    newId,
-    onInternalError,
-    onCompleted,
-    transferLimits = TRANSFER_LIMITS,
-  } = options;
+  const { registry, policies, newId, onInternalError, onCompleted } = options;
+  const { transferLimits = limits.TRANSFER_LIMITS, news = new AccountNews(0, () => undefined) } = options;
   const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
-  const rateLimits = createRateLimits({
-    countRequest: options.countRequest,
-    onStoreFailure: options.onRateLimitFailure,
-    monotonicMs: () => performance.now(),
-  });
-  const { findApiKey, keyPrefixes: prefixes, now, accountExists } = options;
-  const authenticate = createAuthenticate({ findApiKey, prefixes, now });
-  const guards = createRequestGuards({ authenticate, accountExists, rateLimits, policies });
-  const { idempotencyStore: store, recordWrite } = options;
+  const rateLimits = createRateLimits(options);
+  const authenticate = createAuthenticate(options);
+  const guards = createRequestGuards(options, authenticate, rateLimits);
   const { workPlacesMax: placesMax = limits.WORK_PLACES_MAX } = options;
   const places = new AccountPlaces({ placesMax, lightMs: limits.LIGHT_WORK_MS });
   const inTurn = createTurns(places, "a request of the account's");
-  const { news = new AccountNews(0, () => undefined) } = options;
-  const idempotentWrites = createIdempotentWrites({
-    store,
-    inTurn,
-    recordWrite,
-    newToken: newId,
-    renewEveryMs: transferLimits.renewEveryMs,
-    onInternalError,
-  });
   const performing = {
-    idempotentWrites,
-    createBatches: createWriteBatches<unknown>,
+    idempotentWrites: createIdempotentWrites(options, inTurn, transferLimits.renewEveryMs),
     inTurn,
     onThread: createThreadTurns(),
     lookAgain: createTurns(new AccountPlaces({ placesMax: limits.LOOKS_AGAIN_MAX }), "a read that was held"),
-    uploads: new TransferPlaces("uploads", transferLimits.uploadsMax),
+    uploads: createTransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     findSpaces: options.findSpaces,
     check: options.check,
@@ -201,18 +101,19 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     return context.key === null ? new Problem("unauthorized") : error;
   };
 
-  const holdAnswer = createHoldAnswer(new TransferPlaces("answer-bytes", transferLimits.answerBytesMax));
+  const holdAnswer = createHoldAnswer(createTransferPlaces("answer-bytes", transferLimits.answerBytesMax));
   const app = createHttpApp({
     ...options,
     holdAnswer,
-    newRequestId: newId,
-    readBody: createReadBody(new TransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
-    onClientError: createClientErrorHandler({
-      renderProblem,
-      rateLimits,
-      policy: policies.address,
-      newRequestId: newId,
-    }),
+    readBody: createReadBody(createTransferPlaces("body-bytes", transferLimits.bufferedBodyBytesMax)),
+    onClientError: (error, socket) => {
+      const errors = [{ path: "http", message: explain(error.code) }];
+      const requestId = newId();
+      const { headers, body } = renderProblem(new Problem("invalid_request", { errors }), requestId);
+      const bucket = addressBucket(socket.remoteAddress ?? "unknown");
+      const limit = rateLimits.lastKnown({ bucket, policy: policies.address }).headers;
+      endBadRequest(socket, { ...headers, ...limit, "x-request-id": requestId }, body);
+    },
     // Hooks do not run for a URL that cannot be decoded, so their work is done here.
     onUnroutableUrl: async (error, request, reply) => {
       addStandardHeaders(request, reply);
@@ -252,10 +153,8 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
 
   const streaming = {
-    downloads: new TransferPlaces("downloads", transferLimits.downloadsMax),
-    progressWithinMs: transferLimits.progressWithinMs,
-    confirmEveryMs: transferLimits.renewEveryMs,
-    receivedBytesMin: transferLimits.receivedBytesMin,
+    ...transferLimits,
+    downloads: createTransferPlaces("downloads", transferLimits.downloadsMax),
     onSourceFailure: onInternalError,
   };
   const performs = new Map<string, Perform>();
@@ -296,6 +195,28 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
 
   await app.ready();
   return app;
+}
+
+/** There is no request yet. The platform has neither 408 nor 431, so all of these are 400. */
+function explain(code: string | undefined): string {
+  switch (code) {
+    case "HPE_HEADER_OVERFLOW":
+      return "The headers are larger than 16 KiB.";
+    case "ERR_HTTP_REQUEST_TIMEOUT":
+      return "The request did not arrive in time.";
+    default:
+      return "The request is not well-formed HTTP/1.1.";
+  }
+}
+
+function endBadRequest(socket: Socket, headers: Readonly<Record<string, string>>, body: Buffer): void {
+  const lines = [
+    "HTTP/1.1 400 Bad Request",
+    ...Object.entries(headers).map(([name, value]) => `${name}: ${value}`),
+    `content-length: ${body.length}`,
+    "connection: close",
+  ];
+  socket.end(`${lines.join("\r\n")}\r\n\r\n${body.toString()}`);
 }
 
 function addStandardHeaders(request: FastifyRequest, reply: FastifyReply): void {

@@ -102,42 +102,35 @@ const TRANSFERS = {
   "answer-bytes": "content-bytes",
 } as const;
 
+export type TransferPlaces = ReturnType<typeof createTransferPlaces>;
+
 /**
  * Places for transfers of one kind at a time in one process: they last as long as their client likes, so they wait for
  * none. While all are taken, one that hardly moves makes room for an account that has none.
  */
-export class TransferPlaces {
-  readonly #name: keyof typeof TRANSFERS;
-  readonly #max: number;
-  readonly #places: AccountPlaces;
-
-  constructor(name: keyof typeof TRANSFERS, max: number) {
-    this.#name = name;
-    this.#max = max;
-    this.#places = new AccountPlaces({ placesMax: max, movingBytesPerSecond: SCARCE_BYTES_PER_SECOND });
-  }
+export function createTransferPlaces(name: keyof typeof TRANSFERS, max: number) {
+  const places = new AccountPlaces({ placesMax: max, movingBytesPerSecond: SCARCE_BYTES_PER_SECOND });
 
   /**
    * @param onCut ends it: its place is another account's
    * @throws Problem 429 for an account that has its share
    * @throws TemporarilyUnavailable when all are taken
    */
-  take(accountId: string, onCut: (reason: TemporarilyUnavailable) => void, places = 1): Place {
+  function take(accountId: string, onCut: (reason: TemporarilyUnavailable) => void, size = 1): Place {
     const reason = () =>
-      new TemporarilyUnavailable(`one of the ${this.#name} moved too slowly while all places were taken`);
-    const place = this.#places.tryTake(accountId, { places, onCut: () => onCut(reason()) });
+      new TemporarilyUnavailable(`one of the ${name} moved too slowly while all places were taken`);
+    const place = places.tryTake(accountId, { places: size, onCut: () => onCut(reason()) });
     if (place !== null) return place;
-    if (this.#places.held(accountId) > 0) throw this.#refusal();
-    throw new TemporarilyUnavailable(`all ${this.#max} places for ${this.#name} are taken`);
-  }
-
-  #refusal(): Problem {
+    if (places.held(accountId) === 0)
+      throw new TemporarilyUnavailable(`all ${max} places for ${name} are taken`);
     const seconds = RETRY_AFTER_UNAVAILABLE_SECONDS;
     const headers = {
-      ratelimit: `"${this.#name}";r=0;t=${seconds}`,
-      "ratelimit-policy": `"${this.#name}";q=${Math.ceil(this.#max / 2)};qu="${TRANSFERS[this.#name]}"`,
+      ratelimit: `"${name}";r=0;t=${seconds}`,
+      "ratelimit-policy": `"${name}";q=${Math.ceil(max / 2)};qu="${TRANSFERS[name]}"`,
       "retry-after": String(seconds),
     };
-    return new Problem("rate_limited", { headers });
+    throw new Problem("rate_limited", { headers });
   }
+
+  return { take };
 }

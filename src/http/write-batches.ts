@@ -87,11 +87,6 @@ export type BatchedWrite<Item> = Write & {
   readonly bytes: number;
 };
 
-export type WriteBatches<Item> = {
-  /** Claim, effect and stored response in one transaction with those of others. Rejects with what refuses this one. */
-  add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult>;
-};
-
 /**
  * Claims, effects and stored responses in one transaction: what was done of each, or why it was not, in their order. A
  * throw undoes the whole batch.
@@ -132,7 +127,7 @@ const LATE_MAX = 2;
  * tries again and again, in turn with others, until its caller is gone: to wait for one lock would hold a connection
  * that finds many others free.
  */
-export function createWriteBatches<Item>(performEach: PerformEach<Item>): WriteBatches<Item> {
+export function createWriteBatches<Item>(performEach: PerformEach<Item>) {
   const normal: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const contended: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const held = new Set<string>();
@@ -222,20 +217,21 @@ export function createWriteBatches<Item>(performEach: PerformEach<Item>): WriteB
     look();
   }
 
-  return {
-    add: (write, waitMs) => {
-      let waiting: Waiting<Item>;
-      const result = new Promise<WriteResult>((settle) => {
-        waiting = { write, names: namesOf(write), settle, isGone: false };
-        const { accountId } = write.claim;
-        (contendedAccounts.has(accountId) ? contended : normal).queue.add(accountId, waiting);
-      });
-      look();
-      return withDeadline(waitMs, "the transaction", result).finally(() => {
-        waiting.isGone = true;
-      });
-    },
-  };
+  /** Claim, effect and stored response in one transaction with those of others. Rejects with what refuses this one. */
+  async function add(write: BatchedWrite<Item>, waitMs: number): Promise<WriteResult> {
+    const { promise: result, resolve: settle } = Promise.withResolvers<WriteResult>();
+    const waiting: Waiting<Item> = { write, names: namesOf(write), settle, isGone: false };
+    const { accountId } = write.claim;
+    (contendedAccounts.has(accountId) ? contended : normal).queue.add(accountId, waiting);
+    look();
+    try {
+      return await withDeadline(waitMs, "the transaction", result);
+    } finally {
+      waiting.isGone = true;
+    }
+  }
+
+  return { add };
 }
 
 /** Its key, and what its operation calls it. The last one is what its locks are known by. */

@@ -2,8 +2,7 @@ import type { Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, lineOfText } from "../api/fields.ts";
 import { staffRead } from "../api/operations.ts";
-import type { Operation } from "../http/operation.ts";
-import { jsonResponse } from "../http/operation-io.ts";
+import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import { Account, AccountName, Found } from "./accounts-schema.ts";
 import {

@@ -3,8 +3,7 @@ import { moment, time } from "../api/fields.ts";
 import { read } from "../api/operations.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import type { Operation } from "../http/operation.ts";
-import { jsonResponse } from "../http/operation-io.ts";
+import { jsonResponse, type Operation } from "../http/operation.ts";
 import { invalidRequest } from "../http/problems.ts";
 import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity } from "./activity-sql.ts";
 

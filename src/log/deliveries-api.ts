@@ -12,8 +12,7 @@ import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
 import { findLastRotation } from "../delivery/signing-secrets-sql.ts";
 import { webhookBody, webhookHeaders } from "../delivery/webhook.ts";
-import type { Operation } from "../http/operation.ts";
-import { bytesResponse, jsonResponse } from "../http/operation-io.ts";
+import { bytesResponse, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import {
   type FoundDelivery,

@@ -6,8 +6,7 @@ import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../ba
 import { cutPage } from "../base/model/list-page.ts";
 import { meaningOfNotice, NOTICE_KINDS } from "../base/model/notices.ts";
 import { findNameFault } from "../egress/rules/host.ts";
-import type { Operation } from "../http/operation.ts";
-import { emptyResponse, jsonBody, jsonResponse } from "../http/operation-io.ts";
+import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
 import { Notice, noticeText, Recipient, type StoredNotice } from "./notice-kinds.ts";

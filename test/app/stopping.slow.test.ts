@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { REQUEST_WITHIN_MS } from "../../src/http/limits.ts";
+import { CONNECTION_LIMITS } from "../../src/http/limits.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
 import { startProcess } from "../support/sealpost-process.ts";
@@ -15,6 +15,6 @@ test("an API that has refused bodies before they came ends at once when it is as
   }
   const startedAt = performance.now();
   expect(await serve.stop()).toBe(0);
-  expect(performance.now() - startedAt).toBeLessThan(REQUEST_WITHIN_MS / 2);
+  expect(performance.now() - startedAt).toBeLessThan(CONNECTION_LIMITS.receiveWithinMs / 2);
   await database.drop();
 });

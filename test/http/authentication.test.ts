@@ -2,7 +2,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { digestApiKey, formatApiKey } from "../../src/http/api-keys.ts";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import { jsonResponse } from "../../src/http/operation-io.ts";
+import { jsonResponse } from "../../src/http/operation.ts";
 import { raisedCodes } from "../../src/http/problem-catalogue.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, BOB, createToyApi, TOY_NOW, type ToyApi } from "../support/api-toy-server.ts";

@@ -1,6 +1,6 @@
 // Bodies are read into memory: what all of them hold there has a limit, and every account its share of it.
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ALL_SCOPES, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import { GREEDY_COUNTS } from "../support/fair-shares.ts";

@@ -4,14 +4,11 @@ import { Readable } from "node:stream";
 import { gunzipSync } from "node:zlib";
 import { describe, expect, onTestFinished, test } from "vitest";
 import { trustedProxies } from "../../src/app/api-server.ts";
+import { type ConnectionCut, createLimitedServer } from "../../src/http/connections.ts";
 import {
   CONNECTION_LIMITS,
-  type ConnectionCut,
-  type ConnectionLimits,
-  createLimitedServer,
-} from "../../src/http/connections.ts";
-import {
   CONNECTIONS_CHECKED_EVERY_MS,
+  type ConnectionLimits,
   HEADERS_WITHIN_MS,
   PIPELINED_REQUESTS_MAX,
 } from "../../src/http/limits.ts";

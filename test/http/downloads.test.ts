@@ -2,9 +2,8 @@ import { randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import { parse } from "content-disposition";
 import { afterEach, describe, expect, test } from "vitest";
-import { CONNECTION_LIMITS } from "../../src/http/connections.ts";
-import type { Content } from "../../src/http/operation-io.ts";
-import { TRANSFER_LIMITS, type TransferLimits } from "../../src/http/server.ts";
+import { CONNECTION_LIMITS, TRANSFER_LIMITS, type TransferLimits } from "../../src/http/limits.ts";
+import type { Content } from "../../src/http/operation.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import {
   ADA,

@@ -1,7 +1,7 @@
 // Greedy accounts open all the uploads and downloads that they get, and hardly move any.
 import { Readable } from "node:stream";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import { TRANSFER_LIMITS, type TransferLimits } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS, type TransferLimits } from "../../src/http/limits.ts";
 import { ALL_SCOPES, createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 import { expectItsTurn, GREEDY_COUNTS } from "../support/fair-shares.ts";
 import { fileHeaders } from "../support/file-headers.ts";

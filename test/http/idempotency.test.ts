@@ -2,7 +2,7 @@ import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
 import { readIdempotencyKey } from "../../src/http/idempotent-write.ts";
-import { jsonBody, jsonResponse } from "../../src/http/operation-io.ts";
+import { jsonBody, jsonResponse } from "../../src/http/operation.ts";
 import { TemporarilyUnavailable } from "../../src/http/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, ALL_SCOPES, BOB, createToyApi, type ToyApi } from "../support/api-toy-server.ts";

@@ -1,8 +1,7 @@
 import { describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import type { Operation } from "../../src/http/operation.ts";
-import { jsonResponse, rawBody } from "../../src/http/operation-io.ts";
+import { jsonResponse, type Operation, rawBody } from "../../src/http/operation.ts";
 import { createOperationRegistry } from "../../src/http/operation-registry.ts";
 import { standardProblems } from "../../src/http/problem-catalogue.ts";
 import { createToyApi } from "../support/api-toy-server.ts";

@@ -5,7 +5,7 @@ import type { ClientBase } from "pg";
 import { describe, expect, expectTypeOf, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import { emptyResponse, jsonBody, jsonResponse, rawBody } from "../../src/http/operation-io.ts";
+import { emptyResponse, jsonBody, jsonResponse, rawBody } from "../../src/http/operation.ts";
 
 const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<"box_sealed">();
 

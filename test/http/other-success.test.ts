@@ -1,7 +1,7 @@
 import { afterEach, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import { eitherResponse, jsonBody, jsonResponse } from "../../src/http/operation-io.ts";
+import { eitherResponse, jsonBody, jsonResponse } from "../../src/http/operation.ts";
 import { createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 
 const stacking = operationDefiners().write({

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import { jsonResponse } from "../../src/http/operation-io.ts";
+import { jsonResponse } from "../../src/http/operation.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 

@@ -4,7 +4,7 @@ import { describe, expect, onTestFinished, test } from "vitest";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
 import { ANSWER_BYTES_IN_TURN_MIN, BODY_BYTES_IN_TURN_MIN } from "../../src/http/limits.ts";
-import { jsonBody, jsonResponse, rawBody } from "../../src/http/operation-io.ts";
+import { jsonBody, jsonResponse, rawBody } from "../../src/http/operation.ts";
 import { TemporarilyUnavailable } from "../../src/http/problems.ts";
 import { createThreadTurns } from "../../src/http/turns.ts";
 import { ALL_SCOPES, createToyApi } from "../support/api-toy-server.ts";

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { CONNECTION_LIMITS } from "../../src/http/connections.ts";
+import { CONNECTION_LIMITS } from "../../src/http/limits.ts";
 import { FILE_BYTES_MAX } from "../support/api-box-files.ts";
 import { ADA, BOB, type ToyApi } from "../support/api-toy-server.ts";
 import { BYTES, HEALTH, PATH, uploading } from "../support/api-uploads.ts";

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { buffer } from "node:stream/consumers";
 import { setInterval } from "node:timers/promises";
 import { describe, expect, test } from "vitest";
-import { CONNECTION_LIMITS } from "../../src/http/connections.ts";
+import { CONNECTION_LIMITS } from "../../src/http/limits.ts";
 import { Problem, TemporarilyUnavailable } from "../../src/http/problems.ts";
 import { keepInMemory } from "../support/api-box-files.ts";
 import { expectProblem } from "../support/api-expect.ts";

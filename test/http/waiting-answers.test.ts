@@ -3,7 +3,7 @@
 import { once } from "node:events";
 import { connect, type Socket } from "node:net";
 import { afterEach, describe, expect, test, vi } from "vitest";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { ALL_SCOPES, createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 import { GREEDY_COUNTS } from "../support/fair-shares.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";

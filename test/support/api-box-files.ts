@@ -3,14 +3,14 @@ import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import type { Operation } from "../../src/http/operation.ts";
 import {
   type Content,
   contentResponse,
   jsonResponse,
+  type Operation,
   type ReceivedBody,
   streamBody,
-} from "../../src/http/operation-io.ts";
+} from "../../src/http/operation.ts";
 import { toyTx } from "./api-toy-stores.ts";
 
 export const FILE_BYTES_MAX = 1_100_000_000;

@@ -1,15 +1,16 @@
 import { z } from "zod";
 import { cutPage } from "../../src/base/model/list-page.ts";
 import { operationDefiners } from "../../src/http/define-operation.ts";
-import type { Operation, Transaction } from "../../src/http/operation.ts";
 import {
   bytesResponse,
   eitherResponse,
   emptyResponse,
   jsonBody,
   jsonResponse,
+  type Operation,
   rawBody,
-} from "../../src/http/operation-io.ts";
+  type Transaction,
+} from "../../src/http/operation.ts";
 import { operationsList } from "../../src/http/operations-list.ts";
 import {
   createCursors,

@@ -1,6 +1,6 @@
 // The API of boxes, and uploads to it: by a client, or as bytes on a socket.
 import { afterEach, expect } from "vitest";
-import { TRANSFER_LIMITS, type TransferLimits } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS, type TransferLimits } from "../../src/http/limits.ts";
 import { keepInMemory } from "./api-box-files.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "./api-toy-server.ts";
 import { fileHeaders } from "./file-headers.ts";

@@ -1,8 +1,7 @@
 import { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import type { ErasedRequest, Work } from "../../src/http/operation.ts";
-import type { Content } from "../../src/http/operation-io.ts";
+import type { Content, ErasedRequest, Work } from "../../src/http/operation.ts";
 import { type ObjectStore, ObjectStoreAwayError } from "../../src/workspace/objects/object-store.ts";
 import { contentOperations } from "../../src/workspace/operations/document-content.ts";
 import { changeRows, rowOf, rowsOf } from "../support/installation.ts";

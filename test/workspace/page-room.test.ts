@@ -1,7 +1,7 @@
 // A page waits in memory for its visitor to read it, where its account has its share of the room.
 import { expect, test } from "vitest";
+import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { TemporarilyUnavailable } from "../../src/http/problems.ts";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
 import { createRendering } from "../../src/workspace/visiting/rendering.ts";
 import {
   createFindLink,

@@ -4,7 +4,7 @@ import { request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { listenToFeed, sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { digestApiKey } from "../../src/http/api-keys.ts";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows, publish, rowsOf } from "../support/installation.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";

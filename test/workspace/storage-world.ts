@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, beforeEach, expect } from "vitest";
 import { writeStorageLimits } from "../../src/base/database/storage.ts";
 import { STORAGE_KINDS, type StorageKind, type StorageLimits } from "../../src/base/model/storage.ts";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
 import type { TestDatabase } from "../support/database.ts";
 import type { Asked, TestAccount, TestApi } from "../support/sealpost-api.ts";

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, onTestFinished, test } from "vitest";
-import { TRANSFER_LIMITS } from "../../src/http/server.ts";
+import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { DOCUMENT_BYTES_MAX } from "../../src/workspace/model/documents.ts";
 import { releaseKeys, reserveKeys } from "../../src/workspace/store/loose-objects.ts";
 import { openRaw, type RawConnection, rawHead } from "../support/raw-http.ts";

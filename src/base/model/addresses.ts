@@ -13,16 +13,10 @@ export function plainAddress(address: string): string {
 }
 
 function firstFourGroups(address: string): string {
-  const [head = "", tail] = address.split("::");
-  const groups = head === "" ? [] : head.split(":");
-  if (tail !== undefined) {
-    const after = tail === "" ? [] : tail.split(":");
-    // A dotted quad at the end stands for two groups.
-    const length = groups.length + after.length + (tail.includes(".") ? 1 : 0);
-    groups.push(...new Array<string>(8 - length).fill("0"), ...after);
-  }
-  return groups
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(":");
+  // In its canonical form: without leading zeros, or a dotted quad at the end.
+  const [head = "", tail = ""] = new URL(`http://[${address}]`).hostname.slice(1, -1).split("::");
+  const before = head.split(":").filter(Boolean);
+  const after = tail.split(":").filter(Boolean);
+  const zeros = new Array<string>(8 - before.length - after.length).fill("0");
+  return [...before, ...zeros, ...after].slice(0, 4).join(":");
 }

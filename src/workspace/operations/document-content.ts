@@ -5,8 +5,13 @@ import { isApiKeyGood } from "../../accounts/api-keys-sql.ts";
 import { id } from "../../api/fields.ts";
 import type { ByteRange } from "../../http/bytes.ts";
 import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
-import type { Operation } from "../../http/operation.ts";
-import { type AnnouncedBody, contentResponse, jsonResponse, streamBody } from "../../http/operation-io.ts";
+import {
+  type AnnouncedBody,
+  contentResponse,
+  jsonResponse,
+  type Operation,
+  streamBody,
+} from "../../http/operation.ts";
 import { type FieldError, Problem, TemporarilyUnavailable } from "../../http/problems.ts";
 import { DOCUMENT_BYTES_MAX, Document, isInPlace, type KeyParts, newObjectKey } from "../model/documents.ts";
 import { readMovedObject } from "../objects/known-store.ts";

@@ -2,8 +2,7 @@ import { z } from "zod";
 import { id } from "../../api/fields.ts";
 import { newId } from "../../base/database/partitions.ts";
 import { DISPLAY_NAME_CHARS_MAX, tidyMediaType } from "../../base/model/formats.ts";
-import type { Operation } from "../../http/operation.ts";
-import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { Problem } from "../../http/problems.ts";
 import {
   DOCUMENT_BYTES_MAX,

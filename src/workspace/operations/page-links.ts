@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { displayName, INTEGER_MAX, id, lineOfText, moment } from "../../api/fields.ts";
-import type { Caller, Operation } from "../../http/operation.ts";
-import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { type Caller, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { invalidRequest, TemporarilyUnavailable } from "../../http/problems.ts";
 import { LINK_CONSTANTS, linkState, PageLink } from "../model/pages.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";

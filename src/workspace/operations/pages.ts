@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { displayName, INTEGER_MAX, id } from "../../api/fields.ts";
-import type { Operation } from "../../http/operation.ts";
-import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import {
   isMarkdown,
   MARKDOWN_BYTES_MAX,

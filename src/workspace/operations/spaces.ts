@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { displayName, id } from "../../api/fields.ts";
-import type { Operation } from "../../http/operation.ts";
-import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { cancelReplaysOf } from "../../log/replays-sql.ts";
 import { PageLink } from "../model/pages.ts";
 import { allows } from "../model/roles.ts";

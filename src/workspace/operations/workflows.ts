@@ -1,8 +1,7 @@
 import type { ClientBase } from "pg";
 import { z } from "zod";
 import { displayName, id, lineOfText } from "../../api/fields.ts";
-import type { Operation } from "../../http/operation.ts";
-import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
+import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import type { FieldError } from "../../http/problems.ts";
 import { invalidRequestFrom } from "../../http/request-validation.ts";
 import { Definition, FIRST_DEFINITION } from "../model/definition.ts";

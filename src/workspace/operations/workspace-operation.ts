@@ -3,8 +3,13 @@ import { z } from "zod";
 import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
-import type { Caller, HandlerCode, JudgeRepeat, Operation } from "../../http/operation.ts";
-import { jsonResponse } from "../../http/operation-io.ts";
+import {
+  type Caller,
+  type HandlerCode,
+  type JudgeRepeat,
+  jsonResponse,
+  type Operation,
+} from "../../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import type { FieldError, Problem } from "../../http/problems.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
