@@ -1,6 +1,7 @@
 import type { ClientBase, Pool, QueryConfig, QueryResult, QueryResultRow } from "pg";
 import pg from "pg";
 import { BoundedCache } from "../model/caches.ts";
+import type { PARTITIONED_TABLES } from "../model/installation.ts";
 import { DAY_MS } from "../model/time.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
@@ -107,7 +108,7 @@ export async function readFirstDay(pool: Pool, accountId: string): Promise<strin
   return rows[0]!.day;
 }
 
-export type PartitionedTable = "deliveries" | "bodies" | "attempts" | "feed";
+export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
 export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
 
 /**

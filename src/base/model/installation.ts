@@ -4,6 +4,9 @@ export const CELL_NAME = {
   pattern: /^[a-z][a-z0-9-]{0,31}$/,
 } as const;
 
+/** Tables with a partition for each day. */
+export const PARTITIONED_TABLES = ["deliveries", "bodies", "attempts", "feed"] as const;
+
 /** Where a list of the delivery log was read. */
 export const LOG_SERVERS = ["primary", "standby"] as const;
 export type LogServer = (typeof LOG_SERVERS)[number];
