@@ -236,12 +236,3 @@ function withDefault<T>(kind: kinds.VariableKind<T>, fallback: string, meaning: 
 function optional<T>(kind: kinds.VariableKind<T>, meaning: string): Variable<T | null> {
   return { kind, fallback: null, meaning };
 }
-
-/** A row of Markdown for each variable, which docs/configuration.md has in its groups: `npm run docs`. */
-export function configurationTable(): string {
-  const rows = Object.entries<Variable<unknown>>(variables).map(([name, { fallback, meaning }]) => {
-    const shownDefault = fallback === null ? "" : `\`${fallback}\``;
-    return `| \`${name}\` | ${shownDefault} | ${meaning.replaceAll("|", "\\|")} |`;
-  });
-  return ["| variable | default | meaning |", "|---|---|---|", ...rows].join("\n");
-}
