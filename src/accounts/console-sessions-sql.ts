@@ -2,7 +2,6 @@ import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
 import {
   type ConsoleSession,
-  type ConsoleTheme,
   type EnteredLink,
   SESSIONS_MAX,
   STAFF_IDLE_SECONDS,
@@ -11,16 +10,12 @@ import {
 import { type Held, hasRoomFor } from "../base/model/reader.ts";
 import type { ConsoleSession as ShownSession } from "./accounts-schema.ts";
 
-export type NewLink = {
+/** `keyId` null: the command line. */
+export type NewLink = Pick<ConsoleSession, "keyId" | "embedOrigin" | "timeZone" | "theme"> & {
   readonly accountId: string;
-  /** Null: the command line. */
-  readonly keyId: string | null;
   readonly permissions: readonly string[];
   readonly viewerId: string;
   readonly viewerLabel: string;
-  readonly embedOrigin: string | null;
-  readonly timeZone: string | null;
-  readonly theme: ConsoleTheme | null;
   /** Under the account's part of the console; null: its first page. */
   readonly path: string | null;
   readonly linkDigest: Buffer;
@@ -78,33 +73,23 @@ export async function insertLink(client: ClientBase | Pool, link: NewLink): Prom
   return rows[0]!;
 }
 
-export type NewStaffSession = {
-  /** Null: whom a proxy in front vouches for. */
-  readonly keyId: string | null;
+/** `keyId` null: whom a proxy in front vouches for. */
+export type NewStaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
   readonly permissions: readonly string[];
-  readonly viewerId: string | null;
-  readonly viewerLabel: string | null;
 };
 
 /** Opens a session of support staff, which has no account, under `digest`. Returns its id. */
 export async function insertStaffSession(
   client: ClientBase,
   digest: Buffer,
-  session: NewStaffSession,
+  { keyId, permissions, viewerId, viewerLabel }: NewStaffSession,
 ): Promise<string> {
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.console_sessions
        (key_id, permissions, viewer_id, viewer_label, digest, entered_at, last_active_at, expires_at)
      values ($1, $2, $3, $4, $5, now(), now(), now() + $6::float8 * interval '1 second')
      returning id`,
-    [
-      session.keyId,
-      session.permissions,
-      session.viewerId,
-      session.viewerLabel,
-      digest,
-      STAFF_SESSION_SECONDS,
-    ],
+    [keyId, permissions, viewerId, viewerLabel, digest, STAFF_SESSION_SECONDS],
   );
   return rows[0]!.id;
 }
