@@ -1,5 +1,6 @@
-import type { ClientBase, Pool, PoolClient } from "pg";
-import pg from "pg";
+import { setTimeout as delay } from "node:timers/promises";
+import pg, { type ClientBase, type Pool, type PoolClient } from "pg";
+import { abortableDelay } from "../model/backoff.ts";
 import type { LogServer, StandbyFault } from "../model/installation.ts";
 import { OtherCellError } from "./cells.ts";
 import { coalesceByTurn } from "./coalesce.ts";
@@ -113,32 +114,27 @@ export type LogReader = { readonly read: ReadLog; stop(): Promise<void> };
 export function createLogReader(options: LogReaderOptions): LogReader {
   const { primary, standby, onRead, onFault, onChange } = options;
   const readPrimary = coalesceByTurn(() => readPosition(options.position));
-  let state: "not_tried" | "used" | "set_aside" = "not_tried";
-  let isStopped = false;
-  let timer: NodeJS.Timeout | undefined;
+  const stopping = new AbortController();
+  /** Null: it was not tried yet. */
+  let isUsed: boolean | null = null;
 
   function setAside(fault: StandbyFault, error: unknown): void {
     onFault(fault, error);
-    if (fault === "cancelled") return;
-    if (state !== "set_aside") onChange(false, fault);
-    state = "set_aside";
-    tryLater();
+    if (fault === "cancelled" || isUsed === false) return;
+    onChange(false, fault);
+    if (isUsed) trying = tryUntilUsed(TRY_AGAIN_MS);
+    isUsed = false;
   }
 
-  function tryLater(): void {
-    clearTimeout(timer);
-    if (isStopped) return;
-    timer = setTimeout(() => {
-      trying = tryNow();
-    }, TRY_AGAIN_MS);
-    timer.unref();
-  }
-
-  async function tryNow(): Promise<void> {
-    const found = await onStandby(async () => true);
-    if (found === null) return tryLater();
-    if (state !== "used") onChange(true, null);
-    state = "used";
+  async function tryUntilUsed(afterMs: number): Promise<void> {
+    await abortableDelay(afterMs, stopping.signal);
+    while (!stopping.signal.aborted) {
+      if ((await onStandby(async () => true)) !== null) {
+        isUsed = true;
+        return onChange(true, null);
+      }
+      await abortableDelay(TRY_AGAIN_MS, stopping.signal);
+    }
   }
 
   /** Null: it has to be read from the primary. */
@@ -176,17 +172,16 @@ export function createLogReader(options: LogReaderOptions): LogReader {
     }
   }
 
-  let trying = tryNow();
+  let trying = tryUntilUsed(0);
   return {
     read: async (read) => {
-      const found = state === "used" ? await onStandby(read) : null;
+      const found = isUsed ? await onStandby(read) : null;
       const value = found === null ? await read(primary) : found.value;
       onRead(found === null ? "primary" : "standby");
       return value;
     },
     stop: async () => {
-      isStopped = true;
-      clearTimeout(timer);
+      stopping.abort();
       await trying;
     },
   };
@@ -197,6 +192,6 @@ async function untilReached(client: ClientBase, position: Position): Promise<Sta
   for (let waitMs = CATCH_UP_FIRST_MS; ; waitMs *= 2) {
     const standing = await readStanding(client, position);
     if (standing !== "behind" || performance.now() - sinceMs + waitMs > CATCH_UP_MS) return standing;
-    await new Promise((resolve) => setTimeout(resolve, waitMs));
+    await delay(waitMs);
   }
 }

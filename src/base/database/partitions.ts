@@ -15,27 +15,13 @@ export function createdAtMs(deliveryId: string): number {
 
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
 export function dayOf(deliveryId: string): string {
-  return nameOfDay(Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY));
+  const day = Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY);
+  return dayNames.get(day, () => new Date(day * DAY_MS).toISOString().slice(0, 10).replaceAll("-", ""));
 }
 
-let lastDay = { number: Number.NaN, name: "" };
-
-function nameOfDay(number: number): string {
-  // Nearly always the same day; formatting a date costs more than the rest of this function.
-  if (lastDay.number !== number) {
-    const name = new Date(number * DAY_MS).toISOString().slice(0, 10).replaceAll("-", "");
-    lastDay = { number, name };
-  }
-  return lastDay.name;
-}
-
-/** By the day of each delivery; within a day in the order given. */
-export function groupByDay<T>(
-  items: readonly T[],
-  deliveryIdOf: (item: T) => string,
-): ReadonlyMap<string, readonly T[]> {
-  return Map.groupBy(items, (item) => dayOf(deliveryIdOf(item)));
-}
+/** Nearly always the same few days; formatting a date costs more than the rest of `dayOf`. */
+const DAYS_MAX = 100;
+const dayNames = new BoundedCache<number, string>(DAYS_MAX);
 
 /**
  * Runs a statement that names one day's partitions. If the day has no partition any more, the same statement runs over
@@ -50,18 +36,16 @@ export async function queryDay<Row extends QueryResultRow>(
     readonly values: readonly unknown[];
   },
 ): Promise<QueryResult<Row>> {
-  const values = [...query.values];
+  const ask = (name: string, ending: string) => {
+    const text = texts.get(name, () => query.text((table) => `sealpost.${table}${ending}`));
+    return pool.query<Row>({ name, text, values: [...query.values] });
+  };
   try {
     const name = `${query.name}_${day}`;
-    const text = texts.get(name, () => query.text((table) => `sealpost.${table}_${day}`));
-    return await pool.query<Row>({ name, text, values });
+    return await ask(name, `_${day}`);
   } catch (error) {
     if (!(error instanceof pg.DatabaseError && error.code === UNDEFINED_TABLE)) throw error;
-    return await pool.query<Row>({
-      name: query.name,
-      text: query.text((table) => `sealpost.${table}`),
-      values,
-    });
+    return await ask(query.name, "");
   }
 }
 

@@ -106,17 +106,17 @@ function planning(pool: pg.Pool, settings: readonly string[], onQuery: OnQuery =
   const ask = async (statement: pg.QueryConfig, values?: unknown[]) =>
     await onConnection(pool, async (client) => {
       const startedAtMs = performance.now();
+      let hasFailed = true;
       try {
         const begun = client.query(begin);
         if (!sendsAhead) await begun;
         const asked = client.query(statement, values);
         if (!sendsAhead) await asked;
         const [, answer] = await Promise.all([begun, asked, client.query("commit")]);
-        onQuery(performance.now() - startedAtMs, false);
+        hasFailed = false;
         return answer;
-      } catch (error) {
-        onQuery(performance.now() - startedAtMs, true);
-        throw error;
+      } finally {
+        onQuery(performance.now() - startedAtMs, hasFailed);
       }
     });
   const planned: pg.Pool = Object.create(pool);
@@ -136,22 +136,20 @@ export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
   function giveBack(): void {
     const [next] = waiting;
     if (next === undefined) free++;
-    else next();
+    else {
+      waiting.delete(next);
+      next();
+    }
   }
 
   async function untilGiven(): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        waiting.delete(start);
-        reject(new Error("timeout exceeded when trying to connect: the pool's share is lent out"));
-      }, pool.options.connectionTimeoutMillis);
-      const start = () => {
-        clearTimeout(timer);
-        waiting.delete(start);
-        resolve();
-      };
-      waiting.add(start);
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    waiting.add(resolve);
+    const timer = setTimeout(() => {
+      waiting.delete(resolve);
+      reject(new Error("timeout exceeded when trying to connect: the pool's share is lent out"));
+    }, pool.options.connectionTimeoutMillis);
+    await promise.finally(() => clearTimeout(timer));
   }
 
   async function connect(): Promise<pg.PoolClient> {
