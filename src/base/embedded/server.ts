@@ -1,4 +1,5 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile, readlink, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -56,10 +57,10 @@ export async function endOrphan(
 async function endServer(pid: number, data: string, log: (line: string) => void): Promise<void> {
   const pidFile = join(data, "postmaster.pid");
   log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
-  signal(pid, "SIGINT");
-  if (await hasEnded(pid, data, pidFile)) return;
-  signal(pid, "SIGQUIT");
-  if (await hasEnded(pid, data, pidFile)) return;
+  for (const name of ["SIGINT", "SIGQUIT"] as const) {
+    signal(pid, name);
+    if (await hasEnded(pid, data, pidFile)) return;
+  }
   throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
 }
 
@@ -164,14 +165,14 @@ async function launchOnce({ folders, account, binaries, settings, log }: Launch)
     detached: true,
     stdio: ["pipe", "ignore", "pipe"],
   });
-  const ended = new Promise<void>((resolve) => {
-    child.once("exit", () => resolve());
-    child.once("error", () => resolve());
-  });
-  child.stdin?.on("error", () => undefined);
+  // Rejects where there is no child.
+  const ended = once(child, "exit").then(ignore, ignore);
+  child.stdin?.on("error", ignore);
   await becomesReady(child, ended, log);
   return { ended, stop: () => stopServer(child, ended, join(data, "postmaster.pid")) };
 }
+
+function ignore(): void {}
 
 async function becomesReady(
   child: ChildProcess,
