@@ -20,13 +20,9 @@ export interface VerifySignatureInput {
   readonly nowSeconds?: number | undefined;
 }
 
-interface DeliveryInput {
+interface DeliveryInput extends Pick<VerifySignatureInput, "header" | "toleranceSeconds"> {
   /** The raw request body: bytes, not a string and not a parsed object. */
   readonly rawBody: Uint8Array | ArrayBuffer;
-  /** The value of the `extract-signature` header. */
-  readonly header: HeaderValue;
-  /** Reject timestamps this many seconds or more away from now. Default 300. */
-  readonly toleranceSeconds?: number | undefined;
   /** A Date, or Unix time in seconds. Default: the system clock. */
   readonly now?: Date | number | undefined;
 }
