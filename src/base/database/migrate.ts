@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
@@ -28,10 +28,11 @@ export class MigrationError extends Error {
   override readonly name = "MigrationError";
 }
 
+/** `name`: in the folder, those of an area with its name in front: `workspace/0001_workspace.sql`. */
 type MigrationFile = { readonly name: string; readonly text: string; readonly digest: string };
 
 const PROJECT_SQL_DIR = fileURLToPath(new URL("../../../sql", import.meta.url));
-const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
+const FILE_NAME = /^((?:[a-z]+\/)?\d{4})_[a-z0-9_]+\.sql$/;
 /** For people: what the others make. */
 const SHOWN_SCHEMA = "schema.sql";
 /** Such a statement would end our transaction, and a failure after it would leave half a migration. */
@@ -60,7 +61,9 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
     sqlDir = PROJECT_SQL_DIR,
     lockWaitMaxMs = LOCK_WAIT_MAX_MS,
   } = options;
-  const sets = await readMigrationSets(areas, sqlDir);
+  const names = await readMigrationNames(areas, sqlDir);
+  refuseWrongNames(names);
+  const files = await Promise.all(names.map((name) => readMigrationFile(name, sqlDir)));
   return await withClient(databaseUrl, async (lock) => {
     await createOurTables(lock);
     await waitForLock(lock, lockWaitMaxMs, log);
@@ -68,7 +71,9 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
     await migrateGraphileWorker(databaseUrl, log);
     const applied = await withClient(databaseUrl, async (client) => {
       const everApplied = await readApplied(client);
-      const missing = sets.flatMap((set) => chooseMissing(set, everApplied));
+      // Each folder is numbered by itself.
+      const sets = Map.groupBy(files, ({ name }) => dirname(name)).values();
+      const missing = [...sets].flatMap((set) => chooseMissing(set, everApplied));
       for (const file of missing) {
         log(`applying ${file.name}`);
         await apply(client, file);
@@ -131,52 +136,28 @@ async function createOurTables(client: pg.Client): Promise<void> {
   }
 }
 
-/**
- * The names of all migrations that there are, in order: what a database has when it is up to date. Those of an area
- * begin with its name: `workspace/0001_workspace.sql`.
- */
+/** The names of all migrations that there are, in order: what a database has when it is up to date. */
 export async function readMigrationNames(
   areas: readonly string[],
   sqlDir = PROJECT_SQL_DIR,
 ): Promise<readonly string[]> {
-  return (await readNameSets(areas, sqlDir)).flatMap(({ names }) => names);
-}
-
-/** Files that are numbered together, with what their names begin with. */
-type NameSet = { readonly prefix: string; readonly names: readonly string[] };
-type MigrationSet = { readonly prefix: string; readonly files: readonly MigrationFile[] };
-
-async function readNameSets(areas: readonly string[], sqlDir: string): Promise<readonly NameSet[]> {
   const entries = await readdir(sqlDir, { withFileTypes: true });
-  const isOwn = (area: string) => entries.some((entry) => entry.isDirectory() && entry.name === area);
-  const prefixes = ["", ...areas.filter(isOwn).map((area) => `${area}/`)];
-  return await Promise.all(
-    prefixes.map(async (prefix) => {
-      const isFile = (name: string) => name.endsWith(".sql") && name !== SHOWN_SCHEMA;
-      const found = (await readdir(join(sqlDir, prefix))).filter(isFile).sort();
-      return { prefix, names: found.map((name) => prefix + name) };
-    }),
-  );
+  const isFolder = (area: string) => entries.some((entry) => entry.isDirectory() && entry.name === area);
+  const sets = ["", ...areas.filter(isFolder)].map(async (folder) => {
+    const found = await readdir(join(sqlDir, folder));
+    const names = found.filter((name) => name.endsWith(".sql") && name !== SHOWN_SCHEMA).sort();
+    if (names.length === 0) throw new MigrationError(`There are no migrations in ${join(sqlDir, folder)}.`);
+    return names.map((name) => join(folder, name));
+  });
+  return (await Promise.all(sets)).flat();
 }
 
-async function readMigrationSets(areas: readonly string[], sqlDir: string): Promise<readonly MigrationSet[]> {
-  const sets = await readNameSets(areas, sqlDir);
-  return await Promise.all(
-    sets.map(async ({ prefix, names }) => {
-      refuseWrongNames(names, prefix, sqlDir);
-      return { prefix, files: await Promise.all(names.map((name) => readMigrationFile(name, sqlDir))) };
-    }),
-  );
-}
-
-function refuseWrongNames(names: readonly string[], prefix: string, sqlDir: string): void {
-  if (names.length === 0) throw new MigrationError(`There are no migrations in ${join(sqlDir, prefix)}.`);
+function refuseWrongNames(names: readonly string[]): void {
   const numbers = new Set<string>();
   for (const name of names) {
-    const own = name.slice(prefix.length);
-    if (!FILE_NAME.test(own)) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
-    const number = own.slice(0, 4);
-    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${prefix}${number}.`);
+    const number = FILE_NAME.exec(name)?.[1];
+    if (number === undefined) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
+    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${number}.`);
     numbers.add(number);
   }
 }
@@ -225,16 +206,16 @@ async function readApplied(client: pg.Client): Promise<Map<string, string>> {
   return new Map(rows.map(({ name, digest }) => [name, digest]));
 }
 
-/** The files of a set that are still to apply; throws when history was changed. */
+/** The files of one folder that are still to apply; throws when history was changed. */
 function chooseMissing(
-  { prefix, files }: MigrationSet,
+  files: readonly MigrationFile[],
   applied: ReadonlyMap<string, string>,
 ): readonly MigrationFile[] {
-  const ours = new Set(files.map((file) => file.name));
-  const newestOfOurs = files.at(-1)?.name ?? "";
-  const isOfThisSet = (name: string) => FILE_NAME.test(name.slice(prefix.length)) && name.startsWith(prefix);
+  const ours = new Set(files.map(({ name }) => name));
+  const newestOfOurs = files.at(-1)!.name;
+  const isOfThisFolder = (name: string) => FILE_NAME.test(name) && dirname(name) === dirname(newestOfOurs);
   const removed = [...applied.keys()].find(
-    (name) => isOfThisSet(name) && name < newestOfOurs && !ours.has(name),
+    (name) => isOfThisFolder(name) && name < newestOfOurs && !ours.has(name),
   );
   if (removed !== undefined) {
     throw new MigrationError(
