@@ -150,6 +150,10 @@ export const ACCOUNT_KEYS_MAX = 100;
 export type KeyRefusal =
   /** Revoked or expired since the request was let in. */
   | { readonly outcome: "caller_ended" }
+  /** No such key, or none that the caller may see. */
+  | { readonly outcome: "not_found" }
+  /** The account, or the user, has as many as it may. */
+  | { readonly outcome: "too_many" }
   /** It would take scopes that the caller lacks, or a longer life than its own. */
   | { readonly outcome: "exceeds_caller"; readonly scopes: readonly string[]; readonly outlives: boolean };
 
@@ -189,7 +193,7 @@ export async function createAccountKey(
   accountId: string,
   callingKey: CallingKey,
   key: Omit<NewApiKey, "accountId" | "userId">,
-): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | { outcome: "too_many" } | KeyRefusal> {
+): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
   if (caller === null) return { outcome: "caller_ended" };
   const scopes = missingScopes(key.scopes, caller);
@@ -216,7 +220,7 @@ export async function revokeAccountKey(
   accountId: string,
   callingKey: CallingKey,
   keyId: string,
-): Promise<{ readonly outcome: "revoked" } | { readonly outcome: "not_found" } | KeyRefusal> {
+): Promise<{ readonly outcome: "revoked" } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, null);
   if (caller === null) return { outcome: "caller_ended" };
   const { rows } = await client.query<{ scopes: string[] }>(
