@@ -80,10 +80,7 @@ export function readingFrom(pool: Pool): ReadLog {
   return (read) => read(pool);
 }
 
-/**
- * How long a standby may take to come as far as the primary was. It takes a millisecond or a few; the connection, this
- * and a statement (STANDBY_TIMEOUTS) stay below a second together, after which the primary is asked.
- */
+/** So long a standby may take to come as far as the primary was: with STANDBY_TIMEOUTS less than a second together. */
 const CATCH_UP_MS = 150;
 const CATCH_UP_FIRST_MS = 1;
 /** How often a standby that has failed is tried. No request waits for that. */

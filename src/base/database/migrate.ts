@@ -244,27 +244,25 @@ async function apply(client: pg.Client, file: MigrationFile): Promise<void> {
   // The file and its record are one: applied without a record, the next start would apply it again.
   // After an error the session ends with us, and takes the open transaction back.
   await client.query("begin");
-  await client.query(file.text).catch((cause) => {
-    throw describeFailure(file.name, file.text, cause);
-  });
+  await explained(client.query(file.text), file.name, file.text);
   const record = "insert into sealpost.migrations (name, digest) values ($1, $2)";
-  await client.query(record, [file.name, file.digest]).catch((cause) => {
-    throw describeFailure(`${file.name}, when recorded`, null, cause);
-  });
+  await explained(client.query(record, [file.name, file.digest]), `${file.name}, when recorded`, null);
   // Deferred constraints are checked only now.
-  await client.query("commit").catch((cause) => {
-    throw describeFailure(`${file.name}, when committed`, null, cause);
-  });
+  await explained(client.query("commit"), `${file.name}, when committed`, null);
 }
 
 /** @param text what PostgreSQL's position counts in; null when that is not the file. */
-function describeFailure(where: string, text: string | null, cause: unknown): Error {
-  if (!(cause instanceof pg.DatabaseError)) return cause as Error;
-  // Only errors that parsing finds carry a position; it counts characters from 1.
-  const isPlaced = text !== null && cause.position !== undefined;
-  const full = isPlaced ? `${where}, ${place(text, Number(cause.position) - 1)}` : where;
-  const context = [cause.detail, cause.hint, cause.where].filter((part) => part !== undefined);
-  return new MigrationError([`${full}: ${cause.message}`, ...context].join("\n"), { cause });
+async function explained(asked: Promise<unknown>, where: string, text: string | null): Promise<void> {
+  try {
+    await asked;
+  } catch (cause) {
+    if (!(cause instanceof pg.DatabaseError)) throw cause;
+    // Only errors that parsing finds carry a position; it counts characters from 1.
+    const isPlaced = text !== null && cause.position !== undefined;
+    const full = isPlaced ? `${where}, ${place(text, Number(cause.position) - 1)}` : where;
+    const context = [cause.detail, cause.hint, cause.where].filter((part) => part !== undefined);
+    throw new MigrationError([`${full}: ${cause.message}`, ...context].join("\n"), { cause });
+  }
 }
 
 function place(text: string, offset: number): string {

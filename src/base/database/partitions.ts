@@ -23,10 +23,7 @@ export function dayOf(deliveryId: string): string {
 const DAYS_MAX = 100;
 const dayNames = new BoundedCache<number, string>(DAYS_MAX);
 
-/**
- * Runs a statement that names one day's partitions. If the day has no partition any more, the same statement runs over
- * the parents, more slowly.
- */
+/** Runs a statement that names one day's partitions, or, if they are gone, over the parents, more slowly. */
 export async function queryDay<Row extends QueryResultRow>(
   pool: Pool,
   day: string,
@@ -141,9 +138,9 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
 const DETACH_MS = 60_000;
 
 /**
- * Drops a day without blocking anybody. A plain DROP waits behind one open read, and everything else waits behind the
- * DROP; detached concurrently it waits only for old transactions. It may be cut off anywhere and called again: a detach
- * that was cut off half-way is finished first, because it would block every later one. The signal ends the waiting.
+ * Drops a day without blocking anybody: all would wait behind a plain DROP, and that behind one open read. It may
+ * be cut off anywhere and called again: a detach that was cut off is finished first, because it would block every later
+ * one. The signal ends the waiting.
  */
 export async function dropPartition(pool: Pool, partition: DayPartition, signal: AbortSignal): Promise<void> {
   const client = await pool.connect();
@@ -153,11 +150,15 @@ export async function dropPartition(pool: Pool, partition: DayPartition, signal:
     signal.throwIfAborted();
     await client.query("set lock_timeout = '2s'");
     await client.query(`set statement_timeout = ${DETACH_MS}`);
-    const attachment = await findAttachment(client, partition.name);
-    if (attachment !== "none") {
+    const { rows } = await client.query<{ is_pending: boolean }>(
+      "select inhdetachpending as is_pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
+      [partition.name],
+    );
+    const [attached] = rows;
+    if (attached !== undefined) {
       await client.query({
         text: `alter table sealpost.${partition.table} detach partition sealpost.${partition.name}
-          ${attachment === "pending" ? "finalize" : "concurrently"}`,
+          ${attached.is_pending ? "finalize" : "concurrently"}`,
         query_timeout: DETACH_MS + ANSWER_MARGIN_MS,
       } as QueryConfig);
     }
@@ -168,15 +169,6 @@ export async function dropPartition(pool: Pool, partition: DayPartition, signal:
   }
 }
 
-async function findAttachment(client: ClientBase, name: string): Promise<"attached" | "pending" | "none"> {
-  const { rows } = await client.query<{ is_pending: boolean }>(
-    "select inhdetachpending as is_pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
-    [name],
-  );
-  if (rows[0] === undefined) return "none";
-  return rows[0].is_pending ? "pending" : "attached";
-}
-
 /** A place in the log, in the order of its key. */
 export type LogPlace = { readonly accountId: string; readonly id: string };
 
@@ -185,8 +177,7 @@ const LOG_START: LogPlace = { accountId: NOWHERE, id: NOWHERE };
 
 /**
  * Deletes a day's rows from the registry of analyses before its deliveries are dropped, `deliveriesMax` deliveries at a
- * time. The day's partition tells which, so that publishing pays for no index by delivery. Keyset pagination: each step
- * goes on where the last one ended, because searching from the start took longer with every step.
+ * time. The day's partition tells which, so that publishing pays for no index by delivery.
  *
  * @param after where the last step ended; null: at the start
  * @returns where to go on; null: that was all
@@ -198,7 +189,7 @@ export async function forgetAnalysesOfDay(
   deliveriesMax: number,
 ): Promise<LogPlace | null> {
   const { accountId, id } = after ?? LOG_START;
-  const { rows } = await pool.query<{ account_id: string; id: string }>(
+  const { rows } = await pool.query<LogPlace>(
     `with step as materialized (
        select account_id, id, analysis_id from sealpost.deliveries
        where id >= sealpost.uuid_v7_floor($1) and id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')
@@ -209,8 +200,8 @@ export async function forgetAnalysesOfDay(
        delete from sealpost.analyses a using step
        where a.account_id = step.account_id and a.id = step.analysis_id and a.delivery_id = step.id
      )
-     select account_id, id from step order by account_id desc, id desc limit 1`,
+     select account_id as "accountId", id from step order by account_id desc, id desc limit 1`,
     [day, accountId, id, deliveriesMax],
   );
-  return rows[0] === undefined ? null : { accountId: rows[0].account_id, id: rows[0].id };
+  return rows[0] ?? null;
 }

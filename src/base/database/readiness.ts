@@ -34,11 +34,7 @@ truncate sealpost.write_probe;
 insert into sealpost.write_probe select decode(repeat('00', 7000), 'hex') from generate_series(1, 32);
 commit`;
 
-/**
- * Writes what only a database that takes writes can. Where somebody else is at it, nothing is known.
- *
- * @throws what the database says, or the driver when it is away
- */
+/** Writes what only a database that takes writes can. @throws what the database says, or the driver when it is away */
 export async function probeWriting(pool: Pool): Promise<void> {
   const client = await pool.connect();
   let isBroken = false;

@@ -37,9 +37,8 @@ const SHUTDOWN_TIMEOUT_MS = 30_000;
 const POLL_MS = 50;
 
 /**
- * Stops a server that outlived the process that started it, and removes what a killed one left. Call it only as the
- * folders' owner: then no live process uses that server. It is not adopted, because its settings and log belonged to
- * the dead process.
+ * Stops a server that outlived the process that started it, and removes what a killed one left. Only for the folders'
+ * owner. It is not adopted, because its settings and log belonged to the dead process.
  */
 export async function endOrphan(
   { data, sockets }: Pick<Folders, "data" | "sockets">,
@@ -103,8 +102,8 @@ const START_TIMEOUT_MS = 60_000;
 const KEPT_LINES = 20;
 
 /**
- * The server is a child of this shell, which waits for EOF on stdin, a pipe that the kernel closes when we die, even
- * by SIGKILL. Then it requests a fast shutdown. `setpriv --pdeathsig` would replace the shell, but is Linux-only.
+ * The server is a child of this shell, which shuts it down at EOF on stdin, a pipe that the kernel closes when we die,
+ * even by SIGKILL. `setpriv --pdeathsig` would replace the shell, but is Linux-only.
  */
 const KEEPER = `
 exec 3<&0

@@ -51,8 +51,7 @@ type Waiting = { readonly asked: AskedPlaces; readonly start: (place: Place) => 
 /**
  * Places of which each account has its share, whatever others do. An account gets another only while it holds less than
  * a multiple of what is free (a dynamic threshold: Choudhury and Hahne, 1998), and some are kept for accounts that hold
- * none: so as many accounts as there are kept places may come, each greedier than the other, and the next one finds a
- * place. What waits goes by who holds the fewest, then by who will have held the least lately. Where none is free,
+ * none. What waits goes by who holds the fewest, then by who will have held the least lately. Where none is free,
  * whoever lets the least move loses its own to an account that has none.
  *
  * Losing option: half of all for each account. Two had everything.
