@@ -140,10 +140,7 @@ export async function revokeApiKey(
   return rows[0] ?? null;
 }
 
-/**
- * Keys of one account that act for the same user, or for none, and are valid or were made within a day: nobody needs
- * more, somebody who makes and revokes keys in a loop fills no table, and no user takes the account's places.
- */
+/** Of one user, or of none, that are valid or made within a day: nobody needs more, and no loop fills the table. */
 export const ACCOUNT_KEYS_MAX = 100;
 
 /** Why the key of a caller may not do what it asked for; nothing was done. */
@@ -211,10 +208,7 @@ export async function createAccountKey(
   return { outcome: "created", key: (await insert(client, { ...key, accountId, userId }, keyId))! };
 }
 
-/**
- * Revokes a key of the account, the caller's own too, unless it can do more than the caller's. For a caller that acts
- * for a user there are no keys but that user's.
- */
+/** The caller's own, too, but none that can do more; a caller that acts for a user finds that user's keys only. */
 export async function revokeAccountKey(
   client: ClientBase,
   accountId: string,
@@ -237,10 +231,7 @@ export async function revokeAccountKey(
   return { outcome: "revoked" };
 }
 
-/**
- * Keys of the account, revoked and expired ones too, newest first.
- * @param userId of that user alone; null: of everybody @param belowId null: from the newest
- */
+/** Revoked and expired ones too, newest first; `userId`: of that user alone; `belowId` null: from the newest. */
 export async function listAccountKeys(
   database: Pool | ClientBase,
   accountId: string,

@@ -25,10 +25,7 @@ export type NewLink = Pick<ConsoleSession, "keyId" | "embedOrigin" | "timeZone" 
 
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
 
-/**
- * Whether the account, or the user of it, may open another session: those that were ended make room. Some that are
- * opened at the same moment may go beyond the limit.
- */
+/** Whether the account, or its user, may open another. Some opened at the same moment may go beyond the limit. */
 export async function hasRoomForSession(
   client: ClientBase,
   accountId: string,
@@ -126,10 +123,7 @@ where s.digest = any($1) and s.revoked_at is null and s.expires_at > now()
 
 type Found = Omit<ConsoleSession, "permissions"> & { digest: Buffer; permissions: string[] };
 
-/**
- * By their digests in hexadecimal. Not there: there is none, or it has ended, or its key has, or staff were idle for
- * too long.
- */
+/** By their digests in hexadecimal, without those that have ended, whose key has, or whose staff were idle too long. */
 export async function findSessions(
   pool: Pool,
   digests: readonly string[],
@@ -189,10 +183,7 @@ export async function listSessions(
   return rows;
 }
 
-/**
- * Ends sessions of the account: one, or all of a viewer, or, with both null, all; with a user, of those that the
- * user's keys have opened. Returns how many.
- */
+/** Ends the account's: one, a viewer's, or all; with a user, of those that the user's keys opened. Returns how many. */
 export async function revokeSessions(
   client: ClientBase | Pool,
   accountId: string,

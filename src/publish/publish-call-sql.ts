@@ -1,7 +1,4 @@
-/**
- * What publishing needs of `pg`: a client in its transaction, or a pool. Spelled out rather than imported, so that the
- * types of the pipeline's package need no others.
- */
+/** A client in its transaction, or a pool. Spelled out, so that the pipeline's package needs no types of `pg`. */
 export type PublishingDatabase = {
   query(text: string, values: unknown[]): Promise<{ readonly rows: readonly unknown[] }>;
 };

@@ -1,10 +1,7 @@
 import { createHmac, createSecretKey, type KeyObject } from "node:crypto";
 import { checkSecret } from "./verification-input.ts";
 
-/**
- * An imported signing secret: much faster to sign with than the text. A KeyObject, under a type of our own: receivers
- * compile without @types/node.
- */
+/** Faster to sign with than the text. A KeyObject under a type of our own: receivers compile without @types/node. */
 export interface SigningKey {
   readonly type: string;
 }

@@ -27,10 +27,7 @@ interface DeliveryInput extends Pick<VerifySignatureInput, "header" | "tolerance
   readonly now?: Date | number | undefined;
 }
 
-/**
- * The account's signing secret or, during a rotation, the new and the old one. The type allows undefined (an unset
- * variable); at run time it is refused.
- */
+/** During a rotation the new and the old one. Undefined (an unset variable) is refused at run time. */
 export type Secrets =
   | { readonly secret: string | undefined; readonly secrets?: undefined }
   | { readonly secrets: readonly string[]; readonly secret?: undefined };

@@ -27,10 +27,7 @@ export class ConfigError extends Error {
   }
 }
 
-/**
- * Reads and validates the environment. An empty variable counts as unset.
- * @throws ConfigError with all problems
- */
+/** Reads and validates the environment; an empty variable counts as unset. @throws ConfigError with all problems */
 export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
   const problems: string[] = [];
   const values: Values & Record<string, unknown> = {};
@@ -49,10 +46,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
   return Object.freeze(values) as Config;
 }
 
-/**
- * The variables that are set and not secret, by name.
- * @param env has been read with `readConfig`
- */
+/** The variables that are set and not secret, by name. @param env has been read with `readConfig` */
 export function plainSettings(
   env: Readonly<Record<string, string | undefined>>,
 ): Readonly<Record<string, string>> {

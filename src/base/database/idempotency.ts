@@ -99,10 +99,7 @@ async function refuseStrangersLock(client: Pool | ClientBase, lock: string): Pro
   );
 }
 
-/**
- * Claims beyond the transaction, for a call to another system. Its row counts from now on, whatever comes of it, so
- * that who has no room is refused (SP009) before the work.
- */
+/** For a call to another system: counts from now on, so that who has no room is refused (SP009) before the work. */
 export async function claimIdempotentCall(
   client: ClientBase,
   claim: IdempotencyClaim,
@@ -128,10 +125,7 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/**
- * Stores a response in the transaction of its effect. It is refused (SP009) when its account has no room for it, and
- * with it the transaction.
- */
+/** In the transaction of its effect, which is refused with it (SP009) when its account has no room. */
 export function storingResponse(
   { claim, response, counted }: CompletedClaim,
   secretsKey: Uint8Array,

@@ -174,10 +174,7 @@ async function readMigrationFile(name: string, sqlDir: string): Promise<Migratio
   return { name, text, digest: createHash("sha256").update(text).digest("hex") };
 }
 
-/**
- * Polls, because a process that waits for a lock holds a snapshot, for which a `create index concurrently` of the one
- * at work would wait in turn: a deadlock. The lock ends with the session.
- */
+/** Polls: waiting it would hold a snapshot, for which the other's `create index concurrently` would wait in turn. */
 async function waitForLock(client: pg.Client, maxMs: number, log: (line: string) => void): Promise<void> {
   for (let waitedMs = 0; waitedMs < maxMs; waitedMs += LOCK_POLL_MS) {
     if (await tryToLockTable(client, "migration_lock")) return;

@@ -92,10 +92,7 @@ export async function readFirstDay(pool: Pool, accountId: string): Promise<strin
 export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
 export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
 
-/**
- * Days that ended at least `retentionMs` before `at` (null: the database's now), oldest first. A day that was detached
- * but not dropped, because the process died in between, is among them.
- */
+/** That ended `retentionMs` before `at` (null: the database's now), detached but not dropped ones too, oldest first. */
 export async function findPartitionsOlderThan(
   pool: Pool,
   table: PartitionedTable,

@@ -16,10 +16,7 @@ type Timeouts = {
 const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_000 };
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
-/**
- * Opening an account puts back all that is parked of it, perhaps a million rows. A transaction of one database waits
- * for a statement of the other, and for a connection to it.
- */
+/** Opening an account puts back perhaps a million rows; one database's transaction waits for the other's statement. */
 const MOVE_TIMEOUTS: Timeouts = {
   statementMs: 120_000,
   answerMs: 121_000,
@@ -55,10 +52,7 @@ export function createDispatchPool(options: PoolOptions): pg.Pool {
   ]);
 }
 
-/**
- * For the API, which has to tell its callers soon that the database is away. Its clients send without waiting for
- * answers: see `inPipelinedTransaction`.
- */
+/** Tells soon that the database is away. Its clients send without waiting for answers: see `inPipelinedTransaction`. */
 export function createApiPool(options: PoolOptions): pg.Pool {
   return createPool({ ...options, isPipelined: true }, [], API_TIMEOUTS);
 }

@@ -105,10 +105,7 @@ export async function keepSecretsKey(
   return await isSecretsKey(database, secretsKey);
 }
 
-/**
- * Before a secret is stored: a process may have started while the database was away, and its key was not looked at.
- * @throws SecretsKeyError when others are sealed with another key
- */
+/** Before a secret is stored: the database may have been away at the start. @throws SecretsKeyError for another key */
 export async function requireSecretsKey(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<void> {
   if (!(await keepSecretsKey(database, secretsKey, { isFirst: true }))) throw new SecretsKeyError();
 }

@@ -27,10 +27,7 @@ export async function runAs(
 
 const LENT_ACCOUNTS = ["postgres", "nobody"] as const;
 
-/**
- * PostgreSQL refuses to run as root, so under root it gets another account: the owner of `existingDataFolder`,
- * else `postgres`, else `nobody`. Null if we are not root.
- */
+/** PostgreSQL refuses to run as root: then the folder's owner, `postgres` or `nobody`. Null if we are not root. */
 export async function lendAccount(existingDataFolder: string): Promise<Account | null> {
   if (process.getuid?.() !== 0) return null;
   const owner = await stat(existingDataFolder).catch(() => null);

@@ -24,10 +24,7 @@ export type Folders = {
 
 /** The server listens on no port: this is in its socket's name. */
 export const PORT = 5432;
-/**
- * The path by which a process started inside `folder` opens it. On Linux a process can always use its working
- * directory, even below a home folder that its account may not enter.
- */
+/** On Linux a process can always use its working directory, even where its account may not enter the path to it. */
 export function nameFromInside(folder: string, isReachable: boolean): string {
   return isReachable ? folder : "/proc/self/cwd";
 }

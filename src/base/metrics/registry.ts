@@ -1,9 +1,6 @@
 import * as prometheus from "prom-client";
 
-/**
- * What prom-client tells of the event loop's delay comes from a timer every 10 ms, which alone would wake an idle
- * process a hundred times a second. How busy the loop is costs nothing to know, and says more.
- */
+/** prom-client measures the event loop's delay by a timer every 10 ms, which would wake an idle process for nothing. */
 const OF_DELAY_TIMER = ["min", "max", "mean", "stddev", "p50", "p90", "p99"].map(
   (what) => `nodejs_eventloop_lag_${what}_seconds`,
 );
@@ -147,10 +144,7 @@ type Labels<Label extends string> = Readonly<Record<Label, readonly string[] | n
 
 type LabelValues<Label extends string> = Readonly<Record<Label, string>>;
 
-/**
- * One metric, declared once: the operators' document derives from this, and tests compare dashboards and alerts with
- * it.
- */
+/** One metric, declared once: the operators' document derives from it, and tests compare dashboards and alerts. */
 type Declaration<Label extends string> = {
   /** Ends in `_total` for counters, and in the unit where that is a base unit (`_seconds`). */
   readonly name: `sealpost_${string}`;

@@ -35,10 +35,7 @@ export const accountScopes = scopes.filter((scope) => scope !== STAFF_SCOPE);
 
 type AccountScope = (typeof accountScopes)[number];
 
-/**
- * Those that no key has which acts for a user: with them it would read or change what is the account's, such as where
- * everybody's webhooks go. The database refuses such a key, too.
- */
+/** With them a user's key would change what is the account's, such as its endpoint. The database refuses it, too. */
 export const ACCOUNTS_OWN_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
   "audit:read",
   "webhooks:secrets",

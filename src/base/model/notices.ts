@@ -2,10 +2,7 @@
 export const FAILING_REASONS = ["no_success", "abandoned"] as const;
 export type FailingReason = (typeof FAILING_REASONS)[number];
 
-/**
- * The one list of kinds. Types, the SQL check, metrics, schemas and texts follow from it or are compared with it. The
- * meanings are for the reference, and complete "… means that".
- */
+/** The one list of kinds. The meanings are for the reference, and complete "… means that". */
 export const NOTICE_MEANINGS = {
   "endpoint.failing":
     "the endpoint has not accepted a webhook for an hour and at least 10 attempts, or deliveries were abandoned",
