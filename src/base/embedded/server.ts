@@ -43,21 +43,18 @@ export async function endOrphan(
 ): Promise<void> {
   const pidFile = join(data, "postmaster.pid");
   const pid = await readServerPid(pidFile);
-  if (pid !== null && (await isServerOf(pid, data))) await endServer(pid, data, log);
+  if (pid !== null && (await isServerOf(pid, data))) {
+    log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
+    signal(pid, "SIGINT");
+    if (!(await hasEnded(pid, data, pidFile))) signal(pid, "SIGQUIT");
+    if (!(await hasEnded(pid, data, pidFile))) {
+      throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
+    }
+  }
   // They name its pid, which may be another process's by now, or that of one that nobody has waited for yet: then
   // PostgreSQL would refuse to start.
   const socket = join(sockets, `.s.PGSQL.${PORT}`);
   for (const left of [pidFile, socket, `${socket}.lock`]) await rm(left, { force: true });
-}
-
-async function endServer(pid: number, data: string, log: (line: string) => void): Promise<void> {
-  const pidFile = join(data, "postmaster.pid");
-  log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
-  for (const name of ["SIGINT", "SIGQUIT"] as const) {
-    signal(pid, name);
-    if (await hasEnded(pid, data, pidFile)) return;
-  }
-  throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
 }
 
 /** The pid in the first line of postmaster.pid; null if there is no such file, so no server. */
