@@ -181,10 +181,7 @@ async function lockCaller(
   return found === undefined ? null : { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) };
 }
 
-/**
- * Makes a key of the account that can do no more, and for no longer, than the caller's, which may be a staff key. It
- * acts for the caller's user, or like it for none: nobody can choose in whose name a key acts.
- */
+/** Makes a key that can do no more, and for no longer, than the caller's, and acts for the same user, or for none. */
 export async function createAccountKey(
   client: ClientBase,
   accountId: string,

@@ -155,10 +155,7 @@ export async function noteSessionUse(pool: Pool, id: string): Promise<void> {
 const openedBy = (user: string) =>
   `(${user}::uuid is null or key_id in (select id from sealpost.api_keys where user_id = ${user}))`;
 
-/**
- * The account's sessions that are live or may still be entered, the newest first.
- * @param viewerId null: everybody's @param userId whose keys have opened them; null: whoever did
- */
+/** Live, or still to be entered, newest first. `viewerId`, and `userId` (whose keys have opened them), null: all. */
 export async function listSessions(
   pool: Pool,
   accountId: string,

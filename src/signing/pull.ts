@@ -99,10 +99,7 @@ interface Answer {
   json(): Promise<unknown>;
 }
 
-/**
- * The service refused to give events, and would do so again. Its message is safe to log: it holds neither the key nor
- * an event.
- */
+/** The service refused, and would do so again. Safe to log: its message holds neither the key nor an event. */
 export class WebhookPullError extends Error {
   override readonly name = "WebhookPullError";
   /**

@@ -68,11 +68,7 @@ export function checkInput(input: VerifySignatureInput): CheckedInput {
   return { body, header, secrets };
 }
 
-/**
- * A string in place of the list is refused, not iterated: each character would become a secret that anyone can guess.
- *
- * @throws WebhookVerificationError `secret_missing` or `secret_empty`
- */
+/** A string is refused, not iterated: each character would become a secret that anyone can guess. */
 function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0) {
     throw new WebhookVerificationError(
@@ -103,11 +99,7 @@ export function checkSecret(secret: unknown): asserts secret is string {
   }
 }
 
-/**
- * The body's bytes, as a view of the same memory.
- *
- * @throws WebhookVerificationError `body_already_parsed`
- */
+/** The body's bytes, as a view of the same memory. @throws WebhookVerificationError `body_already_parsed` */
 function checkedBody(body: unknown): Uint8Array {
   // Not `instanceof`: the bytes may come from another realm (a worker, a test runner).
   if (ArrayBuffer.isView(body) && "BYTES_PER_ELEMENT" in body && body.BYTES_PER_ELEMENT === 1) {
@@ -139,11 +131,7 @@ function bodyFinding(body: unknown): string {
   );
 }
 
-/**
- * Refuses timestamps too far from now; the tolerance itself is already too far.
- *
- * @throws WebhookVerificationError `timestamp_too_old`, `timestamp_ahead`, `tolerance_invalid` or `clock_invalid`
- */
+/** The tolerance is already too far. @throws WebhookVerificationError `timestamp_too_old` or `timestamp_ahead` */
 function checkTimestamp(timestampSeconds: number, toleranceSeconds: number, nowSeconds: number): void {
   const ageSeconds = nowSeconds - timestampSeconds;
   if (ageSeconds >= toleranceSeconds) {

@@ -7,10 +7,7 @@ type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
 
 type ValueOf<V> = V extends Variable<infer T> ? T : never;
 
-/**
- * The validated environment: one field per variable, its name in camel case (`ATTEMPT_DEADLINE_MS` →
- * `attemptDeadlineMs`); null where the variable is unset and has no default.
- */
+/** One field per variable (`ATTEMPT_DEADLINE_MS`: `attemptDeadlineMs`); null where it is unset and has no default. */
 export type Config = {
   readonly [Name in keyof typeof variables as Camel<Name>]: ValueOf<(typeof variables)[Name]>;
 };
