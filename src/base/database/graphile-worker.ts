@@ -23,10 +23,7 @@ export const WAITING_WAKEUPS = `
 
 /** Wake-ups handled at once. A handler puts ids into memory and returns, so this many are plenty. */
 const CONCURRENT_JOBS = 8;
-/**
- * Fetched at once: pipelines that publish one at a time leave many small jobs, and behind a flood of them everybody's
- * next first attempt waits. More would leave nothing of a small burst for other dispatchers.
- */
+/** Pipelines leave many small jobs, and behind them others wait; more would leave none for other dispatchers. */
 const JOBS_FETCHED_MAX = 100;
 /** Whoever adds jobs tells of them; this is the net below. */
 const POLL_MS = 3_000;
@@ -245,10 +242,7 @@ function hideErrorCodes(pool: pg.Pool): void {
     args.length > 0 ? connect(...args) : connect().catch(failed)) as typeof pool.connect;
 }
 
-/**
- * graphile-worker stops when it is notified on this channel that its schema has changed, and any role that can connect
- * can notify. Our own migrations do not rely on it: after an upgrade dispatchers are restarted in turn.
- */
+/** It stops when notified that its schema has changed, as any role can. After an upgrade dispatchers are restarted. */
 function filterNotices(client: pg.ClientBase, queue: WakeupQueue): void {
   const emit = client.emit.bind(client) as (event: string, ...args: unknown[]) => boolean;
   client.emit = ((event: string, ...args: unknown[]) => {

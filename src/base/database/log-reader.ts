@@ -99,8 +99,6 @@ export type LogReaderOptions = {
   readonly onChange: (isUsed: boolean, fault: StandbyFault | null) => void;
 };
 
-export type LogReader = { readonly read: ReadLog; stop(): Promise<void> };
-
 /**
  * Reads from a standby that has replayed all that was committed when the reader asked, or else from the primary. So
  * nobody misses what they have just written, whichever process wrote it, or the pipeline in SQL; docs/design.md tells
@@ -108,7 +106,10 @@ export type LogReader = { readonly read: ReadLog; stop(): Promise<void> };
  *
  * A standby that fails is set aside at once, and tried again beside the requests until it serves.
  */
-export function createLogReader(options: LogReaderOptions): LogReader {
+export function createLogReader(options: LogReaderOptions): {
+  readonly read: ReadLog;
+  stop(): Promise<void>;
+} {
   const { primary, standby, onRead, onFault, onChange } = options;
   const readPrimary = coalesceByTurn(() => readPosition(options.position));
   const stopping = new AbortController();

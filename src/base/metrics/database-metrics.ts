@@ -5,10 +5,7 @@ export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/**
- * Of a dispatcher: claims and records; graphile-worker; everything else. Of an API process: the API, of which `log`
- * are the reads of the log; what listens; reads that a standby answers.
- */
+/** Of a dispatcher the first three; of an API process the rest: `log` reads the log on connections of `api`. */
 export const POOLS = ["dispatch", "wakeups", "general", "api", "log", "listen", "standby"] as const;
 export type PoolName = (typeof POOLS)[number];
 
