@@ -58,13 +58,7 @@ export async function listAccounts(database: ClientBase | Pool): Promise<readonl
   return rows;
 }
 
-/** False on a database that nobody has used yet. */
-export async function hasAccounts(database: ClientBase | Pool): Promise<boolean> {
-  const { rowCount } = await database.query("select from sealpost.accounts limit 1");
-  return rowCount === 1;
-}
-
-/** The oldest; null: there is none. */
+/** The oldest; null: there is none, as nobody has used the database yet. */
 export async function findFirstAccount(database: ClientBase | Pool): Promise<StoredAccount | null> {
   const { rows } = await database.query<StoredAccount>(
     `select ${ACCOUNT} from sealpost.accounts order by id limit 1`,

@@ -97,7 +97,7 @@ export function apiKeyOperations({
       }),
       response: jsonResponse(201, CreatedApiKey),
       errors: ["exceeds_own_key", "too_many_api_keys"],
-      handle: async ({ accountId, caller, body, problem }, tx) => {
+      handle: async ({ accountId, caller, body }, tx) => {
         const text = formatApiKey(apiKeyBrand, apiKeyClass, randomBytes(32));
         const created = await createAccountKey(tx, accountId, caller, {
           digest: digestApiKey(text),
@@ -106,14 +106,8 @@ export function apiKeyOperations({
           scopes: [...new Set(body.scopes)].sort(),
           expiresInSeconds: body.expires_in_seconds ?? null,
         });
-        switch (created.outcome) {
-          case "created":
-            return { body: { ...created.key, api_key: text } };
-          case "too_many":
-            throw problem("too_many_api_keys");
-          default:
-            throw problemOf(created, "body.scopes");
-        }
+        if (created.outcome !== "created") throw problemOf(created, "body.scopes");
+        return { body: { ...created.key, api_key: text } };
       },
     }),
     write({
@@ -134,16 +128,9 @@ export function apiKeyOperations({
       audit: ({ params }) => ({ key_id: params.key_id }),
       response: emptyResponse(),
       errors: ["not_found", "exceeds_own_key"],
-      handle: async ({ accountId, caller, params, problem }, tx) => {
+      handle: async ({ accountId, caller, params }, tx) => {
         const revoked = await revokeAccountKey(tx, accountId, caller, params.key_id);
-        switch (revoked.outcome) {
-          case "revoked":
-            return;
-          case "not_found":
-            throw problem("not_found");
-          default:
-            throw problemOf(revoked, "params.key_id");
-        }
+        if (revoked.outcome !== "revoked") throw problemOf(revoked, "params.key_id");
       },
     }),
   ];
@@ -164,6 +151,10 @@ function problemOf(refusal: KeyRefusal, place: string): Problem {
       }
       return new Problem("exceeds_own_key" satisfies DomainCode, { errors });
     }
+    case "not_found":
+      return new Problem("not_found");
+    case "too_many":
+      return new Problem("too_many_api_keys" satisfies DomainCode);
     default:
       throw new Error(`Unknown refusal ${JSON.stringify(refusal satisfies never)}`);
   }

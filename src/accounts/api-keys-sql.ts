@@ -2,58 +2,54 @@ import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
 import type { KeyClass } from "../base/model/api-keys.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
+import type { ApiKey as ValidApiKey } from "../http/api-keys.ts";
+import type { Caller } from "../http/operation.ts";
 import type { ApiKey } from "./accounts-schema.ts";
 
 const SHOWN = `id, name, class, scopes, user_id, ${timeText("created_at")} as created_at,
   ${timeText("expires_at")} as expires_at, ${timeText("revoked_at")} as revoked_at,
   ${timeText("last_used_at")} as last_used_at`;
 
+export type NewApiKey = {
+  /** Null: a staff key. */
+  readonly accountId: string | null;
+  /** A user of the account; absent: it acts for none. */
+  readonly userId?: string | null;
+  /** SHA-256 of the key's whole text. */
+  readonly digest: Buffer;
+  readonly class: KeyClass;
+  readonly name: string | null;
+  readonly scopes: readonly string[];
+  /** From now; null: it does not expire, or as the key that makes it. */
+  readonly expiresInSeconds: number | null;
+};
+
 // Selecting from accounts, so that an unknown one is no row and not an error; a staff key has none to look for.
 const INSERT = `
 insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
-select $1, $2, $3, $4, $5, now() + $6::float8 * interval '1 second', $7
+select $1, $2, $3, $4, $5, coalesce(
+  now() + $6::float8 * interval '1 second', (select expires_at from sealpost.api_keys where id = $8::uuid)), $7
 where $1::uuid is null or exists (select from sealpost.accounts where id = $1)
-returning id`;
+returning ${SHOWN}`;
+
+/** @param makerId the key that makes it; null: the command line */
+async function insert(
+  database: Pool | ClientBase,
+  key: NewApiKey,
+  makerId: string | null,
+): Promise<ApiKey | null> {
+  const { accountId, digest, name, scopes, expiresInSeconds, userId = null } = key;
+  const values = [accountId, digest, key.class, name, scopes, expiresInSeconds, userId, makerId];
+  return (await database.query<ApiKey>(INSERT, values)).rows[0] ?? null;
+}
 
 /** Returns the key's id; null for an unknown account. */
-export async function insertApiKey(
-  database: Pool | ClientBase,
-  key: {
-    readonly accountId: string | null;
-    /** A user of the account; absent: it acts for none. */
-    readonly userId?: string | null;
-    /** SHA-256 of the key's whole text. */
-    readonly digest: Buffer;
-    readonly class: KeyClass;
-    readonly name: string | null;
-    readonly scopes: readonly string[];
-    /** From now; null: it does not expire. */
-    readonly expiresInSeconds: number | null;
-  },
-): Promise<string | null> {
-  const { rows } = await database.query<{ id: string }>(INSERT, [
-    key.accountId,
-    key.digest,
-    key.class,
-    key.name,
-    key.scopes,
-    key.expiresInSeconds,
-    key.userId ?? null,
-  ]);
-  return rows[0]?.id ?? null;
+export async function insertApiKey(database: Pool | ClientBase, key: NewApiKey): Promise<string | null> {
+  return (await insert(database, key, null))?.id ?? null;
 }
 
 /** What a request is let in by. */
-export type FoundApiKey = {
-  readonly id: string;
-  /** Null: a staff key, good for every account. */
-  readonly accountId: string | null;
-  readonly userId: string | null;
-  readonly scopes: ReadonlySet<string>;
-  readonly expiresAt: Date | null;
-  readonly revokedAt: Date | null;
-  readonly lastUsedAt: Date | null;
-};
+export type FoundApiKey = ValidApiKey & { readonly lastUsedAt: Date | null };
 
 type Times = "expiresAt" | "revokedAt" | "lastUsedAt";
 type FoundRow = {
@@ -144,28 +140,24 @@ export async function revokeApiKey(
   return rows[0] ?? null;
 }
 
-/**
- * Keys of one account that act for the same user, or for none, and are valid or were made within a day: nobody needs
- * more, somebody who makes and revokes keys in a loop fills no table, and no user takes the account's places.
- */
+/** Of one user, or of none, that are valid or made within a day: nobody needs more, and no loop fills the table. */
 export const ACCOUNT_KEYS_MAX = 100;
 
 /** Why the key of a caller may not do what it asked for; nothing was done. */
 export type KeyRefusal =
   /** Revoked or expired since the request was let in. */
   | { readonly outcome: "caller_ended" }
+  /** No such key, or none that the caller may see. */
+  | { readonly outcome: "not_found" }
+  /** The account, or the user, has as many as it may. */
+  | { readonly outcome: "too_many" }
   /** It would take scopes that the caller lacks, or a longer life than its own. */
   | { readonly outcome: "exceeds_caller"; readonly scopes: readonly string[]; readonly outlives: boolean };
 
-type Caller = { readonly scopes: readonly string[]; readonly outlives: boolean };
+type LockedKey = { readonly scopes: readonly string[]; readonly outlives: boolean };
 
 /** The caller's key, and what it may be used for here: a session may have less than its key. */
-export type CallingKey = {
-  readonly keyId: string;
-  readonly scopes: ReadonlySet<string>;
-  /** The user that it acts for here; null: none. */
-  readonly userId: string | null;
-};
+type CallingKey = Pick<Caller, "keyId" | "scopes" | "userId">;
 
 /**
  * The caller's key, which cannot be revoked before the transaction ends: whoever revokes it sees all that it has made.
@@ -176,9 +168,9 @@ async function lockCaller(
   accountId: string,
   { keyId, scopes: usable }: CallingKey,
   expiresInSeconds: number | null,
-): Promise<Caller | null> {
+): Promise<LockedKey | null> {
   await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
-  const { rows } = await client.query<Caller>(
+  const { rows } = await client.query<LockedKey>(
     `select scopes, coalesce(now() + $2::float8 * interval '1 second' > expires_at, false) as outlives
      from sealpost.api_keys
      where id = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())
@@ -189,26 +181,13 @@ async function lockCaller(
   return found === undefined ? null : { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) };
 }
 
-export type NewAccountKey = {
-  /** SHA-256 of the key's whole text. */
-  readonly digest: Buffer;
-  readonly class: KeyClass;
-  readonly name: string;
-  readonly scopes: readonly string[];
-  /** From now; null: as long as the caller's key. */
-  readonly expiresInSeconds: number | null;
-};
-
-/**
- * Makes a key of the account that can do no more, and for no longer, than the caller's, which may be a staff key. It
- * acts for the caller's user, or like it for none: nobody can choose in whose name a key acts.
- */
+/** Makes a key that can do no more, and for no longer, than the caller's, and acts for the same user, or for none. */
 export async function createAccountKey(
   client: ClientBase,
   accountId: string,
   callingKey: CallingKey,
-  key: NewAccountKey,
-): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | { outcome: "too_many" } | KeyRefusal> {
+  key: Omit<NewApiKey, "accountId" | "userId">,
+): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
   if (caller === null) return { outcome: "caller_ended" };
   const scopes = missingScopes(key.scopes, caller);
@@ -222,35 +201,17 @@ export async function createAccountKey(
     [accountId, callingKey.userId],
   );
   if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
-  const inserted = await client.query<ApiKey>(
-    `insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
-     select $1, $2, $3, $4, $5, coalesce(now() + $6::float8 * interval '1 second', caller.expires_at), $8
-     from sealpost.api_keys as caller where caller.id = $7
-     returning ${SHOWN}`,
-    [
-      accountId,
-      key.digest,
-      key.class,
-      key.name,
-      key.scopes,
-      key.expiresInSeconds,
-      callingKey.keyId,
-      callingKey.userId,
-    ],
-  );
-  return { outcome: "created", key: inserted.rows[0]! };
+  const { keyId, userId } = callingKey;
+  return { outcome: "created", key: (await insert(client, { ...key, accountId, userId }, keyId))! };
 }
 
-/**
- * Revokes a key of the account, the caller's own too, unless it can do more than the caller's. For a caller that acts
- * for a user there are no keys but that user's.
- */
+/** The caller's own, too, but none that can do more; a caller that acts for a user finds that user's keys only. */
 export async function revokeAccountKey(
   client: ClientBase,
   accountId: string,
   callingKey: CallingKey,
   keyId: string,
-): Promise<{ readonly outcome: "revoked" } | { readonly outcome: "not_found" } | KeyRefusal> {
+): Promise<{ readonly outcome: "revoked" } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, null);
   if (caller === null) return { outcome: "caller_ended" };
   const { rows } = await client.query<{ scopes: string[] }>(
@@ -267,10 +228,7 @@ export async function revokeAccountKey(
   return { outcome: "revoked" };
 }
 
-/**
- * Keys of the account, revoked and expired ones too, newest first.
- * @param userId of that user alone; null: of everybody @param belowId null: from the newest
- */
+/** Revoked and expired ones too, newest first; `userId`: of that user alone; `belowId` null: from the newest. */
 export async function listAccountKeys(
   database: Pool | ClientBase,
   accountId: string,
@@ -293,6 +251,6 @@ export async function listAccountKeys(
   return { ...cutPage(items, limit, ({ id }) => id), total };
 }
 
-function missingScopes(wanted: readonly string[], { scopes }: Caller): readonly string[] {
+function missingScopes(wanted: readonly string[], { scopes }: LockedKey): readonly string[] {
   return wanted.filter((scope) => !scopes.includes(scope));
 }

@@ -18,15 +18,8 @@ export function auditedOperations(operations: readonly Operation[]): readonly st
   return [...BESIDE_OPERATIONS, ...audited.map(({ key }) => key)];
 }
 
-export type AuditDependencies = {
-  readonly pool: Pool;
-};
-
 /** Who changed what. @param others what can stand in the log */
-export function auditOperations(
-  { pool }: AuditDependencies,
-  others: readonly Operation[],
-): readonly Operation[] {
+export function auditOperations(pool: Pool, others: readonly Operation[]): readonly Operation[] {
   const writes = others.filter(({ effect }) => effect === "write").map(({ key }) => key);
   const filters = {
     operation: z.enum([...BESIDE_OPERATIONS, ...writes]).optional(),

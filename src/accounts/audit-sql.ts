@@ -30,54 +30,29 @@ const ENTRY = `json_build_object('id', a.id, 'at', ${timeText("sealpost.uuid_v7_
   'account', case when a.account_id is not null then json_build_object('id', a.account_id,
     'name', coalesce((select name from sealpost.accounts c where c.id = a.account_id), '')) end)`;
 
-/**
- * A page of the audit log, newest first, in one statement. A filter by operation or actor looks at 10,000 rows at most:
- * the page may then hold fewer than `limit` and still have a next one.
- *
- * @param belowId the page's cursor: only older entries; null: from the newest
- */
-export async function listAuditEntries(
-  database: Pool | ClientBase,
-  filter: AuditFilter,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<AccountAuditEntry>> {
-  const values: unknown[] = [];
-  const all = conditions(values, [
-    [filter.accountId, (value) => `a.account_id = ${value}`],
-    [filter.createdAfter, (value) => `a.id >= sealpost.uuid_v7_floor(${value})`],
-    [filter.createdBefore, (value) => `a.id < sealpost.uuid_v7_floor(${value})`],
-  ]);
-  const isKind = ACTOR_KINDS.some((kind) => kind === filter.actor);
-  const row = conditions(values, [
-    [filter.operationKey, (value) => `a.operation_key = ${value}`],
-    [filter.actor, (value) => (isKind ? `${ACTOR_KIND} = ${value}` : `a.key_id = ${value}`)],
-  ]);
-  const below = `${all} and ${conditions(values, [[belowId, (value) => `a.id < ${value}`]])}`;
-  const rowsMax = `$${values.push(limit + 1)}`;
-  const { rows } = await database.query<PageRow>(
-    `with counted as (
-       select count(*)::integer as looked_at, (count(*) filter (where ${row}))::integer as matches
-       from (${newest(all)} limit ${LOOKED_AT_MAX}) as a
-     ), page as (
-       select a.* from (${newest(below)} limit ${LOOKED_AT_MAX}) as a where ${row} order by a.id desc limit ${rowsMax}
-     )
-     select looked_at, matches,
-       (select coalesce(json_agg(${ENTRY} order by a.id desc), '[]') from page as a) as entries,
-       case when (select count(*) from page) < ${rowsMax}
-         then (${newest(below, "a.id")} offset ${TOTAL_MAX} limit 1) end as looked_at_to
-     from counted`,
-    values,
-  );
-  const { looked_at, matches, entries, looked_at_to } = rows[0]!;
-  const { items, next } = cutPage(entries, limit, ({ id }) => id);
-  return {
-    items,
-    next: next ?? looked_at_to,
-    total: Math.min(matches, TOTAL_MAX),
-    isTotalCapped: looked_at > TOTAL_MAX,
-  };
-}
+// What is null matches everything, and is gone from the plan: the statement is planned for its values each time.
+const ALL = `($1::uuid is null or a.account_id = $1)
+  and ($2::timestamptz is null or a.id >= sealpost.uuid_v7_floor($2))
+  and ($3::timestamptz is null or a.id < sealpost.uuid_v7_floor($3))`;
+const BELOW = `${ALL} and ($4::uuid is null or a.id < $4)`;
+const MATCHES = `($5::text is null or a.operation_key = $5) and ($6::text is null or ${ACTOR_KIND} = $6)
+  and ($7::uuid is null or a.key_id = $7)`;
+
+const newest = (condition: string, columns = "*") =>
+  `select ${columns} from sealpost.audit_log a where ${condition} order by a.id desc`;
+
+const PAGE = `
+with counted as (
+  select count(*)::integer as looked_at, (count(*) filter (where ${MATCHES}))::integer as matches
+  from (${newest(ALL)} limit ${LOOKED_AT_MAX}) as a
+), page as (
+  select a.* from (${newest(BELOW)} limit ${LOOKED_AT_MAX}) as a where ${MATCHES} order by a.id desc limit $8
+)
+select looked_at, matches,
+  (select coalesce(json_agg(${ENTRY} order by a.id desc), '[]') from page as a) as entries,
+  case when (select count(*) from page) < $8
+    then (${newest(BELOW, "a.id")} offset ${TOTAL_MAX} limit 1) end as looked_at_to
+from counted`;
 
 type PageRow = {
   looked_at: number;
@@ -86,14 +61,27 @@ type PageRow = {
   looked_at_to: string | null;
 };
 
-const newest = (condition: string, columns = "*") =>
-  `select ${columns} from sealpost.audit_log a where ${condition} order by a.id desc`;
-
-/** Those whose value is given, which goes into `values`. */
-function conditions(
-  values: unknown[],
-  wanted: readonly (readonly [unknown, (placeholder: string) => string])[],
-): string {
-  const texts = wanted.flatMap(([value, text]) => (value === null ? [] : [text(`$${values.push(value)}`)]));
-  return texts.length === 0 ? "true" : texts.join(" and ");
+/**
+ * A page of the audit log, newest first, in one statement. A filter by operation or actor looks at 10,000 rows at most:
+ * the page may then hold fewer than `limit` and still have a next one.
+ *
+ * @param belowId the page's cursor: only older entries; null: from the newest
+ */
+export async function listAuditEntries(
+  database: Pool | ClientBase,
+  { accountId, operationKey, actor, createdAfter, createdBefore }: AuditFilter,
+  belowId: string | null,
+  limit: number,
+): Promise<CappedPage<AccountAuditEntry>> {
+  const ofActor = ACTOR_KINDS.some((kind) => kind === actor) ? [actor, null] : [null, actor];
+  const values = [accountId, createdAfter, createdBefore, belowId, operationKey, ...ofActor, limit + 1];
+  const { rows } = await database.query<PageRow>(PAGE, values);
+  const { looked_at, matches, entries, looked_at_to } = rows[0]!;
+  const { items, next } = cutPage(entries, limit, ({ id }) => id);
+  return {
+    items,
+    next: next ?? looked_at_to,
+    total: Math.min(matches, TOTAL_MAX),
+    isTotalCapped: looked_at > TOTAL_MAX,
+  };
 }

@@ -187,10 +187,7 @@ export function consoleOperations({
   ];
 }
 
-/**
- * A fragment reaches no log, no proxy and no Referer.
- * @param framer tag of the origin that may frame it; null: none
- */
+/** A fragment reaches no log, no proxy and no Referer. `framer`: tag of the origin that may frame it; null: none. */
 export function consoleUrl(publicUrl: string, token: string, framer: string | null): string {
   const query = framer === null ? "" : `?frame=${framer}`;
   return `${publicUrl.replace(/\/+$/, "")}/console/enter${query}#t=${token}`;

@@ -2,7 +2,6 @@ import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
 import {
   type ConsoleSession,
-  type ConsoleTheme,
   type EnteredLink,
   SESSIONS_MAX,
   STAFF_IDLE_SECONDS,
@@ -11,16 +10,12 @@ import {
 import { type Held, hasRoomFor } from "../base/model/reader.ts";
 import type { ConsoleSession as ShownSession } from "./accounts-schema.ts";
 
-export type NewLink = {
+/** `keyId` null: the command line. */
+export type NewLink = Pick<ConsoleSession, "keyId" | "embedOrigin" | "timeZone" | "theme"> & {
   readonly accountId: string;
-  /** Null: the command line. */
-  readonly keyId: string | null;
   readonly permissions: readonly string[];
   readonly viewerId: string;
   readonly viewerLabel: string;
-  readonly embedOrigin: string | null;
-  readonly timeZone: string | null;
-  readonly theme: ConsoleTheme | null;
   /** Under the account's part of the console; null: its first page. */
   readonly path: string | null;
   readonly linkDigest: Buffer;
@@ -30,10 +25,7 @@ export type NewLink = {
 
 export type Link = { readonly sessionId: string; readonly linkExpiresAt: Date; readonly expiresAt: Date };
 
-/**
- * Whether the account, or the user of it, may open another session: those that were ended make room. Some that are
- * opened at the same moment may go beyond the limit.
- */
+/** Whether the account, or its user, may open another. Some opened at the same moment may go beyond the limit. */
 export async function hasRoomForSession(
   client: ClientBase,
   accountId: string,
@@ -78,33 +70,23 @@ export async function insertLink(client: ClientBase | Pool, link: NewLink): Prom
   return rows[0]!;
 }
 
-export type NewStaffSession = {
-  /** Null: whom a proxy in front vouches for. */
-  readonly keyId: string | null;
+/** `keyId` null: whom a proxy in front vouches for. */
+export type NewStaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
   readonly permissions: readonly string[];
-  readonly viewerId: string | null;
-  readonly viewerLabel: string | null;
 };
 
 /** Opens a session of support staff, which has no account, under `digest`. Returns its id. */
 export async function insertStaffSession(
   client: ClientBase,
   digest: Buffer,
-  session: NewStaffSession,
+  { keyId, permissions, viewerId, viewerLabel }: NewStaffSession,
 ): Promise<string> {
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.console_sessions
        (key_id, permissions, viewer_id, viewer_label, digest, entered_at, last_active_at, expires_at)
      values ($1, $2, $3, $4, $5, now(), now(), now() + $6::float8 * interval '1 second')
      returning id`,
-    [
-      session.keyId,
-      session.permissions,
-      session.viewerId,
-      session.viewerLabel,
-      digest,
-      STAFF_SESSION_SECONDS,
-    ],
+    [keyId, permissions, viewerId, viewerLabel, digest, STAFF_SESSION_SECONDS],
   );
   return rows[0]!.id;
 }
@@ -141,10 +123,7 @@ where s.digest = any($1) and s.revoked_at is null and s.expires_at > now()
 
 type Found = Omit<ConsoleSession, "permissions"> & { digest: Buffer; permissions: string[] };
 
-/**
- * By their digests in hexadecimal. Not there: there is none, or it has ended, or its key has, or staff were idle for
- * too long.
- */
+/** By their digests in hexadecimal, without those that have ended, whose key has, or whose staff were idle too long. */
 export async function findSessions(
   pool: Pool,
   digests: readonly string[],
@@ -176,10 +155,7 @@ export async function noteSessionUse(pool: Pool, id: string): Promise<void> {
 const openedBy = (user: string) =>
   `(${user}::uuid is null or key_id in (select id from sealpost.api_keys where user_id = ${user}))`;
 
-/**
- * The account's sessions that are live or may still be entered, the newest first.
- * @param viewerId null: everybody's @param userId whose keys have opened them; null: whoever did
- */
+/** Live, or still to be entered, newest first. `viewerId`, and `userId` (whose keys have opened them), null: all. */
 export async function listSessions(
   pool: Pool,
   accountId: string,
@@ -204,10 +180,7 @@ export async function listSessions(
   return rows;
 }
 
-/**
- * Ends sessions of the account: one, or all of a viewer, or, with both null, all; with a user, of those that the
- * user's keys have opened. Returns how many.
- */
+/** Ends the account's: one, a viewer's, or all; with a user, of those that the user's keys opened. Returns how many. */
 export async function revokeSessions(
   client: ClientBase | Pool,
   accountId: string,

@@ -35,15 +35,8 @@ const Usage = z
   })
   .meta({ id: "Usage", description: "What the account stores, by kind, and how much it may store." });
 
-export type UsageDependencies = {
-  readonly pool: Pool;
-};
-
 /** What an account uses. @param parts of which each adds what its area stores */
-export function usageOperations(
-  { pool }: UsageDependencies,
-  parts: readonly ApiPart[],
-): readonly Operation[] {
+export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly Operation[] {
   return [
     read({
       key: "usage.get",

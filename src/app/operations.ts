@@ -1,7 +1,7 @@
 import { type ApiKeyDependencies, apiKeyOperations } from "../accounts/api-keys-api.ts";
-import { type AuditDependencies, auditOperations } from "../accounts/audit-api.ts";
+import { auditOperations } from "../accounts/audit-api.ts";
 import { type ConsoleDependencies, consoleOperations } from "../accounts/console-sessions-api.ts";
-import { type UsageDependencies, usageOperations } from "../accounts/usage-api.ts";
+import { usageOperations } from "../accounts/usage-api.ts";
 import type { ApiPart } from "../api/operations.ts";
 import { problems } from "../api/problems.ts";
 import { type AnalysisDependencies, analysisOperations } from "../delivery/analyses-api.ts";
@@ -31,9 +31,7 @@ export type Dependencies = DeliveryDependencies &
   EventDependencies &
   NoticeDependencies &
   ConsoleDependencies &
-  AuditDependencies &
-  ApiKeyDependencies &
-  UsageDependencies;
+  ApiKeyDependencies;
 
 /** Every operation of the API: those of the areas, and those of every installation, whatever areas it has. */
 export function createSealpostRegistry(
@@ -43,9 +41,9 @@ export function createSealpostRegistry(
   const operations = [
     ...parts.flatMap((part) => part.operations),
     ...apiKeyOperations(dependencies),
-    ...usageOperations(dependencies, parts),
+    ...usageOperations(dependencies.pool, parts),
   ];
-  const all = [...operations, ...auditOperations(dependencies, operations)];
+  const all = [...operations, ...auditOperations(dependencies.pool, operations)];
   const codes = Object.assign({}, problems, ...parts.map((part) => part.problems));
   return createOperationRegistry([...all, operationsList(all)], codes);
 }

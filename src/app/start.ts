@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import type { Pool } from "pg";
-import { findFirstAccount, hasAccounts } from "../accounts/accounts-sql.ts";
+import { findFirstAccount } from "../accounts/accounts-sql.ts";
 import { type Config, plainSettings, readConfig } from "../base/config/config.ts";
 import { FolderInUseError } from "../base/embedded/account.ts";
 import { startEmbeddedPostgres } from "../base/embedded/embedded.ts";
@@ -111,7 +111,8 @@ async function welcome(
 ): Promise<void> {
   const pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
-    const created = (await hasAccounts(pool)) ? null : await createFirstAccount(pool, config);
+    const isFirst = (await findFirstAccount(pool)) === null;
+    const created = isFirst ? await createFirstAccount(pool, config) : null;
     if (config.areas.includes("webhooks")) await announceConsole(pool, config.publicUrl ?? apiUrl, announce);
     if (created === null) return;
     // Last, and in a frame: above it stand the lines of the start, and below it those of the service will follow.

@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { createdAtMs, groupByDay, queryDay } from "../base/database/partitions.ts";
+import { createdAtMs, dayOf, queryDay } from "../base/database/partitions.ts";
 import type { EventName } from "../base/model/events.ts";
 import { holdLeased, sendToEndpoint } from "./holds-sql.ts";
 
@@ -236,7 +236,7 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
       bytesLeft -= row.body_bytes ?? 0;
     }
   };
-  for (const [day, ids] of groupByDay(input.deliveryIds, (id) => id)) {
+  for (const [day, ids] of Map.groupBy(input.deliveryIds, dayOf)) {
     const claimed = await claimOfDay(pool, input, day, ids, bytesLeft);
     take(claimed);
     const cutIds = claimed.filter((row) => row.kind === "cut").map((row) => row.delivery_id);

@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { groupByDay, queryDay } from "../base/database/partitions.ts";
+import { dayOf, queryDay } from "../base/database/partitions.ts";
 import type { ErrorCode } from "../base/model/error-codes.ts";
 import type { EndReason, Outcome } from "../base/model/statuses.ts";
 
@@ -114,7 +114,7 @@ export async function recordOutcomes(
   recordings: readonly Recording[],
 ): Promise<ReadonlySet<string>> {
   const ours = new Set<string>();
-  for (const [day, ofDay] of groupByDay(recordings, (recording) => recording.deliveryId)) {
+  for (const [day, ofDay] of Map.groupBy(recordings, ({ deliveryId }) => dayOf(deliveryId))) {
     const { rows } = await queryDay<{ delivery_id: string }>(pool, day, {
       name: "record",
       text: (partition) => recordText(partition("attempts"), partition("deliveries")),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { analysisId, event, id, time } from "../api/fields.ts";
-import { DELIVERY_STATUSES, END_REASONS, meaningOfStatus, OUTCOMES } from "../base/model/statuses.ts";
+import { DELIVERY_STATES, DELIVERY_STATUSES, END_REASONS, OUTCOMES } from "../base/model/statuses.ts";
 import { errorCode } from "./error-codes-api.ts";
 
 /**
@@ -18,7 +18,7 @@ export const Delivery = z
     status: z
       .enum(DELIVERY_STATUSES)
       .describe(
-        `${DELIVERY_STATUSES.map((status) => `\`${status}\`: ${meaningOfStatus(status)}`).join("; ")}.`,
+        `${DELIVERY_STATUSES.map((status) => `\`${status}\`: ${DELIVERY_STATES[status].meaning}`).join("; ")}.`,
       ),
     reason: z.enum(END_REASONS).nullable().describe("Why it was abandoned; null for any other status."),
     run: z.int().describe("1 at first; every replay starts the next run."),

@@ -4,8 +4,8 @@ import { explainErrorCode } from "../base/model/error-codes.ts";
 import {
   FAILING_REASONS,
   type FailingReason,
+  MAIL_STATES,
   MAIL_STATUSES,
-  meaningOfMailStatus,
   NOTICE_KINDS,
   type NoticeKind,
   TO_REPLAY_MAX,
@@ -169,7 +169,7 @@ export function momentInWords(time: string): string {
 
 const mailStatus = z
   .enum(MAIL_STATUSES)
-  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${meaningOfMailStatus(status)}`).join("; "));
+  .describe(MAIL_STATUSES.map((status) => `\`${status}\`: ${MAIL_STATES[status]}`).join("; "));
 
 const common = {
   id,

@@ -4,7 +4,7 @@ import { id } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../base/model/formats.ts";
 import { cutPage } from "../base/model/list-page.ts";
-import { meaningOfNotice, NOTICE_KINDS } from "../base/model/notices.ts";
+import { NOTICE_KINDS, NOTICE_MEANINGS } from "../base/model/notices.ts";
 import { findNameFault } from "../egress/rules/host.ts";
 import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
@@ -14,7 +14,7 @@ import { addRecipient, listRecipients, removeRecipient } from "./notice-recipien
 
 import { listNotices } from "./notices-sql.ts";
 
-const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${meaningOfNotice(kind)}`).join("; ");
+const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${NOTICE_MEANINGS[kind]}`).join("; ");
 
 const noticeKind = z.enum(NOTICE_KINDS).describe(`What happened. ${meanings}.`);
 

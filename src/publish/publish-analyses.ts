@@ -10,10 +10,7 @@ import {
 export type PublishOptions = {
   /** W3C Trace Context `traceparent`, sent with the webhook. */
   readonly traceparent?: string | null | undefined;
-  /**
-   * For tests: targets that are allowed although private, as in the service's UNSAFE_ALLOWED_TARGETS, which must allow
-   * them too. `host:port` or `*.name:port`.
-   */
+  /** For tests: private targets that the service's UNSAFE_ALLOWED_TARGETS allows, too. `host:port` or `*.name:port`. */
   readonly unsafeAllowedTargets?: readonly string[] | undefined;
 };
 

@@ -1,7 +1,4 @@
-/**
- * What publishing needs of `pg`: a client in its transaction, or a pool. Spelled out rather than imported, so that the
- * types of the pipeline's package need no others.
- */
+/** A client in its transaction, or a pool. Spelled out, so that the pipeline's package needs no types of `pg`. */
 export type PublishingDatabase = {
   query(text: string, values: unknown[]): Promise<{ readonly rows: readonly unknown[] }>;
 };
@@ -55,12 +52,8 @@ export async function publishAnalyses(
   publications: readonly Publication[],
   traceparent: string | null = null,
 ): Promise<readonly string[]> {
-  return await callPublish(
-    database,
-    "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[]) as ids",
-    publications,
-    traceparent,
-  );
+  const text = "select sealpost.publish_analyses($1::uuid[], $2::json[], $3::text[]) as ids";
+  return await callPublish(database, text, publications, traceparent);
 }
 
 /** Calls one of the SQL functions that publish, `text`, which returns `ids`. */
@@ -98,13 +91,9 @@ export async function refusing<T>(publications: readonly Publication[], query: (
 function refusalOf(error: unknown, publications: readonly Publication[]): PublishRefusedError | null {
   // Not `instanceof` the driver's class: a pipeline may have a copy of the driver of its own.
   if (!(error instanceof Error)) return null;
-  const {
-    code: sqlState,
-    detail,
-    hint,
-  } = error as Error & Partial<Record<"code" | "detail" | "hint", string>>;
-  if (sqlState === "22P02") return refusalOfArgument(error, publications);
-  if (typeof sqlState !== "string" || !/^SP\d{3}$/.test(sqlState)) return null;
+  const { code: state, detail, hint } = error as Error & Partial<Record<"code" | "detail" | "hint", string>>;
+  if (state === "22P02") return refusalOfArgument(error, publications);
+  if (typeof state !== "string" || !/^SP\d{3}$/.test(state)) return null;
   const { index, code } = JSON.parse(detail ?? "{}") as { index: number; code: PublishRefusalCode };
   return new PublishRefusedError(code, index, error.message, hint ?? "", error);
 }
@@ -135,14 +124,9 @@ function isJson(text: string): boolean {
 export async function publishExample(
   database: PublishingDatabase,
   publication: Publication,
-  traceparent: string | null = null,
 ): Promise<readonly string[]> {
-  return await callPublish(
-    database,
-    "select sealpost.publish($1::uuid[], $2::json[], $3::text[], true, now()) as ids",
-    [publication],
-    traceparent,
-  );
+  const text = "select sealpost.publish($1::uuid[], $2::json[], $3::text[], true, now()) as ids";
+  return await callPublish(database, text, [publication], null);
 }
 
 /** The configuration that publishing in SQL needs. */

@@ -30,12 +30,7 @@ const STATUS_OF_EVENT = new Map<unknown, string>(
   } satisfies StatusOfEvent),
 );
 
-/**
- * Parses the event in a verified body. Numbers are JavaScript numbers: beyond 2^53 they lose digits that the raw
- * body has.
- *
- * @throws WebhookVerificationError `body_not_an_event`
- */
+/** Numbers beyond 2^53 lose digits that the raw body has. @throws WebhookVerificationError `body_not_an_event` */
 export function parseEvent(body: Uint8Array): WebhookEvent {
   const event = parseJson(body);
   if (!isObject(event)) throw notAnEvent("it is not a JSON object");

@@ -1,7 +1,6 @@
 export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
 export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
-export { WebhookPullError } from "./feed-request.ts";
-export { type PullWebhooksOptions, pullWebhooks } from "./pull.ts";
+export { type PullWebhooksOptions, pullWebhooks, WebhookPullError } from "./pull.ts";
 export { importSigningKey, type SigningKey, signatureHeader } from "./sign.ts";
 export { type HeaderValue, SIGNATURE_HEADER } from "./signature-header.ts";
 export {

@@ -1,7 +1,14 @@
+import { randomInt } from "node:crypto";
 import type { WebhookEvent } from "./event.ts";
-import { nextPage, type StopSignal } from "./feed-request.ts";
 import type { Secrets } from "./verification-input.ts";
 import { verifyWebhook } from "./verify.ts";
+
+/** Of an AbortSignal, what is needed here: the type of neither Node nor a browser. */
+export interface StopSignal {
+  readonly aborted: boolean;
+  addEventListener(type: "abort", listener: () => void): void;
+  removeEventListener(type: "abort", listener: () => void): void;
+}
 
 interface PullOptions {
   /** The API's URL, without /v1. */
@@ -28,6 +35,13 @@ interface PullOptions {
 }
 
 export type PullWebhooksOptions = PullOptions & Secrets;
+
+/** Without `cursor`: from the oldest event. `onCursor` is told of the cursor of each page that is empty. */
+type FeedRequest = Pick<PullOptions, "baseUrl" | "onRetry" | "onCursor"> & {
+  readonly apiKey: string;
+  readonly cursor: string | undefined;
+  readonly stop: StopSignal | undefined;
+};
 
 /**
  * Every event of the account, oldest first, for ever: for receivers that the service cannot reach, and for finding what
@@ -63,4 +77,162 @@ export async function* pullWebhooks(options: PullWebhooksOptions): AsyncGenerato
 function verified(body: string, header: string, { secret, secrets, toleranceSeconds }: PullWebhooksOptions) {
   const given = { rawBody: new TextEncoder().encode(body), header, toleranceSeconds };
   return verifyWebhook(secrets === undefined ? { ...given, secret } : { ...given, secrets });
+}
+
+/** An event as the feed has it. */
+export interface PulledItem {
+  readonly delivery_id: string;
+  readonly event: string;
+  readonly body: string;
+  readonly signature: string;
+}
+
+interface FeedPage {
+  readonly items: readonly PulledItem[];
+  readonly next_cursor: string;
+}
+
+/** Of a Response, what is read here. */
+interface Answer {
+  readonly status: number;
+  readonly headers: { get(name: string): string | null };
+  json(): Promise<unknown>;
+}
+
+/** The service refused, and would do so again. Safe to log: its message holds neither the key nor an event. */
+export class WebhookPullError extends Error {
+  override readonly name = "WebhookPullError";
+  /**
+   * The service's code, such as `unauthorized`, `access_denied` or `cursor_expired` (older than 7 days: read on without
+   * `after`, and compare with your own records); `not_a_feed` where the answer is not the service's.
+   */
+  readonly code: string;
+  readonly status: number;
+  /** Whether the same may work later; such failures are retried, not thrown. */
+  readonly isTemporary: boolean;
+  /** What the service asks for; 0: nothing. */
+  readonly retryAfterMs: number;
+
+  constructor(code: string, status: number, message: string, retryAfterMs = 0) {
+    super(message);
+    this.code = code;
+    this.status = status;
+    this.retryAfterMs = retryAfterMs;
+    this.isTemporary = status === 408 || status === 429 || status >= 500;
+  }
+
+  static async of(response: Answer): Promise<WebhookPullError> {
+    const { status } = response;
+    const problem = ((await response.json().catch(() => null)) ?? {}) as Record<string, unknown>;
+    const { code, title } = problem;
+    const seconds = Number(response.headers.get("retry-after") ?? 0);
+    const retryAfterMs = seconds >= 0 ? Math.min(seconds, 300) * 1_000 : 0;
+    if (typeof code !== "string" || typeof title !== "string") {
+      const message = `The answer has status ${status} and is not the service's. Check baseUrl.`;
+      return new WebhookPullError("not_a_feed", status, message, retryAfterMs);
+    }
+    const message = `The service answered ${status}: ${title} (${code}).`;
+    return new WebhookPullError(code, status, message, retryAfterMs);
+  }
+}
+
+/** In place of a cursor: what is published from now on. Answered at once, with the cursor of this moment. */
+const NEWEST = "newest";
+const WAIT_SECONDS = 25;
+/** Longer than the service holds an answer and a large page takes: a network that has forgotten us never answers. */
+const ANSWER_WITHIN_MS = 90_000;
+const RETRY_MIN_MS = 500;
+const RETRY_MAX_MS = 30_000;
+/** A service with too many waiting answers at once: it is not asked again at once. */
+const EMPTY_AGAIN_MS = 1_000;
+
+/**
+ * The next page that is not empty, however long that takes; null: stopped. Failures that may pass are retried: no
+ * answer, 5xx, 408, 429.
+ *
+ * @throws WebhookPullError for what a retry would not change
+ */
+export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
+  const { stop, onRetry, onCursor } = request;
+  let { cursor } = request;
+  let failures = 0;
+  while (!stop?.aborted) {
+    const startedAt = performance.now();
+    const wanted = cursor;
+    let page: FeedPage;
+    try {
+      page = await askOnce({ ...request, cursor });
+    } catch (error) {
+      if (stop?.aborted) break;
+      if (error instanceof WebhookPullError && !error.isTemporary) throw error;
+      const asked = error instanceof WebhookPullError ? error.retryAfterMs : 0;
+      const backoff = Math.min(RETRY_MIN_MS * 2 ** failures++, RETRY_MAX_MS);
+      const afterMs = Math.max(asked, Math.round((backoff * (100 + randomInt(100))) / 200));
+      onRetry?.(error, afterMs);
+      await delay(afterMs, stop);
+      continue;
+    }
+    failures = 0;
+    if (page.items.length > 0) return page;
+    cursor = page.next_cursor;
+    // Nothing came, but whoever begins there again misses nothing; "newest", or a cursor of a week ago, would.
+    if (cursor !== wanted) await onCursor?.(cursor);
+    const isEarly = wanted !== NEWEST && performance.now() - startedAt < EMPTY_AGAIN_MS;
+    if (isEarly) await delay(EMPTY_AGAIN_MS, stop);
+  }
+  return null;
+}
+
+async function askOnce({ baseUrl, apiKey, cursor, stop }: FeedRequest): Promise<FeedPage> {
+  const url = new URL(`${baseUrl.replace(/\/+$/, "")}/v1/webhooks/events`);
+  url.searchParams.set("wait", String(WAIT_SECONDS));
+  if (cursor !== undefined) url.searchParams.set("cursor", cursor);
+  return await within(ANSWER_WITHIN_MS, stop, async (signal) => {
+    const response = await fetch(url, {
+      headers: { authorization: `Bearer ${apiKey}`, accept: "application/json" },
+      redirect: "manual",
+      signal,
+    });
+    if (response.status !== 200) throw await WebhookPullError.of(response);
+    // Text of another kind is somebody else's answer; JSON that ends too early was cut on its way, and is asked again.
+    const isJson = /^application\/json\b/i.test(response.headers.get("content-type") ?? "");
+    return checkedPage(isJson ? await response.json() : null);
+  });
+}
+
+function checkedPage(page: unknown): FeedPage {
+  const { items, next_cursor } = (page ?? {}) as Record<string, unknown>;
+  const isPage =
+    typeof next_cursor === "string" &&
+    Array.isArray(items) &&
+    items.every(({ body, signature }) => typeof body === "string" && typeof signature === "string");
+  if (isPage) return page as FeedPage;
+  throw new WebhookPullError("not_a_feed", 200, "The answer is not a page of the feed. Check baseUrl.");
+}
+
+/** Resolves after `ms`, or when stopped. */
+async function delay(ms: number, stop: StopSignal | undefined): Promise<void> {
+  await within(ms, stop, async (signal) => {
+    if (signal.aborted) return;
+    await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+  });
+}
+
+/** Does it with a signal that aborts after `ms`, or when stopped. */
+async function within<T>(
+  ms: number,
+  stop: StopSignal | undefined,
+  work: (signal: AbortSignal) => Promise<T>,
+): Promise<T> {
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  const timer = setTimeout(end, ms);
+  stop?.addEventListener("abort", end);
+  if (stop?.aborted) end();
+  try {
+    return await work(ending.signal);
+  } finally {
+    clearTimeout(timer);
+    stop?.removeEventListener("abort", end);
+  }
 }

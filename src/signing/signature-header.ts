@@ -24,11 +24,7 @@ const ITEM = /^([a-z0-9_]+)=([!-+\--~]*)$/;
 const TIMESTAMP = /^(?:0|[1-9][0-9]{0,14})$/;
 const SIGNATURE = /^[0-9a-f]{64}$/;
 
-/**
- * Strict on purpose: leniency helps forgers. Linear in the header's length.
- *
- * @throws WebhookVerificationError `header_missing` or `header_malformed`
- */
+/** Strict: leniency helps forgers. @throws WebhookVerificationError `header_missing` or `header_malformed` */
 export function parseSignatureHeader(value: HeaderValue): ParsedSignatureHeader {
   let timestampText: string | undefined;
   const signatures: Uint8Array[] = [];

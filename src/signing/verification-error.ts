@@ -28,10 +28,7 @@ export const WEBHOOK_VERIFICATION_ERROR_CODES = Object.freeze(
   Object.keys(KINDS),
 ) as readonly WebhookVerificationErrorCode[];
 
-/**
- * Why a delivery was not accepted. The message says what is wrong and how to fix it. It never contains a secret or
- * a signature, so it is safe to log.
- */
+/** Why a delivery was not accepted, and how to fix it. Never contains a secret or a signature, so it is safe to log. */
 export class WebhookVerificationError extends Error {
   override readonly name = "WebhookVerificationError";
   readonly code: WebhookVerificationErrorCode;

@@ -20,21 +20,14 @@ export interface VerifySignatureInput {
   readonly nowSeconds?: number | undefined;
 }
 
-interface DeliveryInput {
+interface DeliveryInput extends Pick<VerifySignatureInput, "header" | "toleranceSeconds"> {
   /** The raw request body: bytes, not a string and not a parsed object. */
   readonly rawBody: Uint8Array | ArrayBuffer;
-  /** The value of the `extract-signature` header. */
-  readonly header: HeaderValue;
-  /** Reject timestamps this many seconds or more away from now. Default 300. */
-  readonly toleranceSeconds?: number | undefined;
   /** A Date, or Unix time in seconds. Default: the system clock. */
   readonly now?: Date | number | undefined;
 }
 
-/**
- * The account's signing secret or, during a rotation, the new and the old one. The type allows undefined (an unset
- * variable); at run time it is refused.
- */
+/** During a rotation the new and the old one. Undefined (an unset variable) is refused at run time. */
 export type Secrets =
   | { readonly secret: string | undefined; readonly secrets?: undefined }
   | { readonly secrets: readonly string[]; readonly secret?: undefined };
@@ -75,11 +68,7 @@ export function checkInput(input: VerifySignatureInput): CheckedInput {
   return { body, header, secrets };
 }
 
-/**
- * A string in place of the list is refused, not iterated: each character would become a secret that anyone can guess.
- *
- * @throws WebhookVerificationError `secret_missing` or `secret_empty`
- */
+/** A string is refused, not iterated: each character would become a secret that anyone can guess. */
 function checkedSecrets(secrets: unknown): readonly string[] {
   if (!Array.isArray(secrets) || secrets.length === 0) {
     throw new WebhookVerificationError(
@@ -110,11 +99,7 @@ export function checkSecret(secret: unknown): asserts secret is string {
   }
 }
 
-/**
- * The body's bytes, as a view of the same memory.
- *
- * @throws WebhookVerificationError `body_already_parsed`
- */
+/** The body's bytes, as a view of the same memory. @throws WebhookVerificationError `body_already_parsed` */
 function checkedBody(body: unknown): Uint8Array {
   // Not `instanceof`: the bytes may come from another realm (a worker, a test runner).
   if (ArrayBuffer.isView(body) && "BYTES_PER_ELEMENT" in body && body.BYTES_PER_ELEMENT === 1) {
@@ -146,11 +131,7 @@ function bodyFinding(body: unknown): string {
   );
 }
 
-/**
- * Refuses timestamps too far from now; the tolerance itself is already too far.
- *
- * @throws WebhookVerificationError `timestamp_too_old`, `timestamp_ahead`, `tolerance_invalid` or `clock_invalid`
- */
+/** The tolerance is already too far. @throws WebhookVerificationError `timestamp_too_old` or `timestamp_ahead` */
 function checkTimestamp(timestampSeconds: number, toleranceSeconds: number, nowSeconds: number): void {
   const ageSeconds = nowSeconds - timestampSeconds;
   if (ageSeconds >= toleranceSeconds) {

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { createAccount, hasAccounts } from "../../src/accounts/accounts-sql.ts";
+import { createAccount, findFirstAccount } from "../../src/accounts/accounts-sql.ts";
 import { findEndpoint, removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findSigningSecrets, rotateSigningSecret } from "../../src/delivery/signing-secrets-sql.ts";
 import { writeSettings } from "../../src/publish/publish-call-sql.ts";
@@ -25,9 +25,9 @@ function secretsOf(accountId: string) {
 
 describe("an account", () => {
   test("is there once it was made", async () => {
-    expect(await hasAccounts(database.pool)).toBe(false);
+    expect(await findFirstAccount(database.pool)).toBeNull();
     await createAccount(database.pool, "First", secretsKey);
-    expect(await hasAccounts(database.pool)).toBe(true);
+    expect(await findFirstAccount(database.pool)).not.toBeNull();
   });
 
   test("has a signing secret of 32 random bytes", async () => {

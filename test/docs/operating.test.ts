@@ -7,7 +7,6 @@ import { dispatcherConnections, STEP_CONNECTIONS } from "../../src/app/dispatch-
 import { readConfig } from "../../src/base/config/config.ts";
 import { variables } from "../../src/base/config/variables.ts";
 import { migrate } from "../../src/base/database/migrate.ts";
-import { declaredMetrics } from "../../src/base/metrics/metrics-table.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
   begin,
@@ -19,6 +18,7 @@ import {
   rowOf,
   rowsOf,
 } from "../support/installation.ts";
+import { declaredMetrics } from "../support/metrics-table.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { startTestApi } from "../support/sealpost-api.ts";
 

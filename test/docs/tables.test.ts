@@ -2,8 +2,9 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { configurationTable, variables } from "../../src/base/config/variables.ts";
-import { metricsTable } from "../../src/base/metrics/metrics-table.ts";
+import { variables } from "../../src/base/config/variables.ts";
+import { configurationTable } from "../support/configuration-table.ts";
+import { metricsTable } from "../support/metrics-table.ts";
 import { operationsTable } from "../support/operations-table.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 

@@ -1,9 +1,9 @@
 import { readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
-import { declaredMetrics } from "../../src/base/metrics/metrics-table.ts";
 import { isErrorCode, isOurFailure, NAMED_ERROR_CODES } from "../../src/base/model/error-codes.ts";
 import { DELIVERY_STATUSES, END_REASONS, hasEnded, OUTCOMES } from "../../src/base/model/statuses.ts";
 import { GRAFANA, readDashboards } from "../support/dashboards.ts";
+import { declaredMetrics } from "../support/metrics-table.ts";
 import { declaredRegistry } from "../support/sealpost-operations.ts";
 
 const isOneOf = (values: readonly string[]) => (value: string) => values.includes(value);

@@ -21,8 +21,9 @@ export const metrics: Rule = {
 
 function declaredIn({ path, text }: SourceFile): Metric[] {
   if (!path.startsWith("src/base/metrics/")) return [];
-  const declarations = /registry\.(counter|gauge|histogram)\(\{\s*name: "(\w+)",[\s\S]*?labels: \{([^}]*)\}/g;
-  return [...text.matchAll(declarations)].flatMap(([, kind, name = "", body = ""]) => {
+  const declarations = /registry\.(counter|gauge|histogram)\(\{\s*name: "(\w+)",([\s\S]*?)\n *\}\)/g;
+  return [...text.matchAll(declarations)].flatMap(([, kind, name = "", declared = ""]) => {
+    const body = /labels: \{([^}]*)\}/.exec(declared)?.[1] ?? "";
     const labels = [...body.matchAll(/(\w+): /g)].map(([, label = ""]) => label);
     const names = kind === "histogram" ? ["bucket", "sum", "count"].map((end) => `${name}_${end}`) : [name];
     return names.map((one) => ({ name: one, labels, path }));

@@ -4,9 +4,9 @@ import { findUser, insertUser, listUsers, type StoredUser } from "../../accounts
 import { type ListedApiKey, listApiKeys, revokeApiKey } from "../../accounts/api-keys-sql.ts";
 import { readCell } from "../../base/database/cells.ts";
 import {
+  ACCOUNTS_OWN_SCOPES,
   API_KEY_LIFETIME_SECONDS_MAX,
-  isAccountsOwnScope,
-  isStaffScope,
+  STAFF_SCOPE,
   scopes,
 } from "../../base/model/api-keys.ts";
 import { USER_CREATED } from "../../base/model/audit.ts";
@@ -112,11 +112,10 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
         if (owners.length !== 1) throw new UsageError("Use one of --account ID, --user ID and --staff.");
         const accountId = options.user === undefined ? options.account : await accountOf(pool, options.user);
         const keyScopes = parseScopes(options.scopes);
-        const staffScope = keyScopes.find(isStaffScope);
-        if (staffScope !== undefined && options.staff === undefined) {
-          throw new UsageError(`The scope ${staffScope} works across accounts: use it with --staff.`);
+        if (keyScopes.includes(STAFF_SCOPE) && options.staff === undefined) {
+          throw new UsageError(`The scope ${STAFF_SCOPE} works across accounts: use it with --staff.`);
         }
-        const ownScope = keyScopes.find(isAccountsOwnScope);
+        const ownScope = keyScopes.find((scope) => ACCOUNTS_OWN_SCOPES.has(scope));
         if (ownScope !== undefined && options.user !== undefined) {
           throw new UsageError(
             `The scope ${ownScope} is for the whole account, not for one user: use it with --account.`,

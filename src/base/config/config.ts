@@ -7,10 +7,7 @@ type Camel<Name extends string> = Name extends `${infer Head}_${infer Tail}`
 
 type ValueOf<V> = V extends Variable<infer T> ? T : never;
 
-/**
- * The validated environment: one field per variable, its name in camel case (`ATTEMPT_DEADLINE_MS` →
- * `attemptDeadlineMs`); null where the variable is unset and has no default.
- */
+/** One field per variable (`ATTEMPT_DEADLINE_MS`: `attemptDeadlineMs`); null where it is unset and has no default. */
 export type Config = {
   readonly [Name in keyof typeof variables as Camel<Name>]: ValueOf<(typeof variables)[Name]>;
 };
@@ -27,13 +24,10 @@ export class ConfigError extends Error {
   }
 }
 
-/**
- * Reads and validates the environment. An empty variable counts as unset.
- * @throws ConfigError with all problems
- */
+/** Reads and validates the environment; an empty variable counts as unset. @throws ConfigError with all problems */
 export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
   const problems: string[] = [];
-  const values: Record<string, unknown> = {};
+  const values: Values & Record<string, unknown> = {};
   for (const [name, variable] of Object.entries<Variable<unknown>>(variables)) {
     const found = env[name] || variable.fallback;
     const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
@@ -44,15 +38,12 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
     if (env[name]) problems.push(`${name} is set but is no longer read: ${now}. Unset it.`);
   }
   follow(values, env);
-  problems.push(...findConflicts(values as Partial<Config>));
+  problems.push(...findConflicts(values));
   if (problems.length > 0) throw new ConfigError(problems);
   return Object.freeze(values) as Config;
 }
 
-/**
- * The variables that are set and not secret, by name.
- * @param env has been read with `readConfig`
- */
+/** The variables that are set and not secret, by name. @param env has been read with `readConfig` */
 export function plainSettings(
   env: Readonly<Record<string, string | undefined>>,
 ): Readonly<Record<string, string>> {
@@ -63,14 +54,13 @@ export function plainSettings(
   return Object.fromEntries(set);
 }
 
+type Values = { -readonly [Field in keyof Config]?: Config[Field] };
+
 /** A default follows the variable that it must fit, so that who changes the one need not know of the other. */
-function follow(values: Record<string, unknown>, env: Readonly<Record<string, string | undefined>>): void {
-  const config = values as { -readonly [Field in keyof Config]?: Config[Field] };
-  const { analysisRetentionSeconds, logRetentionDays } = config;
-  const analysisRetentionDays = analysisRetentionSeconds && Math.ceil(analysisRetentionSeconds / DAY_SECONDS);
-  if (!env.LOG_RETENTION_DAYS && isAbove(analysisRetentionDays, logRetentionDays)) {
-    config.logRetentionDays = analysisRetentionDays!;
-  }
+function follow(values: Values, env: Readonly<Record<string, string | undefined>>): void {
+  const { analysisRetentionSeconds = 0, logRetentionDays = 0 } = values;
+  if (env.LOG_RETENTION_DAYS) return;
+  values.logRetentionDays = Math.max(logRetentionDays, Math.ceil(analysisRetentionSeconds / DAY_SECONDS));
 }
 
 const SHOWN_CHARACTERS_MAX = 60;
@@ -86,71 +76,54 @@ function camel(name: string): string {
 }
 
 /** Variables that are valid alone but not together. A field that is not valid is absent, and not checked again. */
-function findConflicts(config: Partial<Config>): string[] {
+function findConflicts(config: Values): string[] {
+  const { smtpUrl, objectStoreUrl, pagesUrl, publicUrl, analysisRetentionSeconds, logRetentionDays } = config;
   const problems: string[] = [];
+  const needs = (name: string, value: unknown, why: string) => {
+    if (value === null) problems.push(`${name} is unset but required when ${why}`);
+  };
   if (config.environment === "production") {
-    if (config.secretsKey === null) {
-      problems.push(
-        "SECRETS_KEY is unset but required when ENVIRONMENT is production: " +
-          "generate one with `openssl rand -base64 32`.",
-      );
-    }
+    const generate = "generate one with `openssl rand -base64 32`";
+    needs("SECRETS_KEY", config.secretsKey, `ENVIRONMENT is production: ${generate}.`);
     if (config.unsafeAllowedTargets) {
       problems.push("UNSAFE_ALLOWED_TARGETS is set but must be unset when ENVIRONMENT is production.");
     }
-  }
-  if (typeof config.smtpUrl === "string") {
-    if (config.noticesFrom === null)
-      problems.push("NOTICES_FROM is unset but required when SMTP_URL is set.");
-    if (config.publicUrl === null) {
-      problems.push("PUBLIC_URL is unset but required when SMTP_URL is set: links in mails lead there.");
-    }
-  }
-  if (config.objectStoreUrl) {
-    const keys = {
-      AWS_ACCESS_KEY_ID: config.awsAccessKeyId,
-      AWS_SECRET_ACCESS_KEY: config.awsSecretAccessKey,
+    const urls = {
+      "OBJECT_STORE_URL's endpoint": objectStoreUrl?.endpoint,
+      "STAFF_JWT's jwks_url": config.staffJwt?.jwks_url,
+      PAGES_URL: pagesUrl,
     };
-    for (const [name, value] of Object.entries(keys)) {
-      if (value === null) problems.push(`${name} is unset but required when OBJECT_STORE_URL is set.`);
-    }
-    if (config.environment === "production" && config.objectStoreUrl.endpoint?.startsWith("http:")) {
-      problems.push("OBJECT_STORE_URL's endpoint must be an https URL when ENVIRONMENT is production.");
+    for (const [name, url] of Object.entries(urls)) {
+      if (url?.startsWith("http:"))
+        problems.push(`${name} must be an https URL when ENVIRONMENT is production.`);
     }
   }
-  if (config.environment === "production" && config.staffJwt?.jwks_url.startsWith("http:")) {
-    problems.push("STAFF_JWT's jwks_url must be an https URL when ENVIRONMENT is production.");
+  if (smtpUrl) {
+    needs("NOTICES_FROM", config.noticesFrom, "SMTP_URL is set.");
+    needs("PUBLIC_URL", publicUrl, "SMTP_URL is set: links in mails lead there.");
   }
-  problems.push(...findPagesConflicts(config));
-  const logRetentionSeconds = config.logRetentionDays && config.logRetentionDays * DAY_SECONDS;
-  if (isAbove(config.analysisRetentionSeconds, logRetentionSeconds)) {
-    problems.push(
-      `LOG_RETENTION_DAYS is ${config.logRetentionDays} but must be at least ` +
-        `ANALYSIS_RETENTION_SECONDS, which is ${config.analysisRetentionSeconds}.`,
-    );
+  if (objectStoreUrl) {
+    needs("AWS_ACCESS_KEY_ID", config.awsAccessKeyId, "OBJECT_STORE_URL is set.");
+    needs("AWS_SECRET_ACCESS_KEY", config.awsSecretAccessKey, "OBJECT_STORE_URL is set.");
   }
-  return problems;
-}
-
-/** Users write pages, and a host's cookies are sent to all of its ports. */
-function findPagesConflicts({ pagesUrl, publicUrl, host, environment }: Partial<Config>): string[] {
-  if (typeof pagesUrl !== "string") return [];
-  const { hostname, protocol } = new URL(pagesUrl);
-  const problems: string[] = [];
-  const consoleHost = publicUrl ? new URL(publicUrl).hostname : host;
-  if (hostname === consoleHost) {
+  // Users write pages, and a host's cookies are sent to all of its ports.
+  const pagesHost = pagesUrl && new URL(pagesUrl).hostname;
+  if (pagesHost && pagesHost === (publicUrl ? new URL(publicUrl).hostname : config.host)) {
     problems.push(
-      `PAGES_URL has the host ${hostname} but must have another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
+      `PAGES_URL has the host ${pagesHost} but must have another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
         "pages must not share a host with the API and the console. On your own machine, use localhost for " +
         "one and 127.0.0.1 for the other.",
     );
   }
-  if (environment === "production" && protocol === "http:") {
-    problems.push("PAGES_URL must be an https URL when ENVIRONMENT is production.");
+  if (
+    analysisRetentionSeconds &&
+    logRetentionDays &&
+    logRetentionDays * DAY_SECONDS < analysisRetentionSeconds
+  ) {
+    problems.push(
+      `LOG_RETENTION_DAYS is ${logRetentionDays} but must be at least ` +
+        `ANALYSIS_RETENTION_SECONDS, which is ${analysisRetentionSeconds}.`,
+    );
   }
   return problems;
-}
-
-function isAbove(left: number | undefined, right: number | undefined): boolean {
-  return left !== undefined && right !== undefined && left > right;
 }

@@ -39,10 +39,7 @@ export function text(expected: string, pattern: RegExp): VariableKind<string> {
 
 /** An absolute URL with one of `protocols`, kept as written. */
 export function address(expected: string, protocols: readonly string[]): VariableKind<string> {
-  return kind(
-    expected,
-    z.string().refine((value) => hasProtocol(value, protocols)),
-  );
+  return textThat(expected, (value) => hasProtocol(value, protocols));
 }
 
 export function isDatabaseUrl(text: string): boolean {
@@ -51,8 +48,7 @@ export function isDatabaseUrl(text: string): boolean {
 
 /** It may hold a password. */
 export function databaseUrl(): VariableKind<string> {
-  const expected = "a PostgreSQL URL such as postgres://user:password@host:5432/name";
-  return secret(kind(expected, z.string().refine(isDatabaseUrl)));
+  return secret(textThat("a PostgreSQL URL such as postgres://user:password@host:5432/name", isDatabaseUrl));
 }
 
 /** An smtp or smtps URL of a server, with or without credentials and port, and nothing else. It may hold a password. */
@@ -63,8 +59,7 @@ export function smtpServer(): VariableKind<string> {
     const isDecodable = [username, password].every((part) => !/%(?![0-9a-f]{2})/i.test(part));
     return hostname !== "" && /^\/?$/.test(pathname) && search + hash === "" && isDecodable;
   };
-  const expected = "an smtp or smtps URL such as smtp://user:password@mail.example.com:587";
-  return secret(kind(expected, z.string().refine(isServer)));
+  return secret(textThat("an smtp or smtps URL such as smtp://user:password@mail.example.com:587", isServer));
 }
 
 /** `name@example.com` or `Name <name@example.com>`; the name without quotes, commas and the like. */
@@ -74,10 +69,7 @@ export function mailSender(): VariableKind<string> {
       /^(?:([\p{L}\p{N} .&'-]{1,100}) <([^<>]+)>|([^<>]+))$/u.exec(value) ?? [];
     return judgeMailAddress(plain).isAllowed;
   };
-  return kind(
-    "an address such as notices@example.com or Example <notices@example.com>",
-    z.string().refine(isSender),
-  );
+  return textThat("an address such as notices@example.com or Example <notices@example.com>", isSender);
 }
 
 /** An http or https URL that paths are appended to: without query, fragment and trailing slash. */
@@ -96,7 +88,7 @@ export function isOrigin(text: string): boolean {
 
 /** An origin, and nothing else. */
 export function origin(): VariableKind<string> {
-  return kind("an origin such as https://pages.example.com", z.string().refine(isOrigin));
+  return textThat("an origin such as https://pages.example.com", isOrigin);
 }
 
 /** A comma-separated list of at least one item; spaces around items are allowed. */
@@ -117,28 +109,24 @@ export function someOf<const T extends string>(...choices: readonly T[]): Variab
   return kind(`a comma-separated list of any of ${choices.join(", ")}`, schema);
 }
 
-/** How a proxy in front says who support staff are, by a signed assertion (JWT). */
-export type StaffJwt = {
+const claim = z.string().regex(/^\S{1,500}$/);
+
+const StaffJwt = z.strictObject({
   /** The header that brings it. */
-  readonly header: string;
-  readonly issuer: string;
-  readonly audience: string;
+  header: z.string().regex(/^[A-Za-z0-9-]{1,100}$/),
+  issuer: claim,
+  audience: claim,
   /** URL of the proxy's public keys. */
-  readonly jwks_url: string;
+  jwks_url: z.string().refine((value) => hasProtocol(value, ["https:", "http:"])),
   /** What members of a group may do; `*`: whomever the proxy lets through. */
-  readonly scopes: Readonly<Record<string, readonly string[]>>;
-};
+  scopes: z.record(z.string().min(1), z.array(z.enum(scopes)).min(1)),
+});
+
+/** How a proxy in front says who support staff are, by a signed assertion (JWT). */
+export type StaffJwt = Readonly<z.output<typeof StaffJwt>>;
 
 /** One object in JSON: an assertion is checked by all of it. */
 export function staffJwt(): VariableKind<StaffJwt> {
-  const claim = z.string().regex(/^\S{1,500}$/);
-  const members = z.strictObject({
-    header: z.string().regex(/^[A-Za-z0-9-]{1,100}$/),
-    issuer: claim,
-    audience: claim,
-    jwks_url: z.string().refine((value) => hasProtocol(value, ["https:", "http:"])),
-    scopes: z.record(z.string().min(1), z.array(z.enum(scopes)).min(1)),
-  });
   const schema = z
     .string()
     .transform((value, context) => {
@@ -149,7 +137,7 @@ export function staffJwt(): VariableKind<StaffJwt> {
         return z.NEVER;
       }
     })
-    .pipe(members);
+    .pipe(StaffJwt);
   const expected =
     "JSON with nothing but header, issuer, audience, jwks_url (an https URL, in development also http) and scopes, " +
     'such as {"support": ["staff:read"]}';
@@ -243,6 +231,10 @@ export function proxyTrust(): VariableKind<false | number | readonly string[]> {
   const none = z.literal("false").transform(() => false as const);
   const schema = z.string().pipe(z.union([none, hops, addresses]));
   return kind("false, the number of proxies in front (1 to 10), or their comma-separated addresses", schema);
+}
+
+function textThat(expected: string, accepts: (value: string) => boolean): VariableKind<string> {
+  return kind(expected, z.string().refine(accepts));
 }
 
 function kind<T>(expected: string, schema: z.ZodType<T, string>): VariableKind<T> {

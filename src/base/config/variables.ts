@@ -12,10 +12,7 @@ export type Variable<T> = {
   readonly meaning: string;
 };
 
-/**
- * All variables that Sealpost reads; docs/configuration.md groups them. Nothing else reads the environment, but for
- * SEALPOST_SECRET: the receivers' own, in src/app/cli/secrets.ts.
- */
+/** All variables that are read, but for SEALPOST_SECRET, the receivers' own, in src/app/cli/secrets.ts. */
 export const variables = {
   DATABASE_URL: optional(
     kinds.databaseUrl(),
@@ -216,10 +213,7 @@ export const variables = {
   ),
 } as const satisfies Record<string, Variable<unknown>>;
 
-/**
- * Variables of earlier releases, and what holds now. Whoever still sets one relies on it: the audit log of seven years
- * must not be deleted because nobody reads the variable any more.
- */
+/** Of earlier releases, and what holds now: whoever still sets one relies on it, as on an audit log of seven years. */
 export const removedVariables: Readonly<Record<string, string>> = {
   RETRY_ATTEMPTS: "a run has 8 attempts; RETRY_WINDOW_SECONDS says over which time they are spread",
   CONNECT_TIMEOUT_MS:
@@ -235,13 +229,4 @@ function withDefault<T>(kind: kinds.VariableKind<T>, fallback: string, meaning: 
 
 function optional<T>(kind: kinds.VariableKind<T>, meaning: string): Variable<T | null> {
   return { kind, fallback: null, meaning };
-}
-
-/** A row of Markdown for each variable, which docs/configuration.md has in its groups: `npm run docs`. */
-export function configurationTable(): string {
-  const rows = Object.entries<Variable<unknown>>(variables).map(([name, { fallback, meaning }]) => {
-    const shownDefault = fallback === null ? "" : `\`${fallback}\``;
-    return `| \`${name}\` | ${shownDefault} | ${meaning.replaceAll("|", "\\|")} |`;
-  });
-  return ["| variable | default | meaning |", "|---|---|---|", ...rows].join("\n");
 }

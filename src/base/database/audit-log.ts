@@ -16,9 +16,7 @@ export type AuditEntry = {
 /** A row with its entries in indexes, besides its details. */
 export const AUDIT_ROW_BYTES = 512;
 
-/**
- * In the transaction of what it tells of: both happen or neither. Returns when that is, by the database's clock.
- */
+/** In the transaction of what it tells of. Returns when that is, by the database's clock. */
 export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEntry): Promise<Date> {
   const { actor } = entry;
   const { rows } = await client.query<{ at: Date }>({

@@ -43,11 +43,7 @@ export async function refuseOtherCell(client: ClientBase, cell: string): Promise
   if (found !== null && found !== cell) throw new OtherCellError(cell, found);
 }
 
-/**
- * Makes the database that of `cell`, for ever: rows, keys and backups of two cells under one name could not be told
- * apart again.
- * @throws OtherCellError when it is already that of another
- */
+/** For ever: two cells under one name could not be told apart. @throws OtherCellError when it is already another's */
 export async function writeCell(client: ClientBase, cell: string): Promise<void> {
   await client.query("update sealpost.settings set cell = $1 where cell is null", [cell]);
   await requireCell(client, cell);

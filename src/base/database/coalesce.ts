@@ -16,13 +16,9 @@ export type Coalesced<Answer> = {
 export function gatherByTurn<Answer>(
   ask: (callers: ReadonlyMap<string, number>) => Promise<ReadonlyMap<string, Answer>>,
 ): (key: string) => Promise<Coalesced<Answer | undefined>> {
-  type Turn = {
-    readonly callers: Map<string, number>;
-    readonly asked: Promise<ReadonlyMap<string, Answer>>;
-  };
-  let turn: Turn | null = null;
+  let turn: ReturnType<typeof begin> | null = null;
 
-  function begin(): Turn {
+  function begin() {
     const callers = new Map<string, number>();
     const asked = new Promise(setImmediate).then(() => {
       turn = null;

@@ -1,14 +1,12 @@
 /**
- * The one place in src/ that knows graphile-worker. It is our queue of wake-ups, and part of what we need of it is not
- * its public interface: private tables, the text of two statements, how it treats errors and notifications. So
- * package.json pins one exact version, and test/base/database/graphile-worker.test.ts fails, naming what changed, when
- * another one breaks what this file and the SQL rely on. To upgrade: raise the version there and in package.json, run
- * that test, then the tests of wake-ups and the benchmarks.
+ * The one place in src/ that knows graphile-worker, our queue of wake-ups. Part of what we need of it is not its public
+ * interface: private tables, the text of two statements, how it treats errors and notifications. So package.json pins
+ * one exact version, and test/base/database/graphile-worker.test.ts names what another breaks. To upgrade: raise the
+ * version there and in package.json, run that test, then the tests of wake-ups and the benchmarks.
  *
  * In SQL these rely on the private tables: sql/0005_publish.sql (sealpost.keep_task and its trigger, the trigger of
- * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, and the autovacuum settings of the jobs
- * table) and sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.announce_events,
- * sealpost.promote, sealpost.publish_fresh).
+ * sealpost.announce_wakeups), sql/0006_promote.sql (sealpost.sweep_jobs, the jobs table's autovacuum) and
+ * sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.announce_events, sealpost.promote, sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
@@ -25,10 +23,7 @@ export const WAITING_WAKEUPS = `
 
 /** Wake-ups handled at once. A handler puts ids into memory and returns, so this many are plenty. */
 const CONCURRENT_JOBS = 8;
-/**
- * Fetched at once: pipelines that publish one at a time leave many small jobs, and behind a flood of them everybody's
- * next first attempt waits. More would leave nothing of a small burst for other dispatchers.
- */
+/** Pipelines leave many small jobs, and behind them others wait; more would leave none for other dispatchers. */
 const JOBS_FETCHED_MAX = 100;
 /** Whoever adds jobs tells of them; this is the net below. */
 const POLL_MS = 3_000;
@@ -89,9 +84,9 @@ select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at,
     and pid is distinct from pg_backend_pid()) as adding`;
 
 /**
- * The `run_at` from which on jobs are looked for. While anybody holds a snapshot (a backup, a report, a forgotten
- * transaction) the index keeps the entry of every job that was done since, and a look from its beginning passes all of
- * them: at 400 a second it took 80 times as long after two minutes, and more with every minute.
+ * The `run_at` from which on jobs are looked for. While anybody holds a snapshot (a backup, an open transaction) the
+ * index keeps the entry of every job done since, and a look from its beginning passes them all: at 400 a second it took
+ * 80 times as long after two minutes.
  *
  * A job has as its `run_at` the time at which it was added (sealpost.add_wakeups), and may be committed much later. So
  * the bound moves to a moment when all who could still commit earlier ones have ended and two looks have found less
@@ -212,9 +207,8 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
 }
 
 /**
- * The runner's connections, and what they share. Left to itself, the planner reads the whole table, dead rows
- * included, if it was small when last analyzed: the queue then grows faster than it is read. With the other ways
- * switched off only the index in their order is left, and with generic plans nothing is planned anew at each fetch.
+ * The runner's connections, and what they share. The planner would read the whole table, dead rows included, if it was
+ * small when last analyzed: the queue then grows faster than it is read. So only the index is left, and generic plans.
  * Figures: test/bench/README.md.
  *
  * Its transactions do not wait for the disk (synchronous_commit=off): jobs are hints, the truth is in the deliveries,
@@ -235,9 +229,8 @@ export function createWakeupQueue(options: PoolOptions, bound = new JobsBound())
 }
 
 /**
- * For three causes of a failed connection (server starting, host unreachable, network silent) graphile-worker knows
- * the error code, sleeps 3 s and then half as long again each time, and takes no wake-up meanwhile. After an error
- * without a code it looks again at the next poll.
+ * For three causes of a failed connection graphile-worker knows the error code, sleeps 3 s and then half as long again
+ * each time, and takes no wake-up meanwhile. After an error without a code it looks again at the next poll.
  */
 function hideErrorCodes(pool: pg.Pool): void {
   const connect = pool.connect.bind(pool) as (...args: readonly unknown[]) => Promise<pg.PoolClient>;
@@ -249,10 +242,7 @@ function hideErrorCodes(pool: pg.Pool): void {
     args.length > 0 ? connect(...args) : connect().catch(failed)) as typeof pool.connect;
 }
 
-/**
- * graphile-worker stops when it is notified on this channel that its schema has changed, and any role that can connect
- * can notify. Our own migrations do not rely on it: after an upgrade dispatchers are restarted in turn.
- */
+/** It stops when notified that its schema has changed, as any role can. After an upgrade dispatchers are restarted. */
 function filterNotices(client: pg.ClientBase, queue: WakeupQueue): void {
   const emit = client.emit.bind(client) as (event: string, ...args: unknown[]) => boolean;
   client.emit = ((event: string, ...args: unknown[]) => {

@@ -15,6 +15,12 @@ export const KEY_REVOKED_STATE = "SP010";
 /** A row with its entries in indexes. */
 export const ANSWER_ROW_BYTES = 1_024;
 
+const KEY = ["accountId", "keyId", "idempotencyKey"] as const;
+const keyOf = (claim: IdempotencyClaim): unknown[] => KEY.map((column) => claim[column]);
+
+/** The claim of a call, as long as it is held under its token. */
+const HELD = "account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4";
+
 type Row = {
   /** A bigint as text. */
   lock: string;
@@ -45,7 +51,7 @@ export async function claimIdempotencyKeys(
     name: "claim_idempotency_keys",
     text: `select lock, is_ours, is_held, fingerprint, status, headers, body, is_sealed, moved_to, is_key_good
            from sealpost.claim_idempotency_keys($1::uuid[], $2::uuid[], $3::text[]) order by n`,
-    values: keysOf(claims),
+    values: KEY.map((column) => claims.map((claim) => claim[column])),
   });
   const stranger = rows.find(
     ({ status, is_ours, moved_to }) => status === null && !is_ours && moved_to === null,
@@ -69,7 +75,8 @@ function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): Cla
   if (!row.is_key_good) return { state: "no_key" };
   if (cell !== null) return { state: "moved", cell };
   if (status === null) return { state: row.is_ours && !row.is_held ? "claimed" : "in_progress" };
-  const body = row.body !== null && holdsSecret ? open(row.body, claim, secretsKey) : row.body;
+  const open = (body: Buffer) => Buffer.from(unseal(body, secretsKey, ownerOf(claim)));
+  const body = row.body !== null && holdsSecret ? open(row.body) : row.body;
   const response = { status, headers: headers ?? {}, body, holdsSecret };
   return { state: "completed", fingerprint: row.fingerprint, response };
 }
@@ -95,10 +102,7 @@ async function refuseStrangersLock(client: Pool | ClientBase, lock: string): Pro
   );
 }
 
-/**
- * Claims beyond the transaction, for a call to another system. Its row counts from now on, whatever comes of it, so
- * that who has no room is refused (SP009) before the work.
- */
+/** For a call to another system: counts from now on, so that who has no room is refused (SP009) before the work. */
 export async function claimIdempotentCall(
   client: ClientBase,
   claim: IdempotencyClaim,
@@ -125,8 +129,8 @@ export async function claimIdempotentCall(
 }
 
 /**
- * Stores a response in the transaction of its effect. It is refused when its account has no room for it (SP009), or its
- * key is no longer good (SP010), and with it the transaction.
+ * In the transaction of its effect, which is refused with it when its account has no room (SP009), or its key is no
+ * longer good (SP010).
  */
 export function storingResponse(
   { claim, response, counted }: CompletedClaim,
@@ -143,12 +147,8 @@ export function storingResponse(
         claim_token = null, claim_until = null, status = excluded.status, headers = excluded.headers,
         body = excluded.body, is_sealed = excluded.is_sealed`,
     values: [
-      ...[
-        ...keyOf(claim),
-        claim.operationKey,
-        claim.fingerprint,
-        ...responseColumns(claim, response, secretsKey),
-      ],
+      ...[...keyOf(claim), claim.operationKey, claim.fingerprint],
+      ...responseColumns(claim, response, secretsKey),
       ...[userId, ANSWER_ROW_BYTES + (response.body?.length ?? 0), auditBytes, isRefused],
     ],
   };
@@ -161,9 +161,7 @@ export async function renewIdempotentCall(
   { token, leaseMs }: CallLease,
 ): Promise<void> {
   await client.query(
-    `update sealpost.idempotency_keys
-     set claim_until = now() + $5::float8 * interval '1 millisecond'
-     where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
+    `update sealpost.idempotency_keys set claim_until = now() + $5::float8 * interval '1 millisecond' where ${HELD}`,
     [...keyOf(claim), token, leaseMs],
   );
 }
@@ -182,7 +180,7 @@ export async function storeCallResponse(
     `update sealpost.idempotency_keys
      set claim_token = null, claim_until = null, status = $5, headers = $6, body = $7, is_sealed = $8
      from sealpost.count_write($1, $2, $9, $10, $11, $12)
-     where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
+     where ${HELD}`,
     [
       ...[...keyOf(claim), token, ...responseColumns(claim, response, secretsKey)],
       ...[userId, response.body?.length ?? 0, auditBytes, isRefused],
@@ -197,11 +195,7 @@ export async function releaseIdempotentCall(
   claim: IdempotencyClaim,
   token: string,
 ): Promise<void> {
-  await client.query(
-    `delete from sealpost.idempotency_keys
-     where account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4`,
-    [...keyOf(claim), token],
-  );
+  await client.query(`delete from sealpost.idempotency_keys where ${HELD}`, [...keyOf(claim), token]);
 }
 
 /** Deletes keys older than the retention, at most `rowsMax` of them. Returns how many. */
@@ -222,26 +216,10 @@ export async function forgetIdempotencyKeys(
   return rowCount ?? 0;
 }
 
-function keysOf(claims: readonly IdempotencyClaim[]): unknown[] {
-  return [
-    claims.map(({ accountId }) => accountId),
-    claims.map(({ keyId }) => keyId),
-    claims.map(({ idempotencyKey }) => idempotencyKey),
-  ];
-}
-
-function keyOf(claim: IdempotencyClaim): unknown[] {
-  return [claim.accountId, claim.keyId, claim.idempotencyKey];
-}
-
 function responseColumns(claim: IdempotencyClaim, response: StoredResponse, secretsKey: Uint8Array) {
   const isSealed = response.holdsSecret && response.body !== null;
   const body = isSealed ? seal(response.body!.toString("utf8"), secretsKey, ownerOf(claim)) : response.body;
   return [response.status, JSON.stringify(response.headers), body, isSealed];
-}
-
-function open(body: Buffer, claim: IdempotencyClaim, secretsKey: Uint8Array): Buffer {
-  return Buffer.from(unseal(body, secretsKey, ownerOf(claim)));
 }
 
 function ownerOf(claim: IdempotencyClaim) {

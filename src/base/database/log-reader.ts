@@ -1,5 +1,6 @@
-import type { ClientBase, Pool, PoolClient } from "pg";
-import pg from "pg";
+import { setTimeout as delay } from "node:timers/promises";
+import pg, { type ClientBase, type Pool, type PoolClient } from "pg";
+import { abortableDelay } from "../model/backoff.ts";
 import type { LogServer, StandbyFault } from "../model/installation.ts";
 import { OtherCellError } from "./cells.ts";
 import { coalesceByTurn } from "./coalesce.ts";
@@ -79,10 +80,7 @@ export function readingFrom(pool: Pool): ReadLog {
   return (read) => read(pool);
 }
 
-/**
- * How long a standby may take to come as far as the primary was. It takes a millisecond or a few; the connection, this
- * and a statement (STANDBY_TIMEOUTS) stay below a second together, after which the primary is asked.
- */
+/** So long a standby may take to come as far as the primary was: with STANDBY_TIMEOUTS less than a second together. */
 const CATCH_UP_MS = 150;
 const CATCH_UP_FIRST_MS = 1;
 /** How often a standby that has failed is tried. No request waits for that. */
@@ -101,8 +99,6 @@ export type LogReaderOptions = {
   readonly onChange: (isUsed: boolean, fault: StandbyFault | null) => void;
 };
 
-export type LogReader = { readonly read: ReadLog; stop(): Promise<void> };
-
 /**
  * Reads from a standby that has replayed all that was committed when the reader asked, or else from the primary. So
  * nobody misses what they have just written, whichever process wrote it, or the pipeline in SQL; docs/design.md tells
@@ -110,35 +106,33 @@ export type LogReader = { readonly read: ReadLog; stop(): Promise<void> };
  *
  * A standby that fails is set aside at once, and tried again beside the requests until it serves.
  */
-export function createLogReader(options: LogReaderOptions): LogReader {
+export function createLogReader(options: LogReaderOptions): {
+  readonly read: ReadLog;
+  stop(): Promise<void>;
+} {
   const { primary, standby, onRead, onFault, onChange } = options;
   const readPrimary = coalesceByTurn(() => readPosition(options.position));
-  let state: "not_tried" | "used" | "set_aside" = "not_tried";
-  let isStopped = false;
-  let timer: NodeJS.Timeout | undefined;
+  const stopping = new AbortController();
+  /** Null: it was not tried yet. */
+  let isUsed: boolean | null = null;
 
   function setAside(fault: StandbyFault, error: unknown): void {
     onFault(fault, error);
-    if (fault === "cancelled") return;
-    if (state !== "set_aside") onChange(false, fault);
-    state = "set_aside";
-    tryLater();
+    if (fault === "cancelled" || isUsed === false) return;
+    onChange(false, fault);
+    if (isUsed) trying = tryUntilUsed(TRY_AGAIN_MS);
+    isUsed = false;
   }
 
-  function tryLater(): void {
-    clearTimeout(timer);
-    if (isStopped) return;
-    timer = setTimeout(() => {
-      trying = tryNow();
-    }, TRY_AGAIN_MS);
-    timer.unref();
-  }
-
-  async function tryNow(): Promise<void> {
-    const found = await onStandby(async () => true);
-    if (found === null) return tryLater();
-    if (state !== "used") onChange(true, null);
-    state = "used";
+  async function tryUntilUsed(afterMs: number): Promise<void> {
+    await abortableDelay(afterMs, stopping.signal);
+    while (!stopping.signal.aborted) {
+      if ((await onStandby(async () => true)) !== null) {
+        isUsed = true;
+        return onChange(true, null);
+      }
+      await abortableDelay(TRY_AGAIN_MS, stopping.signal);
+    }
   }
 
   /** Null: it has to be read from the primary. */
@@ -176,17 +170,16 @@ export function createLogReader(options: LogReaderOptions): LogReader {
     }
   }
 
-  let trying = tryNow();
+  let trying = tryUntilUsed(0);
   return {
     read: async (read) => {
-      const found = state === "used" ? await onStandby(read) : null;
+      const found = isUsed ? await onStandby(read) : null;
       const value = found === null ? await read(primary) : found.value;
       onRead(found === null ? "primary" : "standby");
       return value;
     },
     stop: async () => {
-      isStopped = true;
-      clearTimeout(timer);
+      stopping.abort();
       await trying;
     },
   };
@@ -197,6 +190,6 @@ async function untilReached(client: ClientBase, position: Position): Promise<Sta
   for (let waitMs = CATCH_UP_FIRST_MS; ; waitMs *= 2) {
     const standing = await readStanding(client, position);
     if (standing !== "behind" || performance.now() - sinceMs + waitMs > CATCH_UP_MS) return standing;
-    await new Promise((resolve) => setTimeout(resolve, waitMs));
+    await delay(waitMs);
   }
 }

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
@@ -28,10 +28,11 @@ export class MigrationError extends Error {
   override readonly name = "MigrationError";
 }
 
+/** `name`: in the folder, those of an area with its name in front: `workspace/0001_workspace.sql`. */
 type MigrationFile = { readonly name: string; readonly text: string; readonly digest: string };
 
 const PROJECT_SQL_DIR = fileURLToPath(new URL("../../../sql", import.meta.url));
-const FILE_NAME = /^\d{4}_[a-z0-9_]+\.sql$/;
+const FILE_NAME = /^((?:[a-z]+\/)?\d{4})_[a-z0-9_]+\.sql$/;
 /** For people: what the others make. */
 const SHOWN_SCHEMA = "schema.sql";
 /** Such a statement would end our transaction, and a failure after it would leave half a migration. */
@@ -60,7 +61,9 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
     sqlDir = PROJECT_SQL_DIR,
     lockWaitMaxMs = LOCK_WAIT_MAX_MS,
   } = options;
-  const sets = await readMigrationSets(areas, sqlDir);
+  const names = await readMigrationNames(areas, sqlDir);
+  refuseWrongNames(names);
+  const files = await Promise.all(names.map((name) => readMigrationFile(name, sqlDir)));
   return await withClient(databaseUrl, async (lock) => {
     await createOurTables(lock);
     await waitForLock(lock, lockWaitMaxMs, log);
@@ -68,7 +71,9 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
     await migrateGraphileWorker(databaseUrl, log);
     const applied = await withClient(databaseUrl, async (client) => {
       const everApplied = await readApplied(client);
-      const missing = sets.flatMap((set) => chooseMissing(set, everApplied));
+      // Each folder is numbered by itself.
+      const sets = Map.groupBy(files, ({ name }) => dirname(name)).values();
+      const missing = [...sets].flatMap((set) => chooseMissing(set, everApplied));
       for (const file of missing) {
         log(`applying ${file.name}`);
         await apply(client, file);
@@ -131,52 +136,28 @@ async function createOurTables(client: pg.Client): Promise<void> {
   }
 }
 
-/**
- * The names of all migrations that there are, in order: what a database has when it is up to date. Those of an area
- * begin with its name: `workspace/0001_workspace.sql`.
- */
+/** The names of all migrations that there are, in order: what a database has when it is up to date. */
 export async function readMigrationNames(
   areas: readonly string[],
   sqlDir = PROJECT_SQL_DIR,
 ): Promise<readonly string[]> {
-  return (await readNameSets(areas, sqlDir)).flatMap(({ names }) => names);
-}
-
-/** Files that are numbered together, with what their names begin with. */
-type NameSet = { readonly prefix: string; readonly names: readonly string[] };
-type MigrationSet = { readonly prefix: string; readonly files: readonly MigrationFile[] };
-
-async function readNameSets(areas: readonly string[], sqlDir: string): Promise<readonly NameSet[]> {
   const entries = await readdir(sqlDir, { withFileTypes: true });
-  const isOwn = (area: string) => entries.some((entry) => entry.isDirectory() && entry.name === area);
-  const prefixes = ["", ...areas.filter(isOwn).map((area) => `${area}/`)];
-  return await Promise.all(
-    prefixes.map(async (prefix) => {
-      const isFile = (name: string) => name.endsWith(".sql") && name !== SHOWN_SCHEMA;
-      const found = (await readdir(join(sqlDir, prefix))).filter(isFile).sort();
-      return { prefix, names: found.map((name) => prefix + name) };
-    }),
-  );
+  const isFolder = (area: string) => entries.some((entry) => entry.isDirectory() && entry.name === area);
+  const sets = ["", ...areas.filter(isFolder)].map(async (folder) => {
+    const found = await readdir(join(sqlDir, folder));
+    const names = found.filter((name) => name.endsWith(".sql") && name !== SHOWN_SCHEMA).sort();
+    if (names.length === 0) throw new MigrationError(`There are no migrations in ${join(sqlDir, folder)}.`);
+    return names.map((name) => join(folder, name));
+  });
+  return (await Promise.all(sets)).flat();
 }
 
-async function readMigrationSets(areas: readonly string[], sqlDir: string): Promise<readonly MigrationSet[]> {
-  const sets = await readNameSets(areas, sqlDir);
-  return await Promise.all(
-    sets.map(async ({ prefix, names }) => {
-      refuseWrongNames(names, prefix, sqlDir);
-      return { prefix, files: await Promise.all(names.map((name) => readMigrationFile(name, sqlDir))) };
-    }),
-  );
-}
-
-function refuseWrongNames(names: readonly string[], prefix: string, sqlDir: string): void {
-  if (names.length === 0) throw new MigrationError(`There are no migrations in ${join(sqlDir, prefix)}.`);
+function refuseWrongNames(names: readonly string[]): void {
   const numbers = new Set<string>();
   for (const name of names) {
-    const own = name.slice(prefix.length);
-    if (!FILE_NAME.test(own)) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
-    const number = own.slice(0, 4);
-    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${prefix}${number}.`);
+    const number = FILE_NAME.exec(name)?.[1];
+    if (number === undefined) throw new MigrationError(`${name} is not named like 0001_what_it_makes.sql.`);
+    if (numbers.has(number)) throw new MigrationError(`Two migrations have the number ${number}.`);
     numbers.add(number);
   }
 }
@@ -193,10 +174,7 @@ async function readMigrationFile(name: string, sqlDir: string): Promise<Migratio
   return { name, text, digest: createHash("sha256").update(text).digest("hex") };
 }
 
-/**
- * Polls, because a process that waits for a lock holds a snapshot, for which a `create index concurrently` of the one
- * at work would wait in turn: a deadlock. The lock ends with the session.
- */
+/** Polls: waiting it would hold a snapshot, for which the other's `create index concurrently` would wait in turn. */
 async function waitForLock(client: pg.Client, maxMs: number, log: (line: string) => void): Promise<void> {
   for (let waitedMs = 0; waitedMs < maxMs; waitedMs += LOCK_POLL_MS) {
     if (await tryToLockTable(client, "migration_lock")) return;
@@ -225,16 +203,16 @@ async function readApplied(client: pg.Client): Promise<Map<string, string>> {
   return new Map(rows.map(({ name, digest }) => [name, digest]));
 }
 
-/** The files of a set that are still to apply; throws when history was changed. */
+/** The files of one folder that are still to apply; throws when history was changed. */
 function chooseMissing(
-  { prefix, files }: MigrationSet,
+  files: readonly MigrationFile[],
   applied: ReadonlyMap<string, string>,
 ): readonly MigrationFile[] {
-  const ours = new Set(files.map((file) => file.name));
-  const newestOfOurs = files.at(-1)?.name ?? "";
-  const isOfThisSet = (name: string) => FILE_NAME.test(name.slice(prefix.length)) && name.startsWith(prefix);
+  const ours = new Set(files.map(({ name }) => name));
+  const newestOfOurs = files.at(-1)!.name;
+  const isOfThisFolder = (name: string) => FILE_NAME.test(name) && dirname(name) === dirname(newestOfOurs);
   const removed = [...applied.keys()].find(
-    (name) => isOfThisSet(name) && name < newestOfOurs && !ours.has(name),
+    (name) => isOfThisFolder(name) && name < newestOfOurs && !ours.has(name),
   );
   if (removed !== undefined) {
     throw new MigrationError(
@@ -263,27 +241,25 @@ async function apply(client: pg.Client, file: MigrationFile): Promise<void> {
   // The file and its record are one: applied without a record, the next start would apply it again.
   // After an error the session ends with us, and takes the open transaction back.
   await client.query("begin");
-  await client.query(file.text).catch((cause) => {
-    throw describeFailure(file.name, file.text, cause);
-  });
+  await explained(client.query(file.text), file.name, file.text);
   const record = "insert into sealpost.migrations (name, digest) values ($1, $2)";
-  await client.query(record, [file.name, file.digest]).catch((cause) => {
-    throw describeFailure(`${file.name}, when recorded`, null, cause);
-  });
+  await explained(client.query(record, [file.name, file.digest]), `${file.name}, when recorded`, null);
   // Deferred constraints are checked only now.
-  await client.query("commit").catch((cause) => {
-    throw describeFailure(`${file.name}, when committed`, null, cause);
-  });
+  await explained(client.query("commit"), `${file.name}, when committed`, null);
 }
 
 /** @param text what PostgreSQL's position counts in; null when that is not the file. */
-function describeFailure(where: string, text: string | null, cause: unknown): Error {
-  if (!(cause instanceof pg.DatabaseError)) return cause as Error;
-  // Only errors that parsing finds carry a position; it counts characters from 1.
-  const isPlaced = text !== null && cause.position !== undefined;
-  const full = isPlaced ? `${where}, ${place(text, Number(cause.position) - 1)}` : where;
-  const context = [cause.detail, cause.hint, cause.where].filter((part) => part !== undefined);
-  return new MigrationError([`${full}: ${cause.message}`, ...context].join("\n"), { cause });
+async function explained(asked: Promise<unknown>, where: string, text: string | null): Promise<void> {
+  try {
+    await asked;
+  } catch (cause) {
+    if (!(cause instanceof pg.DatabaseError)) throw cause;
+    // Only errors that parsing finds carry a position; it counts characters from 1.
+    const isPlaced = text !== null && cause.position !== undefined;
+    const full = isPlaced ? `${where}, ${place(text, Number(cause.position) - 1)}` : where;
+    const context = [cause.detail, cause.hint, cause.where].filter((part) => part !== undefined);
+    throw new MigrationError([`${full}: ${cause.message}`, ...context].join("\n"), { cause });
+  }
 }
 
 function place(text: string, offset: number): string {

@@ -1,6 +1,7 @@
 import type { ClientBase, Pool, QueryConfig, QueryResult, QueryResultRow } from "pg";
 import pg from "pg";
 import { BoundedCache } from "../model/caches.ts";
+import type { PARTITIONED_TABLES } from "../model/installation.ts";
 import { DAY_MS } from "../model/time.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
 
@@ -14,32 +15,15 @@ export function createdAtMs(deliveryId: string): number {
 
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
 export function dayOf(deliveryId: string): string {
-  return nameOfDay(Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY));
+  const day = Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY);
+  return dayNames.get(day, () => new Date(day * DAY_MS).toISOString().slice(0, 10).replaceAll("-", ""));
 }
 
-let lastDay = { number: Number.NaN, name: "" };
+/** Nearly always the same few days; formatting a date costs more than the rest of `dayOf`. */
+const DAYS_MAX = 100;
+const dayNames = new BoundedCache<number, string>(DAYS_MAX);
 
-function nameOfDay(number: number): string {
-  // Nearly always the same day; formatting a date costs more than the rest of this function.
-  if (lastDay.number !== number) {
-    const name = new Date(number * DAY_MS).toISOString().slice(0, 10).replaceAll("-", "");
-    lastDay = { number, name };
-  }
-  return lastDay.name;
-}
-
-/** By the day of each delivery; within a day in the order given. */
-export function groupByDay<T>(
-  items: readonly T[],
-  deliveryIdOf: (item: T) => string,
-): ReadonlyMap<string, readonly T[]> {
-  return Map.groupBy(items, (item) => dayOf(deliveryIdOf(item)));
-}
-
-/**
- * Runs a statement that names one day's partitions. If the day has no partition any more, the same statement runs over
- * the parents, more slowly.
- */
+/** Runs a statement that names one day's partitions, or, if they are gone, over the parents, more slowly. */
 export async function queryDay<Row extends QueryResultRow>(
   pool: Pool,
   day: string,
@@ -49,18 +33,16 @@ export async function queryDay<Row extends QueryResultRow>(
     readonly values: readonly unknown[];
   },
 ): Promise<QueryResult<Row>> {
-  const values = [...query.values];
+  const ask = (name: string, ending: string) => {
+    const text = texts.get(name, () => query.text((table) => `sealpost.${table}${ending}`));
+    return pool.query<Row>({ name, text, values: [...query.values] });
+  };
   try {
     const name = `${query.name}_${day}`;
-    const text = texts.get(name, () => query.text((table) => `sealpost.${table}_${day}`));
-    return await pool.query<Row>({ name, text, values });
+    return await ask(name, `_${day}`);
   } catch (error) {
     if (!(error instanceof pg.DatabaseError && error.code === UNDEFINED_TABLE)) throw error;
-    return await pool.query<Row>({
-      name: query.name,
-      text: query.text((table) => `sealpost.${table}`),
-      values,
-    });
+    return await ask(query.name, "");
   }
 }
 
@@ -107,13 +89,10 @@ export async function readFirstDay(pool: Pool, accountId: string): Promise<strin
   return rows[0]!.day;
 }
 
-export type PartitionedTable = "deliveries" | "bodies" | "attempts" | "feed";
+export type PartitionedTable = (typeof PARTITIONED_TABLES)[number];
 export type DayPartition = { readonly table: PartitionedTable; readonly name: string; readonly day: Date };
 
-/**
- * Days that ended at least `retentionMs` before `at` (null: the database's now), oldest first. A day that was detached
- * but not dropped, because the process died in between, is among them.
- */
+/** That ended `retentionMs` before `at` (null: the database's now), detached but not dropped ones too, oldest first. */
 export async function findPartitionsOlderThan(
   pool: Pool,
   table: PartitionedTable,
@@ -156,9 +135,9 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
 const DETACH_MS = 60_000;
 
 /**
- * Drops a day without blocking anybody. A plain DROP waits behind one open read, and everything else waits behind the
- * DROP; detached concurrently it waits only for old transactions. It may be cut off anywhere and called again: a detach
- * that was cut off half-way is finished first, because it would block every later one. The signal ends the waiting.
+ * Drops a day without blocking anybody: all would wait behind a plain DROP, and that behind one open read. It may
+ * be cut off anywhere and called again: a detach that was cut off is finished first, because it would block every later
+ * one. The signal ends the waiting.
  */
 export async function dropPartition(pool: Pool, partition: DayPartition, signal: AbortSignal): Promise<void> {
   const client = await pool.connect();
@@ -168,11 +147,15 @@ export async function dropPartition(pool: Pool, partition: DayPartition, signal:
     signal.throwIfAborted();
     await client.query("set lock_timeout = '2s'");
     await client.query(`set statement_timeout = ${DETACH_MS}`);
-    const attachment = await findAttachment(client, partition.name);
-    if (attachment !== "none") {
+    const { rows } = await client.query<{ is_pending: boolean }>(
+      "select inhdetachpending as is_pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
+      [partition.name],
+    );
+    const [attached] = rows;
+    if (attached !== undefined) {
       await client.query({
         text: `alter table sealpost.${partition.table} detach partition sealpost.${partition.name}
-          ${attachment === "pending" ? "finalize" : "concurrently"}`,
+          ${attached.is_pending ? "finalize" : "concurrently"}`,
         query_timeout: DETACH_MS + ANSWER_MARGIN_MS,
       } as QueryConfig);
     }
@@ -183,15 +166,6 @@ export async function dropPartition(pool: Pool, partition: DayPartition, signal:
   }
 }
 
-async function findAttachment(client: ClientBase, name: string): Promise<"attached" | "pending" | "none"> {
-  const { rows } = await client.query<{ is_pending: boolean }>(
-    "select inhdetachpending as is_pending from pg_inherits where inhrelid = ('sealpost.' || $1)::regclass",
-    [name],
-  );
-  if (rows[0] === undefined) return "none";
-  return rows[0].is_pending ? "pending" : "attached";
-}
-
 /** A place in the log, in the order of its key. */
 export type LogPlace = { readonly accountId: string; readonly id: string };
 
@@ -200,8 +174,7 @@ const LOG_START: LogPlace = { accountId: NOWHERE, id: NOWHERE };
 
 /**
  * Deletes a day's rows from the registry of analyses before its deliveries are dropped, `deliveriesMax` deliveries at a
- * time. The day's partition tells which, so that publishing pays for no index by delivery. Keyset pagination: each step
- * goes on where the last one ended, because searching from the start took longer with every step.
+ * time. The day's partition tells which, so that publishing pays for no index by delivery.
  *
  * @param after where the last step ended; null: at the start
  * @returns where to go on; null: that was all
@@ -213,7 +186,7 @@ export async function forgetAnalysesOfDay(
   deliveriesMax: number,
 ): Promise<LogPlace | null> {
   const { accountId, id } = after ?? LOG_START;
-  const { rows } = await pool.query<{ account_id: string; id: string }>(
+  const { rows } = await pool.query<LogPlace>(
     `with step as materialized (
        select account_id, id, analysis_id from sealpost.deliveries
        where id >= sealpost.uuid_v7_floor($1) and id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')
@@ -224,8 +197,8 @@ export async function forgetAnalysesOfDay(
        delete from sealpost.analyses a using step
        where a.account_id = step.account_id and a.id = step.analysis_id and a.delivery_id = step.id
      )
-     select account_id, id from step order by account_id desc, id desc limit 1`,
+     select account_id as "accountId", id from step order by account_id desc, id desc limit 1`,
     [day, accountId, id, deliveriesMax],
   );
-  return rows[0] === undefined ? null : { accountId: rows[0].account_id, id: rows[0].id };
+  return rows[0] ?? null;
 }

@@ -16,10 +16,7 @@ type Timeouts = {
 const TIMEOUTS: Timeouts = { statementMs: 5_000, answerMs: 6_000, connectMs: 5_000 };
 /** The API has its answer out within 5 s, so it has to know before that. */
 const API_TIMEOUTS: Timeouts = { statementMs: 3_000, answerMs: 3_500, connectMs: 2_000 };
-/**
- * Opening an account puts back all that is parked of it, perhaps a million rows. A transaction of one database waits
- * for a statement of the other, and for a connection to it.
- */
+/** Opening an account puts back perhaps a million rows; one database's transaction waits for the other's statement. */
 const MOVE_TIMEOUTS: Timeouts = {
   statementMs: 120_000,
   answerMs: 121_000,
@@ -46,10 +43,7 @@ export type PoolOptions = {
   readonly isPipelined?: boolean;
 };
 
-/**
- * For claims and records, whose plans must not depend on what the tables held when they were made. A small batch by ids
- * must be a nested loop over indexes; planned for an empty table it would stay a scan.
- */
+/** For claims and records, small batches by ids over indexes: planned for an empty table they would stay scans. */
 export function createDispatchPool(options: PoolOptions): pg.Pool {
   const off = ["seqscan", "hashjoin", "mergejoin"];
   return createPool(options, [
@@ -58,18 +52,15 @@ export function createDispatchPool(options: PoolOptions): pg.Pool {
   ]);
 }
 
-/**
- * For the API, which has to tell its callers soon that the database is away. Its clients send without waiting for
- * answers: see `inPipelinedTransaction`.
- */
+/** Tells soon that the database is away. Its clients send without waiting for answers: see `inPipelinedTransaction`. */
 export function createApiPool(options: PoolOptions): pg.Pool {
   return createPool({ ...options, isPipelined: true }, [], API_TIMEOUTS);
 }
 
 /**
- * For pages of the log, which are read along an index until they are full. By itself the planner assumes an average
- * account, and reads and sorts all of its deliveries. Custom plans would be right, too, but making one for 40 days
- * takes longer than running it. Figures: test/bench/README.md.
+ * For pages of the log, which are read along an index until they are full: the planner would assume an average account,
+ * and sort all of its deliveries. Making a custom plan for 40 days takes longer than running it. Figures:
+ * test/bench/README.md.
  */
 const LOG_SETTINGS = [
   "plan_cache_mode=force_generic_plan",
@@ -86,10 +77,7 @@ export function createStandbyPool(options: PoolOptions): pg.Pool {
   return createPool(options, [...LOG_SETTINGS, "default_transaction_read_only=on"], STANDBY_TIMEOUTS);
 }
 
-/**
- * Reads gauges on the connections of another pool: the beginning of a long queue along its index, where a planner that
- * expects most rows to be due would rather read and sort them all.
- */
+/** Reads gauges on the connections of another pool: the beginning of a long queue along its index, not all of it. */
 export function readingGauges(pool: pg.Pool): pg.Pool {
   return planning(pool, ["enable_seqscan=off", "enable_bitmapscan=off"]);
 }
@@ -106,17 +94,17 @@ function planning(pool: pg.Pool, settings: readonly string[], onQuery: OnQuery =
   const ask = async (statement: pg.QueryConfig, values?: unknown[]) =>
     await onConnection(pool, async (client) => {
       const startedAtMs = performance.now();
+      let hasFailed = true;
       try {
         const begun = client.query(begin);
         if (!sendsAhead) await begun;
         const asked = client.query(statement, values);
         if (!sendsAhead) await asked;
         const [, answer] = await Promise.all([begun, asked, client.query("commit")]);
-        onQuery(performance.now() - startedAtMs, false);
+        hasFailed = false;
         return answer;
-      } catch (error) {
-        onQuery(performance.now() - startedAtMs, true);
-        throw error;
+      } finally {
+        onQuery(performance.now() - startedAtMs, hasFailed);
       }
     });
   const planned: pg.Pool = Object.create(pool);
@@ -124,10 +112,7 @@ function planning(pool: pg.Pool, settings: readonly string[], onQuery: OnQuery =
   return planned;
 }
 
-/**
- * The pool, of which this lends at most `connectionsMax` connections at a time: for what may take long, so that what
- * must not wait for it finds the others free. Who waits for longer than for a connection is told the same.
- */
+/** Lends at most `connectionsMax` of the pool's connections at a time, for what may take long; the others stay free. */
 export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
   let free = connectionsMax;
   const waiting = new Set<() => void>();
@@ -136,22 +121,20 @@ export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
   function giveBack(): void {
     const [next] = waiting;
     if (next === undefined) free++;
-    else next();
+    else {
+      waiting.delete(next);
+      next();
+    }
   }
 
   async function untilGiven(): Promise<void> {
-    await new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => {
-        waiting.delete(start);
-        reject(new Error("timeout exceeded when trying to connect: the pool's share is lent out"));
-      }, pool.options.connectionTimeoutMillis);
-      const start = () => {
-        clearTimeout(timer);
-        waiting.delete(start);
-        resolve();
-      };
-      waiting.add(start);
-    });
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    waiting.add(resolve);
+    const timer = setTimeout(() => {
+      waiting.delete(resolve);
+      reject(new Error("timeout exceeded when trying to connect: the pool's share is lent out"));
+    }, pool.options.connectionTimeoutMillis);
+    await promise.finally(() => clearTimeout(timer));
   }
 
   async function connect(): Promise<pg.PoolClient> {
@@ -177,8 +160,8 @@ export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
 }
 
 /**
- * For moving an account: pages are read along an index, however many of an account there are. A page may take longer
- * than a statement of anybody else's, and is written as text, which has to say the same wherever it is read.
+ * For moving an account: pages are read along an index. A page may take longer than anybody else's statement, and is
+ * written as text, which has to say the same wherever it is read.
  */
 export function createMovePool(options: PoolOptions): pg.Pool {
   const settings = ["bytea_output=hex", "extra_float_digits=1", "timezone=UTC", "synchronous_commit=on"];
@@ -191,10 +174,9 @@ export function createGeneralPool(options: PoolOptions): pg.Pool {
 }
 
 /**
- * The settings our statements are written for, whatever the database's owner has set. search_path: PostgreSQL prefers a
- * function, an operator or a type that fits more closely in whatever schema it searches, and others may create some in
- * `public`; pg_temp stands last by name, because unnamed it is searched first. jit: before PostgreSQL 18 a scan that is
- * switched off but needed all the same costs so much that the statement would be compiled.
+ * The settings our statements are written for, whatever the database's owner has set. search_path: others may create a
+ * closer fitting function, operator or type in `public`; pg_temp stands last by name, because unnamed it is searched
+ * first. jit: before PostgreSQL 18 a scan that is switched off but needed would cost so much that it is compiled.
  */
 const OUR_SETTINGS = [
   "search_path=pg_catalog, pg_temp",
@@ -243,10 +225,7 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
   return pool;
 }
 
-/**
- * The database refused the data itself: invalid (class 22), against a constraint (23) or too large (54). A retry would
- * be refused again, while other rows may be fine.
- */
+/** The data itself was refused, and would be again: invalid (class 22), against a constraint (23), too large (54). */
 export function isRefusedData(error: unknown): boolean {
   return error instanceof pg.DatabaseError && /^(?:22|23|54)/.test(error.code ?? "");
 }

@@ -34,11 +34,7 @@ truncate sealpost.write_probe;
 insert into sealpost.write_probe select decode(repeat('00', 7000), 'hex') from generate_series(1, 32);
 commit`;
 
-/**
- * Writes what only a database that takes writes can. Where somebody else is at it, nothing is known.
- *
- * @throws what the database says, or the driver when it is away
- */
+/** Writes what only a database that takes writes can. @throws what the database says, or the driver when it is away */
 export async function probeWriting(pool: Pool): Promise<void> {
   const client = await pool.connect();
   let isBroken = false;
@@ -87,29 +83,20 @@ export async function findReadinessProblems(
       migrations: string[];
       partitions: string[];
       sealed: Sealed | null;
-    }>({
-      name: "find_readiness_problems",
-      text: FIND,
-      values: [migrations],
-    });
+    }>({ name: "find_readiness_problems", text: FIND, values: [migrations] });
     const found = rows[0]!;
-    return [
-      ...(found.is_read_only ? [{ kind: "read_only", text: READ_ONLY } as const] : []),
-      ...found.migrations.map((name) => missing(`The migration ${name} is not applied: run migrate.`)),
-      ...found.partitions.map((name) => {
-        const text = `The partition ${name} is missing: the dispatchers' leader makes it.`;
-        return { kind: "partition", text } as const;
-      }),
-      ...(isOpenedBy(found.sealed, secretsKey)
-        ? []
-        : [{ kind: "secrets_key", text: WRONG_SECRETS_KEY } as const]),
-    ];
+    const problems: ReadinessProblem[] = [];
+    const add = (kind: ReadinessProblem["kind"], text: string) => void problems.push({ kind, text });
+    if (found.is_read_only) add("read_only", READ_ONLY);
+    for (const name of found.migrations)
+      add("migration", `The migration ${name} is not applied: run migrate.`);
+    for (const name of found.partitions) {
+      add("partition", `The partition ${name} is missing: the dispatchers' leader makes it.`);
+    }
+    if (!isOpenedBy(found.sealed, secretsKey)) add("secrets_key", WRONG_SECRETS_KEY);
+    return problems;
   } catch (error) {
     if (!(error instanceof pg.DatabaseError) || !NEVER_MIGRATED.test(error.code ?? "")) throw error;
-    return [missing("The database has no Sealpost tables yet: run migrate.")];
+    return [{ kind: "migration", text: "The database has no Sealpost tables yet: run migrate." }];
   }
-}
-
-function missing(text: string): ReadinessProblem {
-  return { kind: "migration", text };
 }

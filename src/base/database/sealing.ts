@@ -63,10 +63,7 @@ const CANARY = { accountId: "settings", id: "secrets_canary" } as const satisfie
 /** What only the right key opens, in base64. */
 export type Sealed = SealedFor & { readonly text: string };
 
-/**
- * SQL for it, as JSON: the canary, or else the newest secret of all, as in a database of version 1.0. Null: nothing is
- * sealed yet. No error where the canary's migration is not applied yet.
- */
+/** SQL for it: the canary or, where 1.0 left no such column, the newest secret; null: nothing is sealed yet. */
 export const SEALED = `coalesce(
   (select json_build_object('accountId', '${CANARY.accountId}', 'id', '${CANARY.id}', 'text', canary.text)
     from (select to_jsonb(s) ->> '${CANARY.id}' as text from sealpost.settings as s) as canary
@@ -91,8 +88,8 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Uint
 }
 
 /**
- * The same, and seals the canary where it is missing: with `isFirst` even where nothing is sealed yet, before something
- * is. Of two with different keys one waits for the other's transaction, and is not right then.
+ * The same, and seals the canary where it is missing; where nothing is sealed yet, only with `isFirst`. Of two with
+ * different keys one waits for the other's transaction, and is not right then.
  */
 export async function keepSecretsKey(
   database: ClientBase | Pool,
@@ -108,10 +105,7 @@ export async function keepSecretsKey(
   return await isSecretsKey(database, secretsKey);
 }
 
-/**
- * Before a secret is stored: a process may have started while the database was away, and its key was not looked at.
- * @throws SecretsKeyError when others are sealed with another key
- */
+/** Before a secret is stored: the database may have been away at the start. @throws SecretsKeyError for another key */
 export async function requireSecretsKey(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<void> {
   if (!(await keepSecretsKey(database, secretsKey, { isFirst: true }))) throw new SecretsKeyError();
 }

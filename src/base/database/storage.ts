@@ -32,10 +32,7 @@ where kind = 'replays' and sealpost.replay_bytes($1) + 1024 + 256 * $2::bigint >
   or kind = 'analyses' and bytes_max is not null
     and sealpost.published_bytes($1, ${LOG_BYTES_PER_ANALYSIS}) >= bytes_max`;
 
-/**
- * Before a replay is made: its attempts go into the log. `items`: of a bulk replay; null: it is none.
- * @throws what `storageRefusalOf` knows, if the account may store no more of them, or of the log
- */
+/** `items`: of a bulk replay; null: it is none. @throws what `storageRefusalOf` knows, if there is no room for it */
 export async function refuseReplayBeyondStorage(
   database: Pool | ClientBase,
   accountId: string,

@@ -9,9 +9,9 @@ export type LockHolder = { readonly pid: number; readonly role: string; readonly
 const LOCK_NOT_AVAILABLE = "55P03";
 
 /**
- * True when this session now holds the lock of its whole cluster, until its transaction or the session itself ends, in
- * whatever way. Locks of a table, because any role that connects could hold an advisory one against us. The transaction
- * that this leaves open reads nothing and writes nothing: neither vacuum nor `create index concurrently` waits for it.
+ * True when this session now holds the lock, until its transaction or the session ends. Of a table, because any role
+ * that connects could hold an advisory one against us. The transaction that this leaves open reads and writes nothing:
+ * neither vacuum nor `create index concurrently` waits for it.
  */
 export async function tryToLockTable(client: ClientBase, table: LockTable): Promise<boolean> {
   try {

@@ -15,13 +15,12 @@ export const ANSWER_MARGIN_MS = 1_000;
 type Answer = (error: unknown, result?: unknown) => void;
 
 /**
- * A client whose statements are timed, whoever sends them: ours by promises, the pool's by callbacks, graphile-worker's
- * by either. The driver has neither hooks nor a diagnostics channel for it.
+ * A client whose statements are timed, whoever sends them, by promises or callbacks: the driver has no hooks for it.
  *
  * It hangs up when an answer does not come in time: a network that has forgotten the connection never answers again,
- * and graphile-worker would give it back to its pool as a good one. The driver's own query_timeout and its own promises
- * are left alone, because both say `query.callback = () => …`, and V8 makes a function that is assigned to a property
- * in the old generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
+ * and graphile-worker would give it back to its pool as a good one. The driver's own query_timeout and promises are not
+ * used: both say `query.callback = () => …`, and V8 makes a function that is assigned to a property in the old
+ * generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
  */
 export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof pg.Client {
   return class TimedClient extends pg.Client {
@@ -63,10 +62,7 @@ export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof p
   };
 }
 
-/**
- * Closes the connection now, whatever is under way. `end` alone waits for the answers to come where statements are sent
- * without waiting (`pipeline`): for one that never comes, for ever.
- */
+/** Closes the connection now. `end` alone waits for the answers where statements are sent without waiting, for ever. */
 export function hangUp(client: pg.Client): void {
   void client.end();
   client.connection.stream.destroy();

@@ -4,10 +4,9 @@ import { OtherCellError } from "./cells.ts";
 import { hangUp } from "./timed-client.ts";
 
 /**
- * SQLSTATEs that say "not now", where the same again may well succeed: no connection (08) or none that is let in (28,
- * 3D), no resources (53), the operator or a timeout ended it (57), a lock was not to be had (55P03), another
- * transaction was in the way (40), the session was ended (25P03) or can only read, because another server has taken
- * over (25006).
+ * SQLSTATEs where the same again may well succeed: no connection (08) or none that is let in (28, 3D), no resources
+ * (53), ended by the operator or a timeout (57), no lock (55P03), another transaction in the way (40), the session was
+ * ended (25P03) or can only read, because another server has taken over (25006).
  */
 const NOT_NOW = /^(?:08|28|3D|53|57|40|55P03|25P03|25006)/;
 

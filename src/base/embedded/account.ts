@@ -1,8 +1,10 @@
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
+import { once } from "node:events";
 import { readdir, rm, stat } from "node:fs/promises";
-import { createConnection, createServer, type Server } from "node:net";
+import { createConnection, createServer } from "node:net";
 import { join } from "node:path";
+import { text } from "node:stream/consumers";
 import { promisify } from "node:util";
 
 /** The OS account that PostgreSQL runs as when we are root. */
@@ -25,10 +27,7 @@ export async function runAs(
 
 const LENT_ACCOUNTS = ["postgres", "nobody"] as const;
 
-/**
- * PostgreSQL refuses to run as root, so under root it gets another account: the owner of `existingDataFolder`,
- * else `postgres`, else `nobody`. Null if we are not root.
- */
+/** PostgreSQL refuses to run as root: then the folder's owner, `postgres` or `nobody`. Null if we are not root. */
 export async function lendAccount(existingDataFolder: string): Promise<Account | null> {
   if (process.getuid?.() !== 0) return null;
   const owner = await stat(existingDataFolder).catch(() => null);
@@ -55,11 +54,8 @@ async function findAccount(name: string): Promise<Account | null> {
 
 /** Whether the account can enter the folder. Tried for real, because ACLs and mounts count too. */
 export async function canEnter(folder: string, account: Account | null): Promise<boolean> {
-  const entering = runAs(account, "/bin/sh", ["-c", 'cd -- "$1"', "sh", folder]);
-  return await entering.then(
-    () => true,
-    () => false,
-  );
+  const entering = runAs(account, "/bin/sh", ["-c", 'cd -- "$1"', "sh", folder]).then(() => true);
+  return await entering.catch(() => false);
 }
 
 const OWNER_SOCKET = /^o-[0-9a-f]{8}\.sock$/;
@@ -71,18 +67,22 @@ export class FolderInUseError extends Error {
 }
 
 /**
- * Claims a folder for the lifetime of this process, to tell a second start from a restart after a crash.
- *
- * Each owner listens on a socket of its own and then looks for others that answer: the kernel closes a dead owner's
- * socket, however it died, and reused pids do not matter. Everyone listens before looking, so of two simultaneous
- * starts at most one wins. A pid file can be stale, and Node has no flock.
+ * Claims a folder for the lifetime of this process, to tell a second start from a restart after a crash. Each owner
+ * listens on a socket of its own, which the kernel closes however it dies, and only then looks for others that answer:
+ * of two simultaneous starts at most one wins. A pid file can be stale, and Node has no flock.
  *
  * @throws FolderInUseError if another live process has claimed it.
  */
 export async function claimFolder(folder: string, dataDir: string): Promise<{ release(): Promise<void> }> {
   const name = `o-${randomBytes(4).toString("hex")}.sock`;
-  const server = await listen(join(folder, name));
-  const release = () => new Promise<void>((done) => server.close(() => done()));
+  const server = createServer((socket) => {
+    socket.on("error", () => undefined);
+    socket.end(`process ${process.pid}`);
+  });
+  server.unref();
+  server.listen(join(folder, name));
+  await once(server, "listening");
+  const release = () => server[Symbol.asyncDispose]();
   try {
     for (const other of await readdir(folder)) {
       if (other === name || !OWNER_SOCKET.test(other)) continue;
@@ -102,33 +102,16 @@ export async function claimFolder(folder: string, dataDir: string): Promise<{ re
   return { release };
 }
 
-function listen(path: string): Promise<Server> {
-  return new Promise((resolve, reject) => {
-    const server = createServer((socket) => {
-      socket.on("error", () => undefined);
-      socket.end(`process ${process.pid}`);
-    });
-    server.unref();
-    server.once("error", reject);
-    server.listen(path, () => resolve(server));
-  });
-}
-
 /** The owner's description of itself; null if nobody listens there any more. */
-function askOwner(path: string): Promise<string | null> {
-  return new Promise((resolve) => {
-    let isAlive = false;
-    let answer = "";
-    const socket = createConnection(path);
-    // A busy owner does not answer, but the kernel accepts the connection.
-    socket.setTimeout(ANSWER_TIMEOUT_MS, () => socket.destroy());
-    socket.on("connect", () => {
-      isAlive = true;
-    });
-    socket.on("data", (chunk) => {
-      answer += chunk.toString("utf8");
-    });
-    socket.on("error", () => undefined);
-    socket.on("close", () => resolve(isAlive ? answer || "it does not respond" : null));
-  });
+async function askOwner(path: string): Promise<string | null> {
+  const socket = createConnection(path);
+  try {
+    await once(socket, "connect", { signal: AbortSignal.timeout(ANSWER_TIMEOUT_MS) });
+  } catch {
+    socket.destroy();
+    return null;
+  }
+  // A busy owner does not answer, but the kernel accepts the connection.
+  socket.setTimeout(ANSWER_TIMEOUT_MS, () => socket.destroy());
+  return (await text(socket).catch(() => "")) || "it does not respond";
 }

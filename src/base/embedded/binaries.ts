@@ -11,11 +11,9 @@ export type Binaries = { readonly initdb: string; readonly postgres: string };
 const PROGRAMS = ["initdb", "postgres"] as const;
 
 /**
- * Finds PostgreSQL's programs in a folder from which `account` can run them.
- *
- * Uses the package's own folder if possible. It is not when the package's install script was blocked (the links
- * between the shared libraries are missing) or when the project is in a home folder that the account cannot
- * enter; then a copy is made in a cache folder.
+ * Finds PostgreSQL's programs in a folder from which `account` can run them: the package's own if possible. It is not
+ * when its install script was blocked (links between the shared libraries are missing), or in a home folder that the
+ * account cannot enter; then a copy is made in a cache folder.
  *
  * @param nativeFolder the `native` folder of another version's platform package; null for the installed one.
  * @param cacheFolders candidates for the copy, best first.

@@ -129,10 +129,11 @@ async function createCluster(
   await rm(draft, { recursive: true, force: true });
   await mkdir(draft, { mode: 0o700 });
   if (account !== null) await chown(draft, account.uid, account.gid);
-  const options = ["--pgdata", nameFromInside(draft, isReachable), "--username", DATABASE_USER];
-  options.push("--encoding=UTF8", "--locale=C", "--data-checksums");
-  options.push("--auth-local=trust", "--auth-host=reject");
-  if (isThrowAway) options.push("--no-sync");
+  const options = [
+    ...["--pgdata", nameFromInside(draft, isReachable), "--username", DATABASE_USER],
+    ...["--encoding=UTF8", "--locale=C", "--data-checksums", "--auth-local=trust", "--auth-host=reject"],
+    ...(isThrowAway ? ["--no-sync"] : []),
+  ];
   await runAs(account, binaries.initdb, options, draft).catch((cause) => {
     throw new Error(`PostgreSQL's initdb failed in ${draft}: ${cause.message}`, { cause });
   });

@@ -1,4 +1,5 @@
 import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { readFile, readlink, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
@@ -23,10 +24,7 @@ export type Folders = {
 
 /** The server listens on no port: this is in its socket's name. */
 export const PORT = 5432;
-/**
- * The path by which a process started inside `folder` opens it. On Linux a process can always use its working
- * directory, even below a home folder that its account may not enter.
- */
+/** On Linux a process can always use its working directory, even where its account may not enter the path to it. */
 export function nameFromInside(folder: string, isReachable: boolean): string {
   return isReachable ? folder : "/proc/self/cwd";
 }
@@ -36,9 +34,8 @@ const SHUTDOWN_TIMEOUT_MS = 30_000;
 const POLL_MS = 50;
 
 /**
- * Stops a server that outlived the process that started it, and removes what a killed one left. Call it only as the
- * folders' owner: then no live process uses that server. It is not adopted, because its settings and log belonged to
- * the dead process.
+ * Stops a server that outlived the process that started it, and removes what a killed one left. Only for the folders'
+ * owner. It is not adopted, because its settings and log belonged to the dead process.
  */
 export async function endOrphan(
   { data, sockets }: Pick<Folders, "data" | "sockets">,
@@ -46,21 +43,18 @@ export async function endOrphan(
 ): Promise<void> {
   const pidFile = join(data, "postmaster.pid");
   const pid = await readServerPid(pidFile);
-  if (pid !== null && (await isServerOf(pid, data))) await endServer(pid, data, log);
+  if (pid !== null && (await isServerOf(pid, data))) {
+    log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
+    signal(pid, "SIGINT");
+    if (!(await hasEnded(pid, data, pidFile))) signal(pid, "SIGQUIT");
+    if (!(await hasEnded(pid, data, pidFile))) {
+      throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
+    }
+  }
   // They name its pid, which may be another process's by now, or that of one that nobody has waited for yet: then
   // PostgreSQL would refuse to start.
   const socket = join(sockets, `.s.PGSQL.${PORT}`);
   for (const left of [pidFile, socket, `${socket}.lock`]) await rm(left, { force: true });
-}
-
-async function endServer(pid: number, data: string, log: (line: string) => void): Promise<void> {
-  const pidFile = join(data, "postmaster.pid");
-  log(`stopping a PostgreSQL server (process ${pid}) that outlived the process that started it`);
-  signal(pid, "SIGINT");
-  if (await hasEnded(pid, data, pidFile)) return;
-  signal(pid, "SIGQUIT");
-  if (await hasEnded(pid, data, pidFile)) return;
-  throw new Error(`The PostgreSQL server on ${data} (process ${pid}) does not stop.`);
 }
 
 /** The pid in the first line of postmaster.pid; null if there is no such file, so no server. */
@@ -102,8 +96,8 @@ const START_TIMEOUT_MS = 60_000;
 const KEPT_LINES = 20;
 
 /**
- * The server is a child of this shell, which waits for EOF on stdin, a pipe that the kernel closes when we die, even
- * by SIGKILL. Then it requests a fast shutdown. `setpriv --pdeathsig` would replace the shell, but is Linux-only.
+ * The server is a child of this shell, which shuts it down at EOF on stdin, a pipe that the kernel closes when we die,
+ * even by SIGKILL. `setpriv --pdeathsig` would replace the shell, but is Linux-only.
  */
 const KEEPER = `
 exec 3<&0
@@ -164,14 +158,14 @@ async function launchOnce({ folders, account, binaries, settings, log }: Launch)
     detached: true,
     stdio: ["pipe", "ignore", "pipe"],
   });
-  const ended = new Promise<void>((resolve) => {
-    child.once("exit", () => resolve());
-    child.once("error", () => resolve());
-  });
-  child.stdin?.on("error", () => undefined);
+  // Rejects where there is no child.
+  const ended = once(child, "exit").then(ignore, ignore);
+  child.stdin?.on("error", ignore);
   await becomesReady(child, ended, log);
   return { ended, stop: () => stopServer(child, ended, join(data, "postmaster.pid")) };
 }
+
+function ignore(): void {}
 
 async function becomesReady(
   child: ChildProcess,

@@ -19,7 +19,6 @@ export function createApiMetrics(registry: MetricsRegistry) {
       help:
         "Time from a request's arrival to the end of its response. A refresh of the console waits up to 0.5 s for " +
         "others.",
-      unit: "seconds",
       labels: { operation: null },
       buckets: REQUEST_SECONDS,
     }),
@@ -39,7 +38,6 @@ export function createApiMetrics(registry: MetricsRegistry) {
       name: "sealpost_limiter_failures_total",
       help: "Requests that a process counted by itself because the rate limiter's store failed.",
       unit: "requests",
-      labels: {},
     }),
     logReads: registry.counter({
       name: "sealpost_log_reads_total",
@@ -59,13 +57,11 @@ export function createApiMetrics(registry: MetricsRegistry) {
       name: "sealpost_api_reads_waiting",
       help: "Feed readers waiting for something to read; at most 4,000.",
       unit: "requests",
-      labels: {},
     }),
     connections: registry.gauge({
       name: "sealpost_api_connections",
       help: "Open connections of clients and of the proxies in front.",
       unit: "connections",
-      labels: {},
     }),
     connectionsClosed: registry.counter({
       name: "sealpost_api_connections_closed_total",

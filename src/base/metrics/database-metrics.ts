@@ -1,13 +1,11 @@
+import { PARTITIONED_TABLES } from "../model/installation.ts";
 import type { MetricsRegistry } from "./registry.ts";
 
 export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/**
- * Of a dispatcher: claims and records; graphile-worker; everything else. Of an API process: the API, of which `log`
- * are the reads of the log; what listens; reads that a standby answers.
- */
+/** Of a dispatcher the first three; of an API process the rest: `log` reads the log on connections of `api`. */
 export const POOLS = ["dispatch", "wakeups", "general", "api", "log", "listen", "standby"] as const;
 export type PoolName = (typeof POOLS)[number];
 
@@ -16,7 +14,6 @@ export function createDatabaseMetrics(registry: MetricsRegistry) {
   const queries = registry.histogram({
     name: "sealpost_database_query_seconds",
     help: "Duration of a statement as this process sees it, by connection pool; log: those of api that read the log.",
-    unit: "seconds",
     labels: { pool: null },
     buckets: QUERY_SECONDS,
   });
@@ -31,13 +28,10 @@ export function createDatabaseMetrics(registry: MetricsRegistry) {
       name: "sealpost_database_up",
       help: "1 if the database was reachable when the metrics were read, else 0.",
       unit: "boolean",
-      labels: {},
     }),
     clockDifference: registry.gauge({
       name: "sealpost_clock_difference_seconds",
       help: "How far this machine's wall clock is ahead of the database's.",
-      unit: "seconds",
-      labels: {},
     }),
     /** To be called for every statement of the pool. */
     observer: (pool: PoolName) => {
@@ -53,8 +47,6 @@ export function createDatabaseMetrics(registry: MetricsRegistry) {
 
 export type CapacityMetrics = ReturnType<typeof createCapacityMetrics>;
 
-const TABLES = ["deliveries", "bodies", "attempts", "feed"] as const;
-
 /** What a cell uses of its PostgreSQL; every dispatcher reports the same, so panels take the maximum. */
 export function createCapacityMetrics(registry: MetricsRegistry) {
   return {
@@ -62,13 +54,12 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
       name: "sealpost_log_bytes",
       help: "Size of the tables that grow daily, with indexes and TOAST, by PostgreSQL's estimate.",
       unit: "bytes",
-      labels: { table: TABLES },
+      labels: { table: PARTITIONED_TABLES },
     }),
     databaseBytes: registry.gauge({
       name: "sealpost_database_bytes",
       help: "Size of the whole database, other schemas included: what a restore has to bring back.",
       unit: "bytes",
-      labels: {},
     }),
     busySeconds: registry.counter({
       name: "sealpost_database_busy_seconds_total",
@@ -76,7 +67,6 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
         "Time that sessions of this database spent on statements, waits for locks and the disk included, since this " +
         "process first looked: a second in each second is one busy session.",
       unit: "session seconds",
-      labels: {},
     }),
   };
 }

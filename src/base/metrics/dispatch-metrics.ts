@@ -28,28 +28,22 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     firstAttemptWait: registry.histogram({
       name: "sealpost_first_attempt_wait_seconds",
       help: "Time from publishing to the start of the first attempt: the part of the latency that is ours.",
-      unit: "seconds",
-      labels: {},
       buckets: WAIT_SECONDS,
     }),
     deliverySeconds: registry.histogram({
       name: "sealpost_delivery_seconds",
       help: "Time from publishing to success, by the attempt that succeeded: the first, a retry, or one of a replay.",
-      unit: "seconds",
       labels: { attempt: ["first", "retry", "replay"] },
       buckets: DELIVERY_SECONDS,
     }),
     attemptSeconds: registry.histogram({
       name: "sealpost_attempt_seconds",
       help: "Duration of an attempt, from the DNS lookup to the end of the response.",
-      unit: "seconds",
-      labels: {},
       buckets: ATTEMPT_SECONDS,
     }),
     stepSeconds: registry.histogram({
       name: "sealpost_attempt_step_seconds",
       help: "Duration of an attempt's steps; dns, connect and tls only for new connections.",
-      unit: "seconds",
       labels: { step: ["dns", "connect", "tls", "first_byte"] },
       buckets: STEP_SECONDS,
     }),
@@ -71,31 +65,26 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
       name: "sealpost_leases_recovered_total",
       help: "Expired leases taken over: the dispatcher that held them died, and the attempt was repeated.",
       unit: "leases",
-      labels: {},
     }),
     sentAlone: registry.counter({
       name: "sealpost_deliveries_sent_alone_total",
       help: "Deliveries interrupted twice in a row and then sent from a process of their own.",
       unit: "deliveries",
-      labels: {},
     }),
     leads: registry.gauge({
       name: "sealpost_leader",
       help: "1 if this dispatcher is the leader, which promotes what is due, paces replays and does the housekeeping.",
       unit: "boolean",
-      labels: {},
     }),
     inFlight: registry.gauge({
       name: "sealpost_attempts_in_flight",
       help: "Attempts in flight in this dispatcher, those being claimed included.",
       unit: "attempts",
-      labels: {},
     }),
     inFlightMax: registry.gauge({
       name: "sealpost_attempts_in_flight_max",
       help: "Maximum number of attempts in flight in this dispatcher (DISPATCH_IN_FLIGHT_MAX).",
       unit: "attempts",
-      labels: {},
     }),
     silentInFlight: registry.gauge({
       name: "sealpost_silent_attempts_in_flight",
@@ -103,7 +92,6 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
         "Of the attempts in flight, those to silent receivers (no answer last time, or never any): at most a quarter " +
         "of DISPATCH_IN_FLIGHT_MAX.",
       unit: "attempts",
-      labels: {},
     }),
     accounts: registry.gauge({
       name: "sealpost_accounts",
@@ -117,7 +105,6 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
       name: "sealpost_deliveries_in_memory",
       help: "Due deliveries queued in this dispatcher's memory.",
       unit: "deliveries",
-      labels: {},
     }),
     lanes: registry.gauge({
       name: "sealpost_lanes",

@@ -18,11 +18,7 @@ export type MetricsServer = { readonly port: number; close(): Promise<void> };
 const CONNECTIONS_MAX = 50;
 const REQUEST_WITHIN_MS = 5_000;
 
-/**
- * Serves `/metrics` and the two probes on a port of its own: private, and also for processes without an API.
- *
- * @throws the socket's error when the port cannot be had
- */
+/** Serves `/metrics` and the probes on a private port. @throws the socket's error when the port cannot be had */
 export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
   const server = createServer(
     { requestTimeout: REQUEST_WITHIN_MS, headersTimeout: REQUEST_WITHIN_MS },

@@ -1,8 +1,7 @@
+import { PARTITIONED_TABLES } from "../model/installation.ts";
 import type { MetricsRegistry } from "./registry.ts";
 
 export type QueueMetrics = ReturnType<typeof createQueueMetrics>;
-
-const TABLES = ["deliveries", "bodies", "attempts", "feed"] as const;
 
 /** The queue as the database sees it; every dispatcher reports the same, so panels take the maximum. */
 export function createQueueMetrics(registry: MetricsRegistry) {
@@ -11,51 +10,44 @@ export function createQueueMetrics(registry: MetricsRegistry) {
       name: "sealpost_published_total",
       help: "Analyses published by anyone since this process first looked; rolled-back ones count too.",
       unit: "analyses",
-      labels: {},
     }),
     due: registry.gauge({
       name: "sealpost_deliveries_due",
       help: "Due deliveries without an attempt in flight; counted up to 20,000.",
       unit: "deliveries",
-      labels: {},
     }),
     oldestDue: registry.gauge({
       name: "sealpost_oldest_due_seconds",
       help:
         "How long the oldest due delivery has been due: in idle lanes (ours to serve), and in busy lanes, " +
         "where it waits for its own receiver.",
-      unit: "seconds",
       labels: { lane: ["idle", "at_work"] },
     }),
     held: registry.gauge({
       name: "sealpost_deliveries_held",
       help: "Deliveries held for endpoints that are paused, or were until just now; counted up to 20,000.",
       unit: "deliveries",
-      labels: {},
     }),
     wakeupsWaiting: registry.gauge({
       name: "sealpost_wakeups_waiting",
       help: "Wake-ups (of up to 50 deliveries) waiting for a dispatcher; counted up to 1,000.",
       unit: "jobs",
-      labels: {},
     }),
     replayDeliveriesWaiting: registry.gauge({
       name: "sealpost_replay_deliveries_waiting",
       help: "Deliveries that bulk replays have yet to start.",
       unit: "deliveries",
-      labels: {},
     }),
     partitionsAhead: registry.gauge({
       name: "sealpost_partitions_ahead",
       help: "Consecutive days after today that have a partition; -1: today's is missing and publishing fails.",
       unit: "days",
-      labels: { table: TABLES },
+      labels: { table: PARTITIONED_TABLES },
     }),
     partitionOverstay: registry.gauge({
       name: "sealpost_partition_overstay_seconds",
       help: "How long the oldest day of a table has been overdue for dropping; 0: not overdue.",
-      unit: "seconds",
-      labels: { table: TABLES },
+      labels: { table: PARTITIONED_TABLES },
     }),
   };
 }
@@ -68,8 +60,6 @@ export function createFeedMetrics(registry: MetricsRegistry) {
     lag: registry.gauge({
       name: "sealpost_feed_lag_seconds",
       help: "How long ago the feed last held all that had been published; below 1 while a process runs its steps.",
-      unit: "seconds",
-      labels: {},
     }),
   };
 }

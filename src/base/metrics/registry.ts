@@ -1,9 +1,6 @@
 import * as prometheus from "prom-client";
 
-/**
- * What prom-client tells of the event loop's delay comes from a timer every 10 ms, which alone would wake an idle
- * process a hundred times a second. How busy the loop is costs nothing to know, and says more.
- */
+/** prom-client measures the event loop's delay by a timer every 10 ms, which would wake an idle process for nothing. */
 const OF_DELAY_TIMER = ["min", "max", "mean", "stddev", "p50", "p90", "p99"].map(
   (what) => `nodejs_eventloop_lag_${what}_seconds`,
 );
@@ -22,18 +19,7 @@ export type Level = { set(value: number): void };
 /** A metric's series by their labels, each created once: a hot path looks its own up at the start and keeps it. */
 export type Labelled<Label extends string, Series> = { of(labels: LabelValues<Label>): Series };
 
-export type MetricsRegistry = {
-  counter<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Tally>;
-  histogram<Label extends string>(declaration: HistogramDeclaration<Label>): Labelled<Label, Distribution>;
-  gauge<Label extends string>(declaration: Declaration<Label>): Labelled<Label, Level> & { clear(): void };
-  /** Adds Node's process metrics: memory, CPU, event loop, garbage collection. */
-  addProcess(): void;
-  /** Called and awaited before every reading, to set gauges. Must not reject. */
-  onRead(prepare: () => void | Promise<void>): void;
-  readonly declared: readonly Declared[];
-  /** Everything in Prometheus's text format. */
-  read(): Promise<string>;
-};
+export type MetricsRegistry = ReturnType<typeof createMetricsRegistry>;
 
 /** The type of `read`'s text in HTTP. */
 export const TEXT_FORMAT = prometheus.Registry.PROMETHEUS_CONTENT_TYPE;
@@ -44,48 +30,52 @@ export const TEXT_FORMAT = prometheus.Registry.PROMETHEUS_CONTENT_TYPE;
  * Series whose labels are all known in advance exist from the start, as 0: a rate needs a first point, and an alert
  * on what has never happened needs a series.
  */
-export function createMetricsRegistry(): MetricsRegistry {
+export function createMetricsRegistry() {
   const registry = new prometheus.Registry();
   const declared: Declared[] = [];
   const preparing: (() => void | Promise<void>)[] = [];
 
-  const configOf = <Label extends string>({ name, help, labels }: Declaration<Label>) => ({
-    name,
-    help,
-    labelNames: Object.keys(labels) as Label[],
-    registers: [registry],
-  });
+  function declare<Label extends string>(kind: Declared["kind"], declaration: Declaration<Label>) {
+    const complete = { unit: "seconds", labels: {} as Labels<Label>, ...declaration };
+    declared.push({ kind, ...complete });
+    const { name, help, labels } = complete;
+    return { labels, config: { name, help, labelNames: labelNamesOf(labels), registers: [registry] } };
+  }
 
   return {
-    counter: (declaration) => {
-      declared.push({ kind: "counter", ...declaration });
-      const counter = new prometheus.Counter(configOf(declaration));
-      return seriesOf(declaration, (labels) => {
-        const child = counter.labels(labels);
+    counter<Label extends string = never>(declaration: Declaration<Label>): Labelled<Label, Tally> {
+      const { labels, config } = declare("counter", declaration);
+      const counter = new prometheus.Counter(config);
+      return seriesOf(labels, (values) => {
+        const child = counter.labels(values);
         child.inc(0);
         return { add: (by) => child.inc(by) };
       });
     },
-    histogram: (declaration) => {
-      declared.push({ kind: "histogram", ...declaration });
-      const buckets = [...declaration.buckets];
-      const histogram = new prometheus.Histogram({ ...configOf(declaration), buckets });
-      return seriesOf(declaration, (labels) => {
-        histogram.zero(labels);
-        return histogram.labels(labels);
+    histogram<Label extends string = never>(
+      declaration: HistogramDeclaration<Label>,
+    ): Labelled<Label, Distribution> {
+      const { labels, config } = declare("histogram", declaration);
+      const histogram = new prometheus.Histogram({ ...config, buckets: [...declaration.buckets] });
+      return seriesOf(labels, (values) => {
+        histogram.zero(values);
+        return histogram.labels(values);
       });
     },
-    gauge: (declaration) => {
-      declared.push({ kind: "gauge", ...declaration });
-      const gauge = new prometheus.Gauge(configOf(declaration));
+    gauge<Label extends string = never>(
+      declaration: Declaration<Label>,
+    ): Labelled<Label, Level> & { clear(): void } {
+      const { config } = declare("gauge", declaration);
+      const gauge = new prometheus.Gauge(config);
       // A gauge's value is unknown until measured: no series until it is set.
       const clear = () => {
         gauge.reset();
-        if (Object.keys(declaration.labels).length === 0) gauge.remove({});
+        if (config.labelNames.length === 0) gauge.remove({});
       };
       clear();
       return { of: (labels) => gauge.labels(labels), clear };
     },
+    /** Adds Node's process metrics: memory, CPU, event loop, garbage collection. */
     addProcess: () => {
       prometheus.collectDefaultMetrics({ register: registry, eventLoopMonitoringPrecision: NEVER_MS });
       for (const name of [...MISNAMED, ...OF_DELAY_TIMER]) registry.removeSingleMetric(name);
@@ -101,8 +91,10 @@ export function createMetricsRegistry(): MetricsRegistry {
         },
       });
     },
-    onRead: (prepare) => preparing.push(prepare),
-    declared,
+    /** Called and awaited before every reading, to set gauges. Must not reject. */
+    onRead: (prepare: () => void | Promise<void>) => void preparing.push(prepare),
+    declared: declared as readonly Declared[],
+    /** Everything in Prometheus's text format. */
     read: async () => {
       await Promise.all(preparing.map((prepare) => prepare()));
       return await registry.metrics();
@@ -110,11 +102,15 @@ export function createMetricsRegistry(): MetricsRegistry {
   };
 }
 
+function labelNamesOf<Label extends string>(labels: Labels<Label>): Label[] {
+  return Object.keys(labels) as Label[];
+}
+
 function seriesOf<Label extends string, Series>(
-  { labels }: Declaration<Label>,
+  labels: Labels<Label>,
   make: (values: LabelValues<Label>) => Series,
 ): Labelled<Label, Series> {
-  const names = Object.keys(labels) as Label[];
+  const names = labelNamesOf(labels);
   const series = new Map<string, Series>();
   const of = (values: LabelValues<Label>): Series => {
     const key = names.map((name) => values[name]).join("\n");
@@ -131,7 +127,7 @@ function seriesOf<Label extends string, Series>(
 }
 
 /** Every combination of the labels' values; none if a label's values are defined elsewhere. */
-function knownValues<Label extends string>(labels: Declaration<Label>["labels"]): LabelValues<Label>[] {
+function knownValues<Label extends string>(labels: Labels<Label>): LabelValues<Label>[] {
   let combinations: Record<string, string>[] = [{}];
   for (const [name, values] of Object.entries<readonly string[] | null>(labels)) {
     if (values === null) return [];
@@ -141,30 +137,28 @@ function knownValues<Label extends string>(labels: Declaration<Label>["labels"])
 }
 
 /**
- * One metric, declared once: the operators' document derives from this, and tests compare dashboards and alerts with
- * it.
+ * Every label and the values that it can have; null where they are a closed set that is kept elsewhere (error codes,
+ * operations, statuses). Never an account, a host or an id: a customer must not be able to make series.
  */
-export type Declaration<Label extends string> = {
+type Labels<Label extends string> = Readonly<Record<Label, readonly string[] | null>>;
+
+type LabelValues<Label extends string> = Readonly<Record<Label, string>>;
+
+/** One metric, declared once: the operators' document derives from it, and tests compare dashboards and alerts. */
+type Declaration<Label extends string> = {
   /** Ends in `_total` for counters, and in the unit where that is a base unit (`_seconds`). */
   readonly name: `sealpost_${string}`;
   /** What it means, as a sentence. */
   readonly help: string;
-  /** What its value counts. */
-  readonly unit: string;
-  /**
-   * Every label and the values that it can have; null where they are a closed set that is kept elsewhere (error codes,
-   * operations, statuses). Never an account, a host or an id: a customer must not be able to make series.
-   */
-  readonly labels: Readonly<Record<Label, readonly string[] | null>>;
+  /** What its value counts; absent: seconds. */
+  readonly unit?: string;
+  /** Absent: it has none. */
+  readonly labels?: Labels<Label>;
 };
 
-export type HistogramDeclaration<Label extends string> = Declaration<Label> & {
+type HistogramDeclaration<Label extends string> = Declaration<Label> & {
   /** Upper bounds, in the metric's unit, rising. */
   readonly buckets: readonly number[];
 };
 
-export type MetricKind = "counter" | "gauge" | "histogram";
-
-export type Declared = Declaration<string> & { readonly kind: MetricKind };
-
-export type LabelValues<Label extends string> = Readonly<Record<Label, string>>;
+export type Declared = Required<Declaration<string>> & { readonly kind: "counter" | "gauge" | "histogram" };

@@ -9,13 +9,10 @@ export function createMovingMetrics(registry: MetricsRegistry) {
         "Attempts to relocate a document whose object is not where its storage_key says. A missing object is " +
         "counted on each retry, eventually once an hour.",
       unit: "tries",
-      labels: {},
     }),
     oldest: registry.gauge({
       name: "sealpost_relocations_oldest_seconds",
       help: "Age of the oldest rename whose objects are not all relocated yet; 0: there is none.",
-      unit: "seconds",
-      labels: {},
     }),
   };
 }
@@ -28,14 +25,11 @@ export function createRunMetrics(registry: MetricsRegistry) {
     oldest: registry.gauge({
       name: "sealpost_workflow_steps_oldest_seconds",
       help: "How long the oldest step of a run has been ready without being taken; 0: none is.",
-      unit: "seconds",
-      labels: {},
     }),
     taken: registry.counter({
       name: "sealpost_workflow_steps_taken_total",
       help: "Workflow run steps that this dispatcher's process has finished.",
       unit: "steps",
-      labels: {},
     }),
     share: registry.gauge({
       name: "sealpost_workflow_steps_share",
@@ -43,7 +37,6 @@ export function createRunMetrics(registry: MetricsRegistry) {
         "The share of the time that this dispatcher's step process may use alongside webhooks: 1 with few of them, " +
         "0.1 at 450 attempts a second or more.",
       unit: "ratio",
-      labels: {},
     }),
   };
 }

@@ -40,7 +40,6 @@ const TIMES_FREE = 2;
 /** What was held counts half after this. */
 const HALF_LIFE_MS = 60_000;
 const REMEMBERED_ACCOUNTS_MAX = 10_000;
-const STILL_MS = 10_000;
 
 type Taken = Place & {
   readonly onCut: (() => void) | undefined;
@@ -52,19 +51,13 @@ type Waiting = { readonly asked: AskedPlaces; readonly start: (place: Place) => 
 /**
  * Places of which each account has its share, whatever others do. An account gets another only while it holds less than
  * a multiple of what is free (a dynamic threshold: Choudhury and Hahne, 1998), and some are kept for accounts that hold
- * none: so as many accounts as there are kept places may come, each greedier than the other, and the next one finds a
- * place. What waits goes by who holds the fewest, then by who will have held the least lately. Where none is free,
+ * none. What waits goes by who holds the fewest, then by who will have held the least lately. Where none is free,
  * whoever lets the least move loses its own to an account that has none.
  *
  * Losing option: half of all for each account. Two had everything.
  */
 export class AccountPlaces {
-  readonly #placesMax: number;
-  readonly #kept: number;
-  readonly #lightMs: number;
-  readonly #bytesPerMs: number;
-  readonly #stillMs: number;
-  readonly #now: () => number;
+  readonly #options: Required<PlacesOptions>;
   readonly #held = new Map<string, number>();
   readonly #waiting = new Map<string, Set<Waiting>>();
   readonly #moving = new Set<Taken>();
@@ -73,19 +66,20 @@ export class AccountPlaces {
   #looking: NodeJS.Timeout | undefined;
 
   constructor(options: PlacesOptions) {
-    const { placesMax, keptPlaces, lightMs, movingBytesPerSecond, stillMs, now } = options;
-    this.#placesMax = placesMax;
-    this.#free = placesMax;
-    this.#kept = keptPlaces ?? Math.ceil(placesMax / 4);
-    this.#lightMs = lightMs ?? Number.POSITIVE_INFINITY;
-    this.#bytesPerMs = (movingBytesPerSecond ?? 0) / 1_000;
-    this.#stillMs = stillMs ?? STILL_MS;
-    this.#now = now ?? (() => performance.now());
-    this.#heldLately = new TtlMap({ entriesMax: REMEMBERED_ACCOUNTS_MAX, now: this.#now });
+    this.#options = {
+      keptPlaces: Math.ceil(options.placesMax / 4),
+      lightMs: Number.POSITIVE_INFINITY,
+      movingBytesPerSecond: 0,
+      stillMs: 10_000,
+      now: () => performance.now(),
+      ...options,
+    };
+    this.#free = options.placesMax;
+    this.#heldLately = new TtlMap({ entriesMax: REMEMBERED_ACCOUNTS_MAX, now: this.#options.now });
   }
 
   get taken(): number {
-    return this.#placesMax - this.#free;
+    return this.#options.placesMax - this.#free;
   }
 
   held(accountId: string): number {
@@ -128,7 +122,7 @@ export class AccountPlaces {
 
   /** How many it gets now; 0: none. */
   #granted(accountId: string, { places = 1, placesMin = places }: AskedPlaces): number {
-    const unkept = this.#free - this.#kept;
+    const unkept = this.#free - this.#options.keptPlaces;
     if (!this.#mayHaveAnother(accountId)) return 0;
     if (placesMin > (this.#isNew(accountId) ? this.#free : unkept)) return 0;
     return Math.max(placesMin, Math.min(places, unkept));
@@ -136,7 +130,9 @@ export class AccountPlaces {
 
   /** Only others can be in its way. */
   #mayHaveAnother(accountId: string): boolean {
-    return this.#isNew(accountId) || this.held(accountId) < TIMES_FREE * (this.#free - this.#kept);
+    return (
+      this.#isNew(accountId) || this.held(accountId) < TIMES_FREE * (this.#free - this.#options.keptPlaces)
+    );
   }
 
   #isNew(accountId: string): boolean {
@@ -147,40 +143,41 @@ export class AccountPlaces {
   #loadOf(accountId: string): number {
     const lately = this.#heldLately.get(accountId);
     if (lately === undefined) return 0;
-    const ms = lately.ms * 2 ** ((lately.atMs - this.#now()) / HALF_LIFE_MS);
-    return ms <= this.#lightMs ? 0 : ms;
+    const ms = lately.ms * 2 ** ((lately.atMs - this.#options.now()) / HALF_LIFE_MS);
+    return ms <= this.#options.lightMs ? 0 : ms;
   }
 
   #take(accountId: string, asked: AskedPlaces): Place {
     const places = this.#granted(accountId, asked);
-    const sinceMs = this.#now();
+    const { movingBytesPerSecond, stillMs, now } = this.#options;
+    const sinceMs = now();
     this.#count(accountId, places);
     let isTaken = true;
     const taken: Taken = {
       onCut: asked.onCut,
-      movesUntilMs: sinceMs + this.#stillMs,
+      movesUntilMs: sinceMs + stillMs,
       restedMs: null,
       giveBack: () => {
         if (!isTaken) return;
         isTaken = false;
         this.#moving.delete(taken);
         this.#count(accountId, -places);
-        this.#remember(accountId, places * (this.#now() - sinceMs));
+        this.#remember(accountId, places * (now() - sinceMs));
         this.#startNext();
       },
       moved: (bytes) => {
-        const nowMs = this.#now();
+        const nowMs = now();
         const from = taken.restedMs === null ? taken.movesUntilMs : nowMs + taken.restedMs;
         taken.restedMs = null;
-        const movesUntilMs = Math.max(from, nowMs - this.#stillMs) + bytes / this.#bytesPerMs;
-        taken.movesUntilMs = Math.min(movesUntilMs, nowMs + this.#stillMs);
+        const movesUntilMs = Math.max(from, nowMs - stillMs) + (bytes * 1_000) / movingBytesPerSecond;
+        taken.movesUntilMs = Math.min(movesUntilMs, nowMs + stillMs);
       },
       rest: () => {
-        taken.restedMs ??= taken.movesUntilMs - this.#now();
+        taken.restedMs ??= taken.movesUntilMs - now();
         taken.movesUntilMs = Number.POSITIVE_INFINITY;
       },
     };
-    if (asked.onCut !== undefined && this.#bytesPerMs > 0) this.#moving.add(taken);
+    if (asked.onCut !== undefined && movingBytesPerSecond > 0) this.#moving.add(taken);
     return taken;
   }
 
@@ -192,9 +189,9 @@ export class AccountPlaces {
   }
 
   #remember(accountId: string, ms: number): void {
-    if (this.#lightMs === Number.POSITIVE_INFINITY) return;
+    if (this.#options.lightMs === Number.POSITIVE_INFINITY) return;
     const { ms: before, atMs } = this.#heldLately.get(accountId) ?? { ms: 0, atMs: 0 };
-    const nowMs = this.#now();
+    const nowMs = this.#options.now();
     const all = ms + before * 2 ** ((atMs - nowMs) / HALF_LIFE_MS);
     this.#heldLately.set(accountId, { ms: all, atMs: nowMs }, 20 * HALF_LIFE_MS);
   }
@@ -238,7 +235,7 @@ export class AccountPlaces {
   /** Takes a place from whoever lets the least move, for an account that has none. False: there is nobody. */
   #cutFor(accountId: string): boolean {
     const slowest = this.held(accountId) > 0 ? null : this.#slowest();
-    if (slowest === null || slowest.movesUntilMs > this.#now()) return false;
+    if (slowest === null || slowest.movesUntilMs > this.#options.now()) return false;
     slowest.giveBack();
     slowest.onCut?.();
     return true;
@@ -259,7 +256,7 @@ export class AccountPlaces {
     const next = this.#next();
     const slowest = next === null || this.held(next) > 0 ? null : this.#slowest();
     if (slowest === null || slowest.movesUntilMs === Number.POSITIVE_INFINITY) return;
-    const inMs = Math.max(1, slowest.movesUntilMs - this.#now());
+    const inMs = Math.max(1, slowest.movesUntilMs - this.#options.now());
     this.#looking = setTimeout(() => this.#cutForWaiting(), inMs).unref();
   }
 }

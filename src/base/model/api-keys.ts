@@ -27,45 +27,30 @@ export const scopes = [
 
 type Scope = (typeof scopes)[number];
 
-/** Those of them that no account's key has: they go across accounts. */
-const STAFF_SCOPES = ["staff:read"] as const satisfies readonly Scope[];
-
-type AccountScope = Exclude<Scope, (typeof STAFF_SCOPES)[number]>;
+/** It goes across accounts: no account's key has it. */
+export const STAFF_SCOPE = "staff:read" satisfies Scope;
 
 /** What keys of accounts can have. */
-export const accountScopes = scopes.filter((scope): scope is AccountScope => !isStaffScope(scope));
+export const accountScopes = scopes.filter((scope) => scope !== STAFF_SCOPE);
 
-export function isStaffScope(scope: string): boolean {
-  return STAFF_SCOPES.some((one) => one === scope);
-}
+type AccountScope = (typeof accountScopes)[number];
 
-/**
- * Those that no key has which acts for a user: with them it would read or change what is the account's, such as where
- * everybody's webhooks go. The database refuses such a key, too.
- */
-const ACCOUNTS_OWN_SCOPES = [
+/** With them a user's key would change what is the account's, such as its endpoint. The database refuses it, too. */
+export const ACCOUNTS_OWN_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
   "audit:read",
   "webhooks:secrets",
   "webhooks:write",
-] as const satisfies readonly AccountScope[];
-
-export function isAccountsOwnScope(scope: string): boolean {
-  return ACCOUNTS_OWN_SCOPES.some((one) => one === scope);
-}
+]);
 
 /** With these an account puts in order what its users may have filled: endpoint, signing secrets, keys. */
-const HELPING_SCOPES = [
+export const HELPING_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
   "keys:write",
   "webhooks:secrets",
   "webhooks:write",
-] as const satisfies readonly AccountScope[];
-
-export function isHelpingScope(scope: string): boolean {
-  return HELPING_SCOPES.some((one) => one === scope);
-}
+]);
 
 /** What keys that act for a user can have. */
-export const userScopes = accountScopes.filter((scope) => !isAccountsOwnScope(scope));
+export const userScopes = accountScopes.filter((scope) => !ACCOUNTS_OWN_SCOPES.has(scope));
 
 /** Part of the key's text: `live` in production, `test` elsewhere. Neither is valid in the other environment. */
 export const KEY_CLASSES = ["live", "test"] as const;

@@ -16,9 +16,8 @@ export type Backoff = {
 };
 
 /**
- * Exponential backoff with equal jitter: from half of the nominal delay up to all of it, so that what failed together
- * does not come back together. Full jitter, from 0 up, was not taken: a child that cannot start would be started again
- * at once every now and then.
+ * Exponential backoff with equal jitter, from half of the nominal delay up to all of it: what failed together does not
+ * come back together, and (unlike with full jitter) a child that cannot start is never started again at once.
  *
  * @param failures how many failures in a row came before this one
  * @param random uniform in [0, 1)

@@ -225,10 +225,7 @@ export function isErrorCode(code: string): code is ErrorCode {
   return CATALOGUE.has(code) || statusOfErrorCode(code) !== null;
 }
 
-/**
- * What happened in an attempt and what the receiver's owner can do about it. Takes any string, because the row
- * may have been written by a newer version.
- */
+/** What happened, and what the receiver's owner can do. Any string: a newer version may have written the row. */
 export function explainErrorCode(code: string): Explanation {
   const named = CATALOGUE.get(code);
   if (named !== undefined) return named;

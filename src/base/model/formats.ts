@@ -46,10 +46,7 @@ export type JudgedMailAddress =
 const LOCAL_PART = /^(?!-)[A-Za-z0-9#$&'*+/=?^_`{}~-]+(?:\.[A-Za-z0-9#$&'*+/=?^_`{}~-]+)*$/;
 const DOMAIN = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/;
 
-/**
- * One plain address, `name@example.com`: a text that can stand in a mail's headers and in an SMTP command as it is. The
- * domain comes back in lower case.
- */
+/** One plain address, `name@example.com`, safe in headers and SMTP commands as it is; the domain in lower case. */
 export function judgeMailAddress(text: string): JudgedMailAddress {
   const refuse = (message: string) => ({ isAllowed: false, message }) as const;
   if (text.length > MAIL_ADDRESS_CHARS_MAX) return refuse("An address has at most 254 characters.");
@@ -71,10 +68,7 @@ export function judgeMailAddress(text: string): JudgedMailAddress {
   return { isAllowed: true, address: `${local}@${domain}` };
 }
 
-/**
- * `a***@example.com`: for who knows the address to recognise, and nobody else to write to. `address`: as
- * judgeMailAddress gives it.
- */
+/** `a***@example.com`: for who knows the address to recognise. `address`: as judgeMailAddress gives it. */
 export function maskMailAddress(address: string): string {
   return `${address.slice(0, 1)}***${address.slice(address.lastIndexOf("@"))}`;
 }

@@ -17,10 +17,7 @@ export type CappedPage<Item, Position = string> = ListPage<Item, Position> & {
   readonly isTotalCapped: boolean;
 };
 
-/**
- * @param found one more than the page has tells that there is a next one
- * @param positionOf the last item's is where that begins
- */
+/** One more in `found` than the page has tells that there is a next one, behind the position of the page's last. */
 export function cutPage<Item, Position>(
   found: readonly Item[],
   limit: number,

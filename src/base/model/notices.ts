@@ -2,11 +2,8 @@
 export const FAILING_REASONS = ["no_success", "abandoned"] as const;
 export type FailingReason = (typeof FAILING_REASONS)[number];
 
-/**
- * The one list of kinds. Types, the SQL check, metrics, schemas and texts follow from it or are compared with it. The
- * meanings are for the reference, and complete "… means that".
- */
-const MEANINGS = {
+/** The one list of kinds. The meanings are for the reference, and complete "… means that". */
+export const NOTICE_MEANINGS = {
   "endpoint.failing":
     "the endpoint has not accepted a webhook for an hour and at least 10 attempts, or deliveries were abandoned",
   "endpoint.recovered": "an endpoint that was failing has accepted a webhook",
@@ -14,18 +11,15 @@ const MEANINGS = {
   "certificate.expiring": "the endpoint's TLS certificate expires within 14 days",
 } as const;
 
-export type NoticeKind = keyof typeof MEANINGS;
+export type NoticeKind = keyof typeof NOTICE_MEANINGS;
 
-export const NOTICE_KINDS = Object.keys(MEANINGS) as readonly NoticeKind[];
-
-export function meaningOfNotice(kind: NoticeKind): string {
-  return MEANINGS[kind];
-}
+export const NOTICE_KINDS = Object.keys(NOTICE_MEANINGS) as readonly NoticeKind[];
 
 /** More abandoned deliveries than this are not counted. */
 export const TO_REPLAY_MAX = 10_000;
 
-const MAIL_STATES = {
+/** Where a mail stands; the texts are for the reference. */
+export const MAIL_STATES = {
   waiting: "not sent yet",
   sending: "being sent now",
   sent: "the mail server has accepted it",
@@ -33,12 +27,6 @@ const MAIL_STATES = {
   failed: "the mail server refused it or could not be reached, several times",
 } as const;
 
-/** Where a mail stands; the texts are for the reference. */
 export type MailStatus = keyof typeof MAIL_STATES;
 
 export const MAIL_STATUSES = Object.keys(MAIL_STATES) as readonly MailStatus[];
-
-/** For the reference. */
-export function meaningOfMailStatus(status: MailStatus): string {
-  return MAIL_STATES[status];
-}

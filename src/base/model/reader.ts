@@ -1,7 +1,4 @@
-/**
- * With whose eyes something published is read. What a run of a workflow published is of its space: whoever may read
- * that space now reads it, and for all others it does not exist.
- */
+/** With whose eyes something published is read: what a run published, who may read its space now, and nobody else. */
 export type Reader = {
   readonly accountId: string;
   /**

@@ -57,33 +57,25 @@ export const OUTCOMES = [
 
 export type Outcome = (typeof OUTCOMES)[number];
 
-type DeliveryState = {
-  /** For the OpenAPI document. */
-  readonly meaning: string;
-  /** No more attempts, unless it is replayed. */
-  readonly hasEnded: boolean;
-  /** Bulk replays include it. Only these are in the partial index `deliveries_undelivered`. */
-  readonly isReplayable: boolean;
-};
-
-const DELIVERY_STATES = {
+/** A delivery's statuses, each with what it means, for the OpenAPI document. */
+export const DELIVERY_STATES = {
   pending: { meaning: "no attempt of the current run has ended", hasEnded: false, isReplayable: false },
   failed: { meaning: "the last attempt failed and another follows", hasEnded: false, isReplayable: true },
   succeeded: { meaning: "the receiver returned a 2xx", hasEnded: true, isReplayable: false },
   abandoned: { meaning: "no more attempts, see `reason`", hasEnded: true, isReplayable: true },
-} as const satisfies Record<string, DeliveryState>;
-
-type DeliveryStates = typeof DELIVERY_STATES;
+} as const;
 
 /** A delivery's status, in rows, filters and the API. */
-export type DeliveryStatus = keyof DeliveryStates;
-
-export type ReplayableStatus = {
-  [Status in DeliveryStatus]: DeliveryStates[Status]["isReplayable"] extends true ? Status : never;
-}[DeliveryStatus];
+export type DeliveryStatus = keyof typeof DELIVERY_STATES;
 
 export const DELIVERY_STATUSES = Object.keys(DELIVERY_STATES) as readonly DeliveryStatus[];
+
+/** Bulk replays include these. Only these are in the partial index `deliveries_undelivered`. */
 export const REPLAYABLE_STATUSES = DELIVERY_STATUSES.filter(isReplayable);
+
+type ReplayableStatus = {
+  [Status in DeliveryStatus]: (typeof DELIVERY_STATES)[Status]["isReplayable"] extends true ? Status : never;
+}[DeliveryStatus];
 
 export function isReplayable(status: DeliveryStatus): status is ReplayableStatus {
   return DELIVERY_STATES[status].isReplayable;
@@ -91,10 +83,6 @@ export function isReplayable(status: DeliveryStatus): status is ReplayableStatus
 
 export function hasEnded(status: DeliveryStatus): boolean {
   return DELIVERY_STATES[status].hasEnded;
-}
-
-export function meaningOfStatus(status: DeliveryStatus): string {
-  return DELIVERY_STATES[status].meaning;
 }
 
 /** Where a bulk replay stands: `delivering` once all its deliveries are started, `done` once they have all ended. */

@@ -1,45 +1,35 @@
 /**
- * What an account stores, by kind.
- *
- * analyses: what it has published, for as long as it is kept, 2 KiB each for its rows in the log, and attempts
- * replays: bulk replays, ended ones included, and what they have started or have still to start
- * answers: of its writes, for their Idempotency-Keys, of one day (UTC), at 1 KiB and the body; those to publishing only
- *   where it was known already
- * audit: rows of the audit log that its requests have left, as long as they are kept, at 512 bytes and their details
- * documents: their contents, uploads under way included, and 1 KiB for each document, folder and space
- * leftovers: what renames and uploads that did not count leave in the object store until it is removed, at 1 KiB and
- *   the object
- * pages: drafts, versions with their HTML, and 1 KiB for each of them and each link
- * workflows: drafts, versions, and 1 KiB for each
- * runs: inputs and items of runs, ended ones included, and what tells of them
+ * What an account stores, by kind, and the kind's share of `ACCOUNT_STORAGE_BYTES_MAX`; null: a limit of its own.
+ * Together they are all of it but for leftovers, which are gone soon, and may be as much as documents: all that one
+ * user may have can be renamed twice a day.
  */
-export const STORAGE_KINDS = [
-  "analyses",
-  "replays",
-  "answers",
-  "audit",
-  "documents",
-  "leftovers",
-  "pages",
-  "workflows",
-  "runs",
-] as const;
-export type StorageKind = (typeof STORAGE_KINDS)[number];
-
-/**
- * Of `ACCOUNT_STORAGE_BYTES_MAX`. Together they are all of it but for leftovers, which are gone soon, and may be as
- * much as documents: all that one user may have can be renamed twice a day.
- */
-const SHARES: Readonly<Record<Exclude<StorageKind, "analyses">, number>> = {
-  documents: 9 / 16,
-  leftovers: 9 / 16,
-  runs: 5 / 32,
-  pages: 1 / 16,
+const SHARES = {
+  /** What it has published, for as long as it is kept, 2 KiB each for its rows in the log, and attempts. */
+  analyses: null,
+  /** Bulk replays, ended ones included, and what they have started or have still to start. */
   replays: 1 / 16,
-  workflows: 1 / 32,
+  /**
+   * Of its writes, for their Idempotency-Keys, of one day (UTC), at 1 KiB and the body; those to publishing only where
+   * it was known already.
+   */
   answers: 1 / 16,
+  /** Rows of the audit log that its requests have left, as long as they are kept, at 512 bytes and their details. */
   audit: 1 / 16,
-};
+  /** Their contents, uploads under way included, and 1 KiB for each document, folder and space. */
+  documents: 9 / 16,
+  /** Of renames and uploads that did not count, in the object store until removed, at 1 KiB and the object. */
+  leftovers: 9 / 16,
+  /** Drafts, versions with their HTML, and 1 KiB for each of them and each link. */
+  pages: 1 / 16,
+  /** Drafts, versions, and 1 KiB for each. */
+  workflows: 1 / 32,
+  /** Inputs and items of runs, ended ones included, and what tells of them. */
+  runs: 5 / 32,
+} as const;
+
+export type StorageKind = keyof typeof SHARES;
+
+export const STORAGE_KINDS = Object.keys(SHARES) as readonly StorageKind[];
 
 /** What there is no room for, and what to do. */
 export function storageFullMessage(kind: StorageKind, bytesMax: number): string {
@@ -70,8 +60,10 @@ export type StorageLimits = Readonly<Record<StorageKind, number | null>>;
 
 /** @param analysesBytesMax null: any amount */
 export function storageLimitsOf(storageBytesMax: number, analysesBytesMax: number | null): StorageLimits {
-  const shares = Object.entries(SHARES).map(([kind, share]) => [kind, Math.floor(storageBytesMax * share)]);
-  return { ...Object.fromEntries(shares), analyses: analysesBytesMax };
+  const limits = Object.entries(SHARES).map(([kind, share]) => {
+    return [kind, share === null ? analysesBytesMax : Math.floor(storageBytesMax * share)];
+  });
+  return Object.fromEntries(limits);
 }
 
 /** The rows of a delivery in the log, with their entries in indexes: so much is counted for each, besides attempts. */

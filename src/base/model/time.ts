@@ -23,8 +23,8 @@ const DATES_MAX = 100;
 const dates = new BoundedCache<number, string>(DATES_MAX);
 
 /**
- * Both halves of what `toISOString` writes: `2026-03-01` and `12:00:05`. A page of the log holds 50 to 150 times on few
- * days, and `toISOString` was more than half of the cost of shaping it; so dates are cached.
+ * Both halves of what `toISOString` writes: `2026-03-01` and `12:00:05`. A page of the log holds 50 to 150 times, and
+ * `toISOString` was more than half of the cost of shaping it.
  *
  * @param ms milliseconds since the epoch, not before it
  */

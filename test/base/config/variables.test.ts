@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
-import { configurationTable, variables } from "../../../src/base/config/variables.ts";
+import { variables } from "../../../src/base/config/variables.ts";
+import { configurationTable } from "../../support/configuration-table.ts";
 
 test("the table has one row for each variable", () => {
   const rows = configurationTable().split("\n").slice(2);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
-import { declaredMetrics } from "../../../src/base/metrics/metrics-table.ts";
 import { createMetricsRegistry } from "../../../src/base/metrics/registry.ts";
+import { declaredMetrics } from "../../support/metrics-table.ts";
 
 const lines = async (read: Promise<string>) =>
   (await read).split("\n").filter((line) => /^sealpost/.test(line));
@@ -50,7 +50,7 @@ describe("a metric", () => {
 
   test("that is a gauge is not there before it is set, nor after it is cleared", async () => {
     const registry = createMetricsRegistry();
-    const depth = registry.gauge({ name: "sealpost_depth", help: "Depth.", unit: "metres", labels: {} });
+    const depth = registry.gauge({ name: "sealpost_depth", help: "Depth.", unit: "metres" });
     expect(await lines(registry.read())).toEqual([]);
     depth.of({}).set(7);
     expect(await lines(registry.read())).toEqual(["sealpost_depth 7"]);
@@ -60,7 +60,7 @@ describe("a metric", () => {
 
   test("that is read is prepared first", async () => {
     const registry = createMetricsRegistry();
-    const depth = registry.gauge({ name: "sealpost_depth", help: "Depth.", unit: "metres", labels: {} });
+    const depth = registry.gauge({ name: "sealpost_depth", help: "Depth.", unit: "metres" });
     registry.onRead(async () => depth.of({}).set(await Promise.resolve(3)));
     expect(await lines(registry.read())).toEqual(["sealpost_depth 3"]);
   });

@@ -1,14 +1,18 @@
-import { createApiMetrics } from "./api-metrics.ts";
+import { createApiMetrics } from "../../src/base/metrics/api-metrics.ts";
 import {
   createBuildMetrics,
   createCapacityMetrics,
   createDatabaseMetrics,
   createFaults,
-} from "./database-metrics.ts";
-import { createDispatchMetrics } from "./dispatch-metrics.ts";
-import { createFeedMetrics, createNoticeMetrics, createQueueMetrics } from "./queue-metrics.ts";
-import { createMetricsRegistry, type Declared } from "./registry.ts";
-import { createMovingMetrics, createRunMetrics } from "./workspace-metrics.ts";
+} from "../../src/base/metrics/database-metrics.ts";
+import { createDispatchMetrics } from "../../src/base/metrics/dispatch-metrics.ts";
+import {
+  createFeedMetrics,
+  createNoticeMetrics,
+  createQueueMetrics,
+} from "../../src/base/metrics/queue-metrics.ts";
+import { createMetricsRegistry, type Declared } from "../../src/base/metrics/registry.ts";
+import { createMovingMetrics, createRunMetrics } from "../../src/base/metrics/workspace-metrics.ts";
 
 /** Every metric of every process. */
 export function declaredMetrics(): readonly Declared[] {
