@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import type { ReadLog } from "../base/database/log-reader.ts";
+import { TtlMap } from "../base/model/caches.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
@@ -73,52 +74,22 @@ export function newestOf(filter: DeliveryFilter): Newest {
 }
 
 /**
- * Remembers which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest first: as
- * long as the one at position 10,001 is there, so are those before it, and nothing has to be counted.
+ * It is remembered which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest
+ * first: as long as the one at position 10,001 is there, so are those before it, and nothing has to be counted.
  *
  * One exception: a day with an open delivery stays while younger days leave. Such a log may be taken for a long one for
- * up to `BELIEVED_MS`.
+ * up to this long.
  */
-export type LongLogs = {
-  /** The delivery at that position when the log was counted last; null: not known. */
-  find(accountId: string): string | null;
-  remember(accountId: string, deliveryId: string): void;
-  forget(accountId: string): void;
-};
-
 export const BELIEVED_MS = 600_000;
 /** Some 2 MB. */
-export const ACCOUNTS_MAX = 10_000;
-
-/** @param monotonicMs milliseconds that only ever grow */
-export function createLongLogs(monotonicMs: () => number): LongLogs {
-  const ids = new Map<string, string>();
-  let sinceMs = monotonicMs();
-
-  function forgetAll(): void {
-    ids.clear();
-    sinceMs = monotonicMs();
-  }
-
-  return {
-    find: (accountId) => {
-      if (monotonicMs() - sinceMs > BELIEVED_MS) forgetAll();
-      return ids.get(accountId) ?? null;
-    },
-    remember: (accountId, deliveryId) => {
-      if (!ids.has(accountId) && ids.size >= ACCOUNTS_MAX) forgetAll();
-      ids.set(accountId, deliveryId);
-    },
-    forget: (accountId) => void ids.delete(accountId),
-  };
-}
+const LONG_LOGS_MAX = 10_000;
 
 const FIRST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 
-export type Statement = { readonly text: string; readonly values: readonly unknown[] };
+type Statement = { readonly text: string; readonly values: unknown[] };
 
 /** The one row that a page's statement returns. */
-export type PageRow = {
+type PageRow = {
   /** Of the rows that were looked at for the total. */
   readonly matches: number;
   readonly looked_at: number;
@@ -229,54 +200,32 @@ export type ListDeliveries = (
 
 /** @param monotonicMs milliseconds that only ever grow */
 export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
-  const longLogs = createLongLogs(monotonicMs);
+  const longLogs = new TtlMap<string, string>({ entriesMax: LONG_LOGS_MAX, now: monotonicMs });
 
   async function read(
     database: Pool | ClientBase,
     { text, values }: Statement,
   ): Promise<PageRow | undefined> {
-    const { rows } = await database.query<PageRow>({
-      // Of few texts, whatever is asked: see `pageConditions`.
-      name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
-      text,
-      values: [...values],
-    });
-    return rows[0];
-  }
-
-  /** Undefined for a log that is not known to be long, or is no longer, because a day has left it. */
-  async function readLong(
-    database: Pool | ClientBase,
-    accountId: string,
-    belowId: string | null,
-    rowsMax: number,
-  ): Promise<PageRow | undefined> {
-    const longBy = longLogs.find(accountId);
-    if (longBy === null) return undefined;
-    const row = await read(database, pageOfLongLog(accountId, belowId, rowsMax, longBy));
-    if (row === undefined) longLogs.forget(accountId);
-    return row;
-  }
-
-  async function readCounted(
-    database: Pool | ClientBase,
-    reader: Reader,
-    filter: DeliveryFilter,
-    belowId: string | null,
-    rowsMax: number,
-  ): Promise<PageRow> {
-    const row = (await read(database, pageStatement(reader, filter, belowId, rowsMax)))!;
-    if (row.long_by) longLogs.remember(reader.accountId, row.long_by);
-    return row;
+    // Of few texts, whatever is asked: see `pageConditions`.
+    const name = `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`;
+    return (await database.query<PageRow>({ name, text, values })).rows[0];
   }
 
   return async (reader, filter, belowId, limit) => {
+    const { accountId, spaceIds } = reader;
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;
     const row = await readLog(async (database) => {
-      const isWhole = isEverything(filter) && reader.spaceIds === null;
-      const known = isWhole ? await readLong(database, reader.accountId, belowId, rowsMax) : undefined;
-      return known ?? (await readCounted(database, reader, filter, belowId, rowsMax));
+      const isWhole = isEverything(filter) && spaceIds === null;
+      const longBy = isWhole ? longLogs.get(accountId) : undefined;
+      if (longBy !== undefined) {
+        const known = await read(database, pageOfLongLog(accountId, belowId, rowsMax, longBy));
+        if (known !== undefined) return known;
+        longLogs.delete(accountId);
+      }
+      const counted = (await read(database, pageStatement(reader, filter, belowId, rowsMax)))!;
+      if (counted.long_by) longLogs.set(accountId, counted.long_by, BELIEVED_MS);
+      return counted;
     });
     const { items, next } = cutPage(loggedDeliveries(row.deliveries), limit, ({ id }) => id);
     return {
