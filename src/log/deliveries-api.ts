@@ -156,7 +156,7 @@ export function deliveryOperations({
       handle: async ({ reader, params, problem }, tx) => {
         const who = await reader(tx);
         const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
-        const refusal = refusalOf(outcome);
+        const refusal = REPLAY_REFUSALS[outcome];
         if (refusal !== null) throw problem(refusal);
         const delivery = await findLoggedDelivery(tx, who, params.delivery_id);
         if (delivery === null)
@@ -172,27 +172,14 @@ function single(status: readonly string[] | undefined): { readonly status?: stri
   return status?.length === 1 ? { status: status[0]! } : {};
 }
 
-function refusalOf(
-  outcome: ReplayOutcome,
-):
-  | Extract<DomainCode, "delivery_not_replayable" | "replayed_too_often" | "analysis_expired">
-  | "not_found"
-  | null {
-  switch (outcome) {
-    case "replayed":
-      return null;
-    case "not_found":
-      return "not_found";
-    case "not_replayable":
-      return "delivery_not_replayable";
-    case "expired":
-      return "analysis_expired";
-    case "too_often":
-      return "replayed_too_often";
-    default:
-      throw new Error(`Unknown outcome ${outcome satisfies never}`);
-  }
-}
+/** What is answered where no run was started; null: one was. */
+const REPLAY_REFUSALS = {
+  replayed: null,
+  not_found: "not_found",
+  not_replayable: "delivery_not_replayable",
+  expired: "analysis_expired",
+  too_often: "replayed_too_often",
+} as const satisfies Record<ReplayOutcome, DomainCode | "not_found" | null>;
 
 function deliveryBody(
   delivery: LoggedDelivery,

@@ -6,23 +6,7 @@ import { parseRetryAfterMs } from "../delivery/schedule/retry-schedule.ts";
 import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
 
 /** The fields of a logged delivery that its explanation depends on. */
-export type Explainable = Pick<
-  LoggedDelivery,
-  | "id"
-  | "status"
-  | "reason"
-  | "run"
-  | "attemptsCount"
-  | "isExample"
-  | "nextAttemptAtMs"
-  | "isInFlight"
-  | "isHeld"
-  | "isWaitingForEarlierRun"
-  | "webhookUrl"
-  | "endpointUrl"
-  | "lastErrorCode"
-  | "lastStatusCode"
->;
+export type Explainable = Omit<LoggedDelivery, "event" | "analysisId" | "replayId">;
 
 /** What an explanation says more of where it is known. */
 export type KnownBeside = {
@@ -59,7 +43,12 @@ function explainStatus(
   const { status } = delivery;
   switch (status) {
     case "pending":
-      return [whatIsPending(delivery), whatIsNext(delivery, "The attempt"), earlierFailure(delivery)];
+      return [
+        delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested.",
+        whatIsNext(delivery, "The attempt"),
+        // Of an earlier run: why there is another.
+        delivery.lastErrorCode === null ? "" : `Before that: ${lastFailure(delivery)}`,
+      ];
     case "failed":
       return [
         lastFailure(delivery),
@@ -121,10 +110,6 @@ function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: K
   return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
 }
 
-function whatIsPending({ run }: Explainable): string {
-  return run === 1 ? "The event has not been delivered yet." : "A replay was requested.";
-}
-
 function whatIsNext(delivery: Explainable, attempt: string): string {
   const { isInFlight, isHeld, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
   if (isWaitingForEarlierRun) {
@@ -139,11 +124,6 @@ function whatIsNext(delivery: Explainable, attempt: string): string {
 const HELD =
   "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
   "delivered oldest first, with all the attempts and time that were left.";
-
-/** The failure of an earlier run: why there is another. */
-function earlierFailure({ lastErrorCode }: Explainable): string {
-  return lastErrorCode === null ? "" : `Before that: ${explainErrorCode(lastErrorCode).message}`;
-}
 
 function lastFailure({ lastErrorCode }: Explainable): string {
   return lastErrorCode === null ? "The last attempt failed." : explainErrorCode(lastErrorCode).message;
