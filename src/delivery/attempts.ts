@@ -4,7 +4,6 @@ import type { Claim, ClaimInput, LeasedDelivery } from "./claim-sql.ts";
 import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import type { Recording } from "./record-sql.ts";
 import { Recorder } from "./recorder.ts";
-import { INTERRUPTIONS_BEFORE_QUARANTINE } from "./schedule/life.ts";
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
 export const LEASE_MARGIN_MS = 5_000;
@@ -55,7 +54,6 @@ export class Attempts {
       leaseMs: this.#leaseMs,
       bytesMax,
       isInQuarantine,
-      interruptionsBeforeQuarantine: INTERRUPTIONS_BEFORE_QUARANTINE,
       attemptsMax: delivering.policy.attempts,
     });
     const answeredAtMs = performance.now();
