@@ -10,12 +10,7 @@ import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-ur
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
-import {
-  type AfterAttempt,
-  decideAfterAttempt,
-  decideBeforeAttempt,
-  dueAfterRelease,
-} from "./schedule/life.ts";
+import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
 
@@ -141,7 +136,7 @@ export async function deliver(
   if (verdict.kind === "end") {
     const errorCode =
       target?.verdict === "refuse" && verdict.reason === "target_refused" ? target.code : null;
-    return withoutPost(delivery, { status: "abandoned", reason: verdict.reason, errorCode });
+    return ended(delivery, { status: "abandoned", reason: verdict.reason, errorCode });
   }
   if (target?.verdict !== "allow" || delivery.number === null || delivery.analysisText === null) {
     throw new Error(`delivery ${delivery.deliveryId} was to be posted without a target, a number or a body`);
@@ -153,14 +148,13 @@ export async function deliver(
   const startedAtMs = Math.floor(on.clock.nowMs());
   const signature = webhookSignature(body, on.findKeys(delivery), startedAtMs);
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
-  if (!mayStart()) return withoutPost(delivery, released(on, true));
+  if (!mayStart()) return ended(delivery, released(on, true));
 
   const result = await on.poster.post({ url: target.url, headers, body, deadlineMs: on.deadlineMs });
-  if (!usesUpAnAttempt(result)) return { ...withoutPost(delivery, released(on, false)), result };
+  if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result);
 
   const endedAtMs = startedAtMs + result.durationMs;
-  const attempt = attemptRow(delivery.number, startedAtMs, endedAtMs, target.href, result);
-  const next: AfterAttempt = decideAfterAttempt(
+  const next = decideAfterAttempt(
     {
       hasSucceeded: result.outcome === "succeeded",
       number: delivery.number,
@@ -171,7 +165,21 @@ export async function deliver(
     on.policy,
     on.random(),
   );
-  return { recording: recording(delivery, attempt, toNext(next, result)), result };
+  const { outcome, errorCode, statusCode, remoteAddress, responseHeaders, responseExcerpt } = result;
+  const attempt: AttemptRow = {
+    number: delivery.number,
+    startedAtMs,
+    endedAtMs,
+    ...result.timings,
+    statusCode,
+    outcome,
+    errorCode,
+    targetUrl: target.href,
+    remoteAddress,
+    responseHeaders: responseHeaders === null ? null : JSON.stringify(responseHeaders),
+    responseExcerpt,
+  };
+  return ended(delivery, next, attempt, result);
 }
 
 /**
@@ -179,7 +187,7 @@ export async function deliver(
  * window bounds how often this is tried.
  */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
-  return withoutPost(delivery, released(on, false));
+  return ended(delivery, released(on, false));
 }
 
 /**
@@ -195,37 +203,11 @@ function released(on: Delivering, isOurOwnStop: boolean): Recording["next"] {
   return { status: "released", dueAtMs };
 }
 
-function toNext(next: AfterAttempt, result: PostResult): Recording["next"] {
-  return next.status === "abandoned" ? { ...next, errorCode: result.errorCode } : next;
-}
-
-function withoutPost(delivery: LeasedDelivery, next: Recording["next"]): Delivered {
-  return { recording: recording(delivery, null, next), result: null };
-}
-
-function recording(delivery: LeasedDelivery, attempt: AttemptRow | null, next: Recording["next"]): Recording {
-  const { deliveryId, leaseToken, run } = delivery;
-  return { deliveryId, leaseToken, run, attempt, next };
-}
-
-function attemptRow(
-  number: number,
-  startedAtMs: number,
-  endedAtMs: number,
-  targetUrl: string,
-  result: PostResult,
-): AttemptRow {
-  return {
-    number,
-    startedAtMs,
-    endedAtMs,
-    ...result.timings,
-    statusCode: result.statusCode,
-    outcome: result.outcome,
-    errorCode: result.errorCode,
-    targetUrl,
-    remoteAddress: result.remoteAddress,
-    responseHeaders: result.responseHeaders === null ? null : JSON.stringify(result.responseHeaders),
-    responseExcerpt: result.responseExcerpt,
-  };
+function ended(
+  { deliveryId, leaseToken, run }: LeasedDelivery,
+  next: Recording["next"],
+  attempt: AttemptRow | null = null,
+  result: PostResult | null = null,
+): Delivered {
+  return { recording: { deliveryId, leaseToken, run, attempt, next }, result };
 }
