@@ -18,7 +18,7 @@ import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
-import { advanceHolds } from "../delivery/holds-sql.ts";
+import { advanceHolds } from "../delivery/endpoint-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
 import { Leader, sweepMs } from "../delivery/leader.ts";
 import { type ProcessMetrics, watchDispatcher } from "../delivery/process-metrics.ts";

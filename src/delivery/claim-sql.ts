@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { createdAtMs, groupByDay, queryDay } from "../base/database/partitions.ts";
 import type { EventName } from "../base/model/events.ts";
-import { holdLeased, sendToEndpoint } from "./holds-sql.ts";
+import { holdLeased, sendToEndpoint } from "./endpoint-sql.ts";
 import { INTERRUPTIONS_BEFORE_QUARANTINE } from "./schedule/life.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
