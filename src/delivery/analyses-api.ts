@@ -12,7 +12,7 @@ import type { Operation } from "../http/operation.ts";
 import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
-import { PublishRefusedError } from "../publish/publish-call-sql.ts";
+import { type PublishRefusalCode, PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis, type PublishResult, publishWrites } from "./analyses-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
@@ -269,28 +269,23 @@ export function throwAsProblem(error: unknown): never {
   throw error instanceof PublishRefusedError ? problemOf(error) : error;
 }
 
-/** @throws what no request of ours can cause */
+/** The problem, and the part of the request that it is about. Null: no request of ours can cause it. */
+const PROBLEMS = {
+  invalid_analysis: ["invalid_analysis", "body.analysis"],
+  target_refused: ["target_refused", "body.webhook_url"],
+  analysis_conflict: ["analysis_conflict", null],
+  account_moved: ["account_moved", "account"],
+  account_full: ["storage_full", "account"],
+  analysis_too_large: ["payload_too_large", null],
+  unknown_account: null,
+  invalid_request: null,
+} as const satisfies Record<PublishRefusalCode, readonly [code: string, path: string | null] | null>;
+
 function problemOf(refusal: PublishRefusedError): Problem {
-  const { code } = refusal;
-  switch (code) {
-    case "invalid_analysis":
-      return new Problem(code, { errors: [fieldError("body.analysis", refusal)], cause: refusal });
-    case "target_refused":
-      return new Problem(code, { errors: [fieldError("body.webhook_url", refusal)], cause: refusal });
-    case "analysis_conflict":
-      return new Problem(code, { cause: refusal });
-    case "account_moved":
-      return new Problem(code, { errors: [fieldError("account", refusal)], cause: refusal });
-    case "account_full":
-      return new Problem("storage_full", { errors: [fieldError("account", refusal)], cause: refusal });
-    case "analysis_too_large":
-      return new Problem("payload_too_large", { cause: refusal });
-    case "unknown_account":
-    case "invalid_request":
-      throw refusal;
-    default:
-      throw new Error(`Unknown refusal ${code satisfies never}`);
-  }
+  const problem = PROBLEMS[refusal.code];
+  if (!problem) throw refusal;
+  const [code, path] = problem;
+  return new Problem(code, { errors: path === null ? [] : [fieldError(path, refusal)], cause: refusal });
 }
 
 /** What is wrong and what to do. Publishing words its messages for batches; here there is only one. */
