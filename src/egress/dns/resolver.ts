@@ -8,17 +8,19 @@ import { allowsUnsafely, bareHost, type UnsafeAllowedTargets } from "../rules/ho
 
 export type ResolvedAddress = { readonly address: string; readonly family: 4 | 6 };
 
-export type DnsFailureCode = Extract<ConnectErrorCode, `dns_${string}`>;
+type DnsFailure = {
+  readonly failure: Extract<ConnectErrorCode, `dns_${string}`>;
+  readonly cause: unknown;
+};
 
-/** What DNS said about one name: addresses, IPv4 first, or why there are none; and for how long to cache it. */
-export type Resolution =
-  | { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number }
-  | { readonly failure: DnsFailureCode; readonly cause: unknown; readonly lifetimeMs: number };
+/** Some addresses, IPv4 first, and for how long to cache them. */
+type Addresses = { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number };
+
+/** What DNS said about one name: addresses, or why there are none. */
+type Resolution = Addresses | (DnsFailure & { readonly lifetimeMs: number });
 
 /** The result of one query, for A or for AAAA. */
-export type FamilyAnswer =
-  | { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number }
-  | { readonly error: unknown };
+type FamilyAnswer = Addresses | { readonly error: unknown };
 
 const POSITIVE_LIFETIME_MAX_MS = 30_000;
 // A TTL of 0 would cost a query per connection. Caching is safe: addresses are judged at every use.
@@ -56,10 +58,7 @@ function conclude(answers: readonly FamilyAnswer[]): Resolution {
   return { addresses, lifetimeMs: Math.min(lifetimeMaxMs, ...found.map((answer) => answer.lifetimeMs)) };
 }
 
-function failureOf(
-  errors: readonly unknown[],
-  isComplete: boolean,
-): { failure: DnsFailureCode; cause: unknown } {
+function failureOf(errors: readonly unknown[], isComplete: boolean): DnsFailure {
   const noSuchName = errors.find((error) => codeOf(error) === "ENOTFOUND");
   if (noSuchName !== undefined) return { failure: "dns_not_found", cause: noSuchName };
   const failed = errors.find((error) => !saysNoSuchRecord(error) && !isTimeout(error));
@@ -154,7 +153,7 @@ export function createResolver(options: ResolverOptions): Resolver {
     async resolve(hostname) {
       const resolution = cache.get(hostname) ?? (await askOnce(hostname));
       if ("addresses" in resolution) return resolution.addresses;
-      throw dnsError(resolution.failure, hostname, resolution.cause);
+      throw dnsError(resolution, hostname);
     },
   };
 }
@@ -201,8 +200,8 @@ function collectAnswers(
   });
 }
 
-function dnsError(failure: DnsFailureCode, hostname: string, cause: unknown): ConnectError {
-  const messages: Record<DnsFailureCode, string> = {
+function dnsError({ failure, cause }: DnsFailure, hostname: string): ConnectError {
+  const messages: Record<DnsFailure["failure"], string> = {
     dns_not_found: `DNS knows no address for "${hostname}".`,
     dns_failed: `DNS could not answer for "${hostname}": the name server reported a failure.`,
     dns_timeout: `No name server answered in time for "${hostname}".`,
@@ -230,7 +229,7 @@ export function createCheckedAddresses(options: CheckedAddressesOptions): FindCh
 
   return async (hostname, port) => {
     const isLifted = allowsUnsafely(unsafeAllowedTargets, hostname, port);
-    const addresses = await addressesOf(hostname, isLifted, resolver);
+    const addresses = knownAddresses(hostname, isLifted) ?? (await resolver.resolve(hostname));
     if (isLifted) return addresses;
     for (const { address } of addresses) {
       const judged = judgeAddress(address);
@@ -241,20 +240,15 @@ export function createCheckedAddresses(options: CheckedAddressesOptions): FindCh
   };
 }
 
-async function addressesOf(
-  hostname: string,
-  isLifted: boolean,
-  resolver: Resolver,
-): Promise<readonly ResolvedAddress[]> {
+/** What needs no DNS; null: it does. */
+function knownAddresses(hostname: string, isLifted: boolean): readonly ResolvedAddress[] | null {
   // An address literal never reaches DNS, but must be judged like an answer.
   const literal = bareHost(hostname);
   const family = isIP(literal);
   if (family === 4 || family === 6) return [{ address: literal, family }];
   // RFC 6761: localhost is not looked up. Without an unsafely allowed entry for it, it was refused as a URL.
-  if (isLifted && (hostname === "localhost" || hostname.endsWith(".localhost"))) {
-    return [{ address: "127.0.0.1", family: 4 }];
-  }
-  return resolver.resolve(hostname);
+  const isLocal = isLifted && (hostname === "localhost" || hostname.endsWith(".localhost"));
+  return isLocal ? [{ address: "127.0.0.1", family: 4 }] : null;
 }
 
 // The address goes into the cause, for the log only: the message is shown to whoever gave the URL, and would tell them

@@ -96,33 +96,6 @@ export function isByReceiver(error: Error): boolean {
   return !(error instanceof ConnectionEndedError) && !("code" in error && error.code === "UND_ERR_INFO");
 }
 
-/** Wraps a fresh connection, which must be used at once or ended. */
-function openConnection(
-  origin: string,
-  target: Target,
-  opened: OpenedConnection,
-  limits: PostLimits,
-  nowMs: number,
-): Connection {
-  const connection: Connection = {
-    origin,
-    target,
-    remoteAddress: opened.remoteAddress,
-    certificateEndsAtMs: opened.socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
-    socket: opened.socket,
-    transport: opened.transport,
-    transportBytesAllowed: opened.transport.bytesRead + limits.transportBytesMax,
-    client: createClient(origin, opened.socket, limits, () => connection.endedBy),
-    openedAtMs: nowMs,
-    isNewcomer: true,
-    idleSinceMs: nowMs,
-    endedBy: null,
-    beginning: "",
-  };
-  keepBeginning(connection);
-  return connection;
-}
-
 /**
  * Whether the answer claims to be anything but HTTP/1.0 or 1.1: undici takes other versions, RTSP and ICE for those.
  * Its first head tells, be it an informational one.
@@ -250,7 +223,24 @@ export class ConnectionPool {
   /** Makes a fresh connection usable. The caller gives it back or ends it. */
   open(origin: string, target: Target, opened: OpenedConnection): Connection {
     const { limits, now } = this.#options;
-    const connection = openConnection(origin, target, opened, limits, now());
+    const { socket, transport, remoteAddress } = opened;
+    const openedAtMs = now();
+    const connection: Connection = {
+      origin,
+      target,
+      remoteAddress,
+      certificateEndsAtMs: socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
+      socket,
+      transport,
+      transportBytesAllowed: transport.bytesRead + limits.transportBytesMax,
+      client: createClient(origin, socket, limits, () => connection.endedBy),
+      openedAtMs,
+      isNewcomer: true,
+      idleSinceMs: openedAtMs,
+      endedBy: null,
+      beginning: "",
+    };
+    keepBeginning(connection);
     connection.client.on("disconnect", (_origin, _clients, error) => this.#onDisconnect(connection, error));
     this.#open.add(connection);
     this.#watch ??= setInterval(() => this.#endFlooded(), limits.transportCheckMs).unref();
