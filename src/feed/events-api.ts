@@ -64,14 +64,6 @@ const EventPage = z.object({
 
 const cursors = createCursors(z.int().min(0));
 
-export type FeedPage = {
-  readonly items: z.output<typeof PublishedEvent>[];
-  /** Behind the page: everything that is not in it and comes before has been read. */
-  readonly next: FeedPosition;
-  /** There is more to be looked at behind the page, although it may be empty. */
-  readonly isCut: boolean;
-};
-
 /** Before all that is kept, whenever it is asked for. */
 const OLDEST: FeedPosition = 0;
 
@@ -79,21 +71,12 @@ const OLDEST: FeedPosition = 0;
 const AHEAD_MAX_MS = 10_000;
 
 /**
- * @param after where the page begins, behind it; null: behind the newest of all
- * @throws Problem for a position that is older than what is kept, or that no page has ever led to
+ * What reads a page of the feed behind a position; null: behind the newest of all. It throws a problem for a position
+ * that is older than what is kept, or that no page has ever led to.
+ *
+ * @param retentionMs how long an event can be read
  */
-export type ReadFeedPage = (
-  reader: Reader,
-  after: FeedPosition | null,
-  itemsMax: number,
-) => Promise<FeedPage>;
-
-/** @param retentionMs how long an event can be read */
-export function createReadFeedPage(
-  database: Pool,
-  secretsKey: Uint8Array,
-  retentionMs: number,
-): ReadFeedPage {
+export function createReadFeedPage(database: Pool, secretsKey: Uint8Array, retentionMs: number) {
   async function signer(accountId: string, nowMs: number): Promise<(body: Buffer) => string> {
     const secrets = await findSigningSecrets(database, accountId, secretsKey);
     if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
@@ -101,7 +84,7 @@ export function createReadFeedPage(
     return (body) => webhookSignature(body, keys, nowMs);
   }
 
-  return async (reader, after, itemsMax) => {
+  return async (reader: Reader, after: FeedPosition | null, itemsMax: number): Promise<FeedPage> => {
     const { accountId } = reader;
     const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
     const { places, newest, oldest, lookedTo, nowMs } = found;
@@ -121,6 +104,14 @@ export function createReadFeedPage(
   };
 }
 
+type FeedPage = {
+  readonly items: z.output<typeof PublishedEvent>[];
+  /** Behind the page: everything that is not in it and comes before has been read. */
+  readonly next: FeedPosition;
+  /** There is more to be looked at behind the page, although it may be empty. */
+  readonly isCut: boolean;
+};
+
 function expired(accountId: string): Problem {
   const oldest = cursors.write(OLDEST, { accountId });
   const message = `It is older than what is kept. The oldest cursor is ${oldest}`;
@@ -130,13 +121,12 @@ function expired(accountId: string): Problem {
 }
 
 function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["items"][number] {
-  const { deliveryId, createdAtMs, status } = event;
-  const body = webhookBody({ ...event, id: deliveryId });
+  const body = webhookBody(event);
   return {
-    delivery_id: deliveryId,
+    delivery_id: event.id,
     event: event.event,
-    created_at: isoTime(createdAtMs),
-    status,
+    created_at: isoTime(event.createdAtMs),
+    status: event.status,
     body: body.toString(),
     signature: sign(body),
   };

@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
+import type { Pool } from "pg";
 import { abortableDelay } from "../base/model/backoff.ts";
-import type { SequencingStep } from "./feed-sql.ts";
+import { endSequencingLease, sequenceEvents } from "./feed-sql.ts";
 
 /**
  * A step follows another no sooner, so an event waits for its place no longer than that, apart from the step itself.
@@ -12,9 +14,7 @@ const LEASE_MS = 600;
 const AFTER_FAILURE_MS = 500;
 
 export type SequencerOptions = {
-  readonly holder: string;
-  readonly sequence: (holder: string, leaseMs: number) => Promise<SequencingStep>;
-  readonly endLease: (holder: string) => Promise<void>;
+  readonly pool: Pool;
   readonly onError: (error: unknown) => void;
 };
 
@@ -24,6 +24,7 @@ export type SequencerOptions = {
  */
 export class Sequencer {
   readonly #options: SequencerOptions;
+  readonly #holder = randomUUID();
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
   #leads = false;
@@ -48,7 +49,8 @@ export class Sequencer {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
-    if (this.#leads) await this.#options.endLease(this.#options.holder).catch(this.#options.onError);
+    const { pool, onError } = this.#options;
+    if (this.#leads) await endSequencingLease(pool, this.#holder).catch(onError);
   }
 
   async #run(): Promise<void> {
@@ -72,9 +74,9 @@ export class Sequencer {
 
   /** After how long, from its beginning, the next one may be made, and whether nobody needs it before being told. */
   async #step(): Promise<{ readonly everyMs: number; readonly isDone: boolean }> {
-    const { holder, sequence, onError } = this.#options;
+    const { pool, onError } = this.#options;
     try {
-      const { leads, sequenced, isFull } = await sequence(holder, LEASE_MS);
+      const { leads, sequenced, isFull } = await sequenceEvents(pool, this.#holder, LEASE_MS);
       this.#leads = leads;
       if (isFull) return { everyMs: 0, isDone: false };
       return { everyMs: leads ? STEP_EVERY_MS : LEASE_MS, isDone: sequenced === 0 };
