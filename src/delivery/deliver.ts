@@ -3,7 +3,7 @@ import { unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { isOurFailure } from "../base/model/error-codes.ts";
 import type { Egress } from "../egress/egress.ts";
-import { createPoster, type Poster } from "../egress/post/post.ts";
+import { createPoster } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
@@ -72,17 +72,7 @@ function createFindKeys(secretsKey: Uint8Array) {
   };
 }
 
-export type Delivering = {
-  readonly findTarget: ReturnType<typeof createFindTarget>;
-  readonly findKeys: ReturnType<typeof createFindKeys>;
-  readonly poster: Poster;
-  readonly clock: DatabaseClock;
-  /** Uniform in [0, 1). */
-  readonly random: () => number;
-  readonly policy: RetryPolicy;
-  readonly deadlineMs: number;
-  readonly analysisRetentionMs: number;
-};
+export type Delivering = ReturnType<typeof createDelivering>;
 
 export type DeliveringOptions = {
   readonly config: Config;
@@ -94,7 +84,7 @@ export type DeliveringOptions = {
 };
 
 /** All that one delivery's attempt needs, made from the configuration. */
-export function createDelivering(options: DeliveringOptions): Delivering {
+export function createDelivering(options: DeliveringOptions) {
   const { config, egress } = options;
   const now = () => performance.now();
   return {
@@ -103,7 +93,7 @@ export function createDelivering(options: DeliveringOptions): Delivering {
     poster: createPoster({ egress, now }),
     clock: new DatabaseClock(now),
     random: options.random,
-    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX },
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX } satisfies RetryPolicy,
     deadlineMs: config.attemptDeadlineMs,
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
   };
