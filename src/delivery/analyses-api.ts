@@ -4,7 +4,6 @@ import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
 import { isInTheWay } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
-import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { LockWaitError } from "../http/idempotent-write.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
@@ -13,7 +12,7 @@ import { bytesResponse, jsonResponse, rawBody } from "../http/operation-io.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
 import { type PublishRefusalCode, PublishRefusedError } from "../publish/publish-call-sql.ts";
-import { findAnalysis, type PublishResult, publishWrites } from "./analyses-sql.ts";
+import { findAnalysis, publishWrites } from "./analyses-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
 export type AnalysisBody = {
@@ -206,29 +205,23 @@ export function analysisOperations({
         const named = writes.map(({ claim: { accountId }, userId, item }) => {
           return { accountId, userId, analysisId: item instanceof Problem ? "" : item.analysisId };
         });
-        const publishing = guardPublishing(pool, named, lockWaitMs, async (database, refused) => {
-          const items = writes.map(({ item }, n) =>
-            refused.has(n) ? new Problem("analysis_conflict") : item,
-          );
-          const asked = writes.map(({ claim, userId, respond }, n) => {
-            const item = items[n]!;
-            if (item instanceof Problem) return { claim, userId, analysis: null };
-            const answer = (deliveryId: string) => respond(answerTo(item.analysisId, deliveryId));
-            return { claim, userId, ...item, answer };
+        const publishing = guardPublishing(pool, named, lockWaitMs, (database, refused) => {
+          const asked = writes.map(({ claim, userId, item, respond }, n) => {
+            const refusal = refused.has(n) ? new Problem("analysis_conflict") : item;
+            if (refusal instanceof Problem) return { claim, userId, analysis: null, refusal };
+            const { analysisId } = refusal;
+            const answer = (deliveryId: string) => respond(answerTo(analysisId, deliveryId));
+            return { claim, userId, ...refusal, answer };
           });
-          const options = { secretsKey, unsafeAllowedTargets, lockWaitMs };
-          return { items, results: await publishWrites(database, asked, options) };
+          return publishWrites(database, asked, { secretsKey, unsafeAllowedTargets, lockWaitMs });
         });
-        const { items, results } = await publishing.catch((error: unknown) => {
+        const results = await publishing.catch((error: unknown) => {
           if (!isInTheWay(error)) throwAsProblem(error);
           throw new LockWaitError("another transaction was in the way", { cause: error });
         });
-        return results.map((result, index) => {
-          const item = items[index]!;
-          if (result.kind === "earlier") return result;
-          if (item instanceof Problem) return item;
-          if (result.kind === "published") return answerTo(item.analysisId, result.deliveryId);
-          return problemOfResult(result);
+        return results.map((result, n) => {
+          if (result instanceof PublishRefusedError) return problemOf(result);
+          return "deliveryId" in result ? answerTo(named[n]!.analysisId, result.deliveryId) : result;
         });
       },
     }),
@@ -239,23 +232,6 @@ function readWebhookUrl(value: unknown): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value === "string") return value;
   throw invalidRequest("body.webhook_url", "Must be a string or null.");
-}
-
-function problemOfResult(result: Exclude<PublishResult, { kind: "published" | "earlier" }>): Problem {
-  switch (result.kind) {
-    case "refused":
-      return problemOf(result.refusal);
-    case "full": {
-      const message = storageFullMessage("answers", result.bytesMax);
-      return new Problem("storage_full", { errors: [{ path: "account", message }] });
-    }
-    case "no_key":
-      return new Problem("unauthorized");
-    case "not_asked":
-      throw new Error("A request that asks for something was not asked.");
-    default:
-      throw new Error(`Unknown result ${JSON.stringify(result satisfies never)}`);
-  }
 }
 
 /** Empty where there is none: publishing says what is wrong with it. */
