@@ -3,19 +3,14 @@ import type { Logger } from "pino";
 import type { FeedMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
 import { readFeedLag } from "../feed/feed-sql.ts";
-import { Sequencer } from "../feed/sequencer.ts";
+import { type Sequencer, startSequencer } from "../feed/sequencer.ts";
 
 /** Starts what gives events their places in the feed, in this process when it is its turn. */
 export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequencer {
-  const sequencer = new Sequencer({
-    pool,
-    onError: (err) => {
-      failed.add();
-      log.warn({ err }, "a step of the feed failed; trying again");
-    },
+  return startSequencer(pool, (err) => {
+    failed.add();
+    log.warn({ err }, "a step of the feed failed; trying again");
   });
-  sequencer.start();
-  return sequencer;
 }
 
 /** Sets the feed's gauge from the database, or clears it while it does not answer. Never rejects. */

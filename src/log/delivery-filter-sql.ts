@@ -118,7 +118,7 @@ export function fittingCondition(values: unknown[], accountId: string, filter: D
 }
 
 /** What leads a page along an index. */
-type Lead = "log" | "status" | "undelivered" | "analysis" | "replay";
+export type Lead = "log" | "status" | "undelivered" | "analysis" | "replay";
 
 export function leadOf(filter: DeliveryFilter): Lead {
   if (filter.replay_id != null) return "replay";

@@ -12,7 +12,7 @@ import {
   loggedDeliveries,
 } from "./deliveries-sql.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
-import { isEverything, leadOf, pageConditions } from "./delivery-filter-sql.ts";
+import { isEverything, type Lead, leadOf, pageConditions } from "./delivery-filter-sql.ts";
 
 /** A way to read an account's deliveries, newest first, along an index, and no further than the limit. */
 export type Newest = {
@@ -62,16 +62,15 @@ const NEWEST_OF_REPLAY: Newest = {
       where ${condition} order by i.position desc limit ${limit}`,
 };
 
-export function newestOf(filter: DeliveryFilter): Newest {
-  switch (leadOf(filter)) {
-    case "replay":
-      return NEWEST_OF_REPLAY;
-    case "undelivered":
-      return NEWEST_UNDELIVERED;
-    default:
-      return NEWEST_OF_LOG;
-  }
-}
+const NEWEST: Readonly<Record<Lead, Newest>> = {
+  log: NEWEST_OF_LOG,
+  status: NEWEST_OF_LOG,
+  undelivered: NEWEST_UNDELIVERED,
+  analysis: NEWEST_OF_LOG,
+  replay: NEWEST_OF_REPLAY,
+};
+
+export const newestOf = (filter: DeliveryFilter) => NEWEST[leadOf(filter)];
 
 /**
  * It is remembered which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest
@@ -119,15 +118,12 @@ function pageStatement(
 
 /** The index answers the whole filter, and the reader sees the whole account. */
 function pageOfAll(newest: Newest, indexed: string, below: string, longBy: string): string {
-  return `
-    with page as (
-      ${newest.select(below, "$1")}
-    ), counted as materialized (
-      select count(*)::integer as matches from (${newest.select(indexed, LOOKED_AT_MAX, "d.id")}) as d
-    )
-    select matches, matches as looked_at, null as looked_at_to, (${loggedColumns("page")}) as deliveries,
-      case when matches > ${TOTAL_MAX} then (${longBy}) end as long_by
-    from counted`;
+  const counted = `select count(*)::integer as matches from (${newest.select(indexed, LOOKED_AT_MAX, "d.id")}) as d`;
+  return pageWith(
+    newest.select(below, "$1"),
+    counted,
+    `case when matches > ${TOTAL_MAX} then (${longBy}) end`,
+  );
 }
 
 /** A page of the whole log while it is too long to be counted: of no row once `longBy` has left it. */
@@ -137,15 +133,17 @@ function pageOfLongLog(
   rowsMax: number,
   longBy: string,
 ): Statement {
-  const text = `
-    with page as (
-      ${NEWEST_OF_LOG.select("d.account_id = $2 and d.id < $3", "$1")}
-    )
-    select ${LOOKED_AT_MAX} as matches, ${LOOKED_AT_MAX} as looked_at, null as looked_at_to,
-      (${loggedColumns("page")}) as deliveries
-    where exists (select from sealpost.deliveries d where d.account_id = $2 and d.id = $4)`;
+  const page = NEWEST_OF_LOG.select("d.account_id = $2 and d.id < $3", "$1");
+  const isLong = "exists (select from sealpost.deliveries d where d.account_id = $2 and d.id = $4)";
+  const text = pageWith(page, `select ${LOOKED_AT_MAX} as matches where ${isLong}`, "null");
   return { text, values: [rowsMax, accountId, belowId ?? FIRST_ID, longBy] };
 }
+
+const pageWith = (page: string, counted: string, longBy: string) => `
+    with page as (${page}), counted as materialized (${counted})
+    select matches, matches as looked_at, null as looked_at_to, (${loggedColumns("page")}) as deliveries,
+      ${longBy} as long_by
+    from counted`;
 
 /**
  * Rows are looked at once, for the page and for the total. `limit 1` keeps the planner from joining the other way
