@@ -3,7 +3,7 @@ import type { DispatchObserver } from "./attempt-observers.ts";
 import type { Claim, ClaimInput, LeasedDelivery } from "./claim-sql.ts";
 import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import type { Recording } from "./record-sql.ts";
-import { Recorder } from "./recorder.ts";
+import { createRecorder, type Recorder } from "./recorder.ts";
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
 export const LEASE_MARGIN_MS = 5_000;
@@ -32,7 +32,7 @@ export class Attempts {
   constructor(options: AttemptsOptions) {
     this.#options = options;
     this.#leaseMs = options.delivering.deadlineMs + LEASE_MARGIN_MS;
-    this.recorder = new Recorder({
+    this.recorder = createRecorder({
       write: options.write,
       partOf: ({ deliveryId }) => dayOf(deliveryId),
       isRefusedData: options.isRefusedData,
