@@ -30,7 +30,7 @@ import {
   wakeSoon,
 } from "../delivery/promote-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
-import { Wakeups } from "../delivery/wakeups.ts";
+import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
 import { keepHouse } from "./housekeeping.ts";
@@ -147,7 +147,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     isRefusedData,
     observer: options.observer,
   });
-  const wakeups = new Wakeups({
+  const wakeups = createWakeups({
     queue: pools.wakeups,
     onPublished: options.onPublished,
     wake: (waiting) => dispatcher.wake(waiting),
