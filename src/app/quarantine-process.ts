@@ -3,7 +3,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createDispatchPool, isRefusedData } from "../base/database/pools.ts";
 import { tryToLockTable } from "../base/database/table-lock.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
-import { Attempts } from "../delivery/attempts.ts";
+import { type Attempts, createAttempts } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering } from "../delivery/deliver.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
@@ -41,7 +41,7 @@ export async function deliverInQuarantine(
   try {
     if (!(await tryToLockTable(lock, "quarantine_lock"))) return "busy";
     const delivering = createDelivering(options);
-    const attempts = new Attempts({
+    const attempts = createAttempts({
       delivering,
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),
       write: (recordings) => recordOutcomes(pool, recordings),

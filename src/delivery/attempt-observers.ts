@@ -44,18 +44,16 @@ export function createAttemptLog(
   mustBeQuarantined: (deliveryId: string) => void,
 ): Partial<DispatchObserver> {
   const hosts = new BoundedCache<string, string>(HOSTS_MAX);
-  const hostOf = (targetUrl: string) => hosts.get(targetUrl, (url) => new URL(url).host);
   return {
     attemptRecorded: (delivery, delivered, recorded) => {
+      const isOurs = recorded === "ours";
       // Making the line costs as much as signing, so it is made only when it is written.
-      if (recorded !== "ours") {
-        log.warn(
-          attemptLine(delivery, delivered, recorded, hostOf),
-          "attempt that had lost its lease when it ended",
-        );
-      } else if (log.isLevelEnabled("info")) {
-        log.info(attemptLine(delivery, delivered, recorded, hostOf), "attempt");
-      }
+      if (isOurs && !log.isLevelEnabled("info")) return;
+      const { attempt } = delivered.recording;
+      const host = attempt === null ? null : hosts.get(attempt.targetUrl, (url) => new URL(url).host);
+      const line = attemptLine(delivery, delivered, recorded, host);
+      if (isOurs) log.info(line, "attempt");
+      else log.warn(line, "attempt that had lost its lease when it ended");
     },
     mustBeQuarantined: (deliveryId) => {
       log.warn({ delivery_id: deliveryId }, "interrupted twice in a row: it is posted alone");
@@ -71,7 +69,7 @@ function attemptLine(
   delivery: LeasedDelivery,
   { recording, result }: Delivered,
   recorded: Recorded,
-  hostOf: (targetUrl: string) => string,
+  host: string | null,
 ) {
   const { attempt, next } = recording;
   const timings = result?.timings;
@@ -80,7 +78,7 @@ function attemptLine(
     delivery_id: delivery.deliveryId,
     run: delivery.run,
     number: attempt?.number ?? null,
-    host: attempt === null ? null : hostOf(attempt.targetUrl),
+    host,
     outcome: attempt?.outcome ?? null,
     error_code: attempt?.errorCode ?? null,
     status_code: attempt?.statusCode ?? null,

@@ -75,21 +75,16 @@ const LOOKED_AT_MAX = 10_000;
  * From now on, nothing more of the account's endpoint is started; what waits, and what comes, is held: see
  * sql/0010_delivery.sql. An endpoint that is paused already stays as it is. False: there is none.
  */
-export async function pauseEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
-  const { rows } = await database.query<{ is_there: boolean }>(
-    "select sealpost.pause_endpoint($1, $2) as is_there",
-    [accountId, LOOKED_AT_MAX],
-  );
-  return rows[0]!.is_there;
-}
-
+export const pauseEndpoint = changing(`pause_endpoint($1, ${LOOKED_AT_MAX})`);
 /** From now on, what is held is let go, at the leader's pace. False: there is no endpoint. */
-export async function resumeEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
-  const { rows } = await database.query<{ is_there: boolean }>(
-    "select sealpost.resume_endpoint($1) as is_there",
-    [accountId],
-  );
-  return rows[0]!.is_there;
+export const resumeEndpoint = changing("resume_endpoint($1)");
+
+function changing(call: string) {
+  return async (database: ClientBase | Pool, accountId: string): Promise<boolean> => {
+    const text = `select sealpost.${call} as "isThere"`;
+    const { rows } = await database.query<{ isThere: boolean }>(text, [accountId]);
+    return rows[0]!.isThere;
+  };
 }
 
 /** Holds what a claim under this token has leased of paused endpoints; nothing of it was posted. `at` null: now. */

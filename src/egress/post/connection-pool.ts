@@ -1,4 +1,3 @@
-import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { Client } from "undici";
 import { TtlMap } from "../../base/model/caches.ts";
@@ -53,15 +52,12 @@ export type PostLimits = Readonly<typeof POST_LIMITS>;
  * One TLS connection with an undici client of its own, lent to one POST at a time: a POST that runs into its deadline
  * is ended by destroying its client, which must not take others with it.
  */
-export type Connection = {
+export type Connection = Pick<OpenedConnection, "remoteAddress" | "socket" | "transport"> & {
   readonly origin: string;
   readonly target: Target;
-  readonly remoteAddress: string | null;
   /** When the receiver's certificate expires, in ms since the epoch; null: it could not be read. */
   readonly certificateEndsAtMs: number | null;
   readonly client: Client;
-  readonly socket: TLSSocket;
-  readonly transport: Socket;
   /** What may have come over the transport by the end of its POST, or of being kept after it. */
   transportBytesAllowed: number;
   readonly openedAtMs: number;

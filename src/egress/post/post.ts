@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
 import type { ErrorCode } from "../../base/model/error-codes.ts";
-import { type Connect, ConnectError, type Egress, type OpenedConnection, type Target } from "../egress.ts";
+import { ConnectError, type Egress, type OpenedConnection, type Target } from "../egress.ts";
 import { portOf } from "../rules/host.ts";
 import {
   type Connection,
@@ -87,15 +87,13 @@ export type PostRequest = {
   readonly deadlineMs: number;
 };
 
-type ExchangeSetting = {
-  readonly connect: Connect;
-  readonly pool: ConnectionPool;
-  /** Every exchange that is not over. */
-  readonly inFlight: UnorderedSet<Exchange>;
-  readonly limits: PostLimits;
-  /** Monotonic milliseconds. */
-  readonly now: () => number;
-};
+type ExchangeSetting = Pick<Egress, "connect"> &
+  Pick<PosterOptions, "now"> & {
+    readonly pool: ConnectionPool;
+    /** Every exchange that is not over. */
+    readonly inFlight: UnorderedSet<Exchange>;
+    readonly limits: PostLimits;
+  };
 
 /**
  * One POST from its start to its result. It is an undici handler itself, since the layers of `client.request` (a
