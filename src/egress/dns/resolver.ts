@@ -28,16 +28,16 @@ const POSITIVE_LIFETIME_MIN_MS = 1_000;
 const NEGATIVE_LIFETIME_MS = 5_000;
 
 /**
- * The records of one query as node:dns has them; `ttl` is in seconds, and c-ares omits it beyond 256 records. There are
- * none, and no error, where an alias leads to a name without addresses of this family.
+ * One query. c-ares omits `ttl`, which is in seconds, beyond 256 records. There are none, and no error, where an alias
+ * leads to a name without addresses of this family.
  */
-function answerOf(records: readonly { address: string; ttl?: number }[], family: 4 | 6): FamilyAnswer {
-  if (records.length === 0) {
-    return { error: Object.assign(new Error("the alias leads to no address"), { code: NODATA }) };
-  }
-  const lifetimesMs = records.map((record) => (record.ttl ?? 0) * 1_000);
+async function query(dns: DnsResolver, hostname: string, family: 4 | 6): Promise<Addresses> {
+  const asking = family === 4 ? dns.resolve4(hostname, { ttl: true }) : dns.resolve6(hostname, { ttl: true });
+  const records: readonly { address: string; ttl?: number }[] = await asking;
+  if (records.length === 0) throw Object.assign(new Error("the alias leads to no address"), { code: NODATA });
+  const lifetimesMs = records.map(({ ttl = 0 }) => ttl * 1_000);
   return {
-    addresses: records.map((record) => ({ address: record.address, family })),
+    addresses: records.map(({ address }) => ({ address, family })),
     lifetimeMs: Math.max(POSITIVE_LIFETIME_MIN_MS, Math.min(POSITIVE_LIFETIME_MAX_MS, ...lifetimesMs)),
   };
 }
@@ -123,13 +123,13 @@ export function createResolver(options: ResolverOptions): Resolver {
   const cache = new TtlMap<string, Resolution>({ entriesMax: CACHED_NAMES_MAX, now });
   const underWay = new Map<string, Promise<Resolution>>();
 
-  /** Never rejects: a failed query is an answer too. */
-  async function askFor(hostname: string, family: 4 | 6): Promise<FamilyAnswer> {
-    const answer = await answerFrom(shared, hostname, family);
-    // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to. So
-    // each of them is asked once more, on a socket of its own.
-    const isUnreadable = "error" in answer && codeOf(answer.error) === BADRESP;
-    return isUnreadable ? await answerFrom(createDns(options.servers), hostname, family) : answer;
+  async function askFor(hostname: string, family: 4 | 6): Promise<Addresses> {
+    return await query(shared, hostname, family).catch((error: unknown) => {
+      if (codeOf(error) !== BADRESP) throw error;
+      // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to. So
+      // each of them is asked once more, on a socket of its own.
+      return query(createDns(options.servers), hostname, family);
+    });
   }
 
   async function ask(hostname: string): Promise<Resolution> {
@@ -168,19 +168,9 @@ function createDns(servers: readonly string[] | undefined): DnsResolver {
   return dns;
 }
 
-async function answerFrom(dns: DnsResolver, hostname: string, family: 4 | 6): Promise<FamilyAnswer> {
-  try {
-    const asking =
-      family === 4 ? dns.resolve4(hostname, { ttl: true }) : dns.resolve6(hostname, { ttl: true });
-    return answerOf(await asking, family);
-  } catch (error) {
-    return { error };
-  }
-}
-
 /** Both families' answers; or one with addresses and what came within the grace; or what came before the timeout. */
 function collectAnswers(
-  asked: readonly Promise<FamilyAnswer>[],
+  asked: readonly Promise<Addresses>[],
   timeoutMs: number,
 ): Promise<readonly FamilyAnswer[]> {
   return new Promise((resolve) => {
@@ -190,13 +180,12 @@ function collectAnswers(
       for (const timer of timers) clearTimeout(timer);
       resolve([...answers]);
     }
-    for (const asking of asked) {
-      void asking.then((answer) => {
-        answers.push(answer);
-        if (answers.length === asked.length) finish();
-        else if ("addresses" in answer) timers.push(setTimeout(finish, OTHER_FAMILY_GRACE_MS));
-      });
+    function take(answer: FamilyAnswer): void {
+      answers.push(answer);
+      if (answers.length === asked.length) finish();
+      else if ("addresses" in answer) timers.push(setTimeout(finish, OTHER_FAMILY_GRACE_MS));
     }
+    for (const asking of asked) asking.then(take, (error: unknown) => take({ error }));
   });
 }
 
