@@ -23,6 +23,8 @@ export const SigningSecretShape = z
   })
   .meta({ id: "SigningSecret", description: "The secret that signs the account's webhooks." });
 
+type SecretsBody = z.output<typeof SigningSecretShape>;
+
 const Rotation = z.strictObject({
   overlap_seconds: z
     .int()
@@ -104,9 +106,7 @@ export function signingSecretOperations({
 }
 
 /** The current one comes first; null: there is none. */
-function secretsBody([current, previous]: readonly SigningSecret[]): z.output<
-  typeof SigningSecretShape
-> | null {
+function secretsBody([current, previous]: readonly SigningSecret[]): SecretsBody | null {
   if (current === undefined) return null;
   if (previous === undefined) return { ...bodyOf(current), previous: null };
   // There is one current secret at most.
