@@ -186,25 +186,25 @@ export type FeedNews = { stop(): Promise<void> };
 /** Listens for accounts whose feeds have grown, until stopped; connects again when it has to. */
 export function listenToFeed(options: FeedNewsOptions): FeedNews {
   const stopping = new AbortController();
-  const listening = listenUntil(stopping.signal, options);
+  const { signal } = stopping;
+  const backoff = createBackoff(RECONNECT_BACKOFF, options.random);
+
+  async function listenUntilStopped(): Promise<void> {
+    while (!signal.aborted) {
+      await listenOnce(signal, options, backoff).catch((error: unknown) => {
+        if (!signal.aborted) options.onError(error);
+      });
+      await abortableDelay(backoff.nextMs(), signal);
+    }
+  }
+
+  const listening = listenUntilStopped();
   return {
     stop: async () => {
       stopping.abort();
       await listening;
     },
   };
-}
-
-async function listenUntil(signal: AbortSignal, options: FeedNewsOptions): Promise<void> {
-  const backoff = createBackoff(RECONNECT_BACKOFF, options.random);
-  while (!signal.aborted) {
-    try {
-      await listenOnce(signal, options, backoff);
-    } catch (error) {
-      if (!signal.aborted) options.onError(error);
-    }
-    await abortableDelay(backoff.nextMs(), signal);
-  }
 }
 
 /** Until stopped, or until the connection fails: then it throws. */

@@ -12,6 +12,12 @@ import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity } from "./activity-sql
 const BUCKETS = { "5m": 5 * 60_000, "1h": 3_600_000, "1d": DAY_MS } as const;
 type Bucket = keyof typeof BUCKETS;
 
+const query = z.strictObject({
+  from: moment.optional().describe("Default: a day before `to`."),
+  to: moment.optional().describe("Default: now."),
+  bucket: z.enum(Object.keys(BUCKETS) as [Bucket, ...Bucket[]]).default("1h"),
+});
+
 export type ActivityDependencies = {
   /** For lists of the log, from a standby where there is one. */
   readonly readLog: ReadLog;
@@ -35,11 +41,7 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
       isOfAccount: true,
-      query: z.strictObject({
-        from: moment.optional().describe("Default: a day before `to`."),
-        to: moment.optional().describe("Default: now."),
-        bucket: z.enum(Object.keys(BUCKETS) as [Bucket, ...Bucket[]]).default("1h"),
-      }),
+      query,
       response: jsonResponse(200, Activity),
       handle: async ({ accountId, query }) => {
         const range = rangeOf(query, now());
@@ -49,14 +51,8 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
   ];
 }
 
-type Asked = {
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-  readonly bucket: Bucket;
-};
-
 /** In whole buckets. Throws `invalid_request` for a range that cannot be answered. */
-function rangeOf({ from, to, bucket }: Asked, nowMs: number): { from: Date; to: Date; bucketMs: number } {
+function rangeOf({ from, to, bucket }: z.output<typeof query>, nowMs: number) {
   const bucketMs = BUCKETS[bucket];
   const toMs = to === undefined ? nowMs : Date.parse(to);
   const fromMs = from === undefined ? toMs - DAY_MS : Date.parse(from);
