@@ -172,7 +172,7 @@ with cut as (
   from cut
   where cut.had_attempt and d.account_id = any (array[cut.account_id]) and d.id = cut.delivery_id
 )
-select delivery_id, had_attempt from cut`;
+select delivery_id as "deliveryId", had_attempt as "hadAttempt" from cut`;
 
 /** Where nothing was leased, all but its kind, its id, its lane and the time is null or false. */
 type Row = Omit<
@@ -217,24 +217,45 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
   const heldIds: string[] = [];
   const closedIds: string[] = [];
   let bytesLeft = input.bytesMax;
-  const take = (claimed: readonly Row[]) => {
+
+  /** Returns the ids of attempts that were cut. */
+  async function claimOfDay(day: string, ids: readonly string[]): Promise<readonly string[]> {
+    const cutIds: string[] = [];
+    const { rows: claimed } = await queryDay<Row>(pool, day, {
+      name: "claim",
+      text: (partition) => claimText(partition("bodies")),
+      values: [
+        `{${ids.join(",")}}`,
+        input.leaseToken,
+        input.leaseMs,
+        bytesLeft,
+        input.isInQuarantine,
+        input.at,
+        INTERRUPTIONS_BEFORE_QUARANTINE,
+        input.attemptsMax,
+      ],
+    });
     for (const row of claimed) {
-      if (row.kind === "cut") continue;
-      if (row.isPaused || row.isClosed) {
-        (row.isPaused ? heldIds : closedIds).push(row.deliveryId);
-        continue;
+      if (row.kind === "cut") cutIds.push(row.deliveryId);
+      else if (row.isPaused) heldIds.push(row.deliveryId);
+      else if (row.isClosed) closedIds.push(row.deliveryId);
+      else {
+        rows.push(row);
+        bytesLeft -= row.bodyBytes ?? 0;
       }
-      rows.push(row);
-      bytesLeft -= row.bodyBytes ?? 0;
     }
-  };
+    return cutIds;
+  }
+
   for (const [day, ids] of groupByDay(input.deliveryIds, (id) => id)) {
-    const claimed = await claimOfDay(pool, input, day, ids, bytesLeft);
-    take(claimed);
-    const cutIds = claimed.filter((row) => row.kind === "cut").map((row) => row.deliveryId);
+    const cutIds = await claimOfDay(day, ids);
     if (cutIds.length === 0) continue;
-    const recoveredIds = await recover(pool, cutIds, input.at, interrupted);
-    take(await claimOfDay(pool, input, day, recoveredIds, bytesLeft));
+    const recovered = await recoverCut(pool, cutIds, input.at);
+    for (const { deliveryId, hadAttempt } of recovered) if (hadAttempt) interrupted.add(deliveryId);
+    await claimOfDay(
+      day,
+      recovered.map(({ deliveryId }) => deliveryId),
+    );
   }
   if (heldIds.length > 0) await holdLeased(pool, heldIds, input.leaseToken, input.at);
   if (closedIds.length > 0) await sendToEndpoint(pool, closedIds, input.leaseToken, input.at);
@@ -244,49 +265,16 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
   };
 }
 
-/** Ends attempts whose dispatcher has died, and leaves the rows for whoever wants them. */
-export async function recoverCut(pool: Pool, cutIds: readonly string[], at: Date | null): Promise<void> {
-  await recover(pool, cutIds, at, new Set());
-}
+type Recovered = { readonly deliveryId: string; readonly hadAttempt: boolean };
 
-async function recover(
+/** Ends attempts whose dispatcher has died, and leaves the rows for whoever wants them: it returns which. */
+export async function recoverCut(
   pool: Pool,
   cutIds: readonly string[],
   at: Date | null,
-  interrupted: Set<string>,
-): Promise<readonly string[]> {
-  const { rows } = await pool.query<{ delivery_id: string; had_attempt: boolean }>({
-    name: "recover",
-    text: RECOVER,
-    values: [`{${cutIds.join(",")}}`, at],
-  });
-  for (const row of rows) if (row.had_attempt) interrupted.add(row.delivery_id);
-  return rows.map((row) => row.delivery_id);
-}
-
-async function claimOfDay(
-  pool: Pool,
-  input: ClaimInput,
-  day: string,
-  ids: readonly string[],
-  bytesMax: number,
-): Promise<readonly Row[]> {
-  const values = [
-    `{${ids.join(",")}}`,
-    input.leaseToken,
-    input.leaseMs,
-    bytesMax,
-    input.isInQuarantine,
-    input.at,
-    INTERRUPTIONS_BEFORE_QUARANTINE,
-    input.attemptsMax,
-  ];
-  const { rows } = await queryDay<Row>(pool, day, {
-    name: "claim",
-    text: (partition) => claimText(partition("bodies")),
-    values,
-  });
-  return rows;
+): Promise<readonly Recovered[]> {
+  const values = [`{${cutIds.join(",")}}`, at];
+  return (await pool.query<Recovered>({ name: "recover", text: RECOVER, values })).rows;
 }
 
 function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>): ClaimedDelivery {

@@ -124,12 +124,7 @@ function lineEndsBefore(chunk: Buffer): number {
 }
 
 /** A client for this one socket: it never opens another. */
-function createClient(
-  origin: string,
-  socket: TLSSocket,
-  limits: PostLimits,
-  endedBy: () => Error | null,
-): Client {
+function createClient(origin: string, socket: TLSSocket, limits: PostLimits, endedBy: () => Error | null) {
   let isHandedOver = false;
   return new Client(origin, {
     connect(_options, callback) {
