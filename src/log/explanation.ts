@@ -27,48 +27,41 @@ export function explainDelivery(
   known: KnownBeside = {},
 ): string {
   const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
-  return sentences(mark, ...explainStatus(delivery, analysisRetentionMs, known));
-}
-
-/** Whether its explanation depends on the signing secret. */
-export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
-  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
-}
-
-function explainStatus(
-  delivery: Explainable,
-  analysisRetentionMs: number,
-  known: KnownBeside,
-): readonly string[] {
+  const say = (...parts: readonly string[]) => sentences(mark, ...parts);
   const { status } = delivery;
   switch (status) {
     case "pending":
-      return [
+      return say(
         delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested.",
         whatIsNext(delivery, "The attempt"),
         // Of an earlier run: why there is another.
         delivery.lastErrorCode === null ? "" : `Before that: ${lastFailure(delivery)}`,
-      ];
+      );
     case "failed":
-      return [
+      return say(
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
         effectOfRetryAfter(delivery, known),
         lastRemedy(delivery),
         lastRotation(delivery, known),
         delivery.isInFlight || delivery.isHeld ? "" : "To retry at once, replay it.",
-      ];
+      );
     case "succeeded":
-      return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
+      return say(`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed.");
     case "abandoned":
-      return [
+      return say(
         ...whyAbandoned(delivery),
         lastRotation(delivery, known),
         untilWhen(delivery, analysisRetentionMs),
-      ];
+      );
     default:
       throw new Error(`Unknown status ${status satisfies never}`);
   }
+}
+
+/** Whether its explanation depends on the signing secret. */
+export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
+  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
 }
 
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
