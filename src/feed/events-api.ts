@@ -13,7 +13,7 @@ import type { Operation } from "../http/operation.ts";
 import { jsonResponse } from "../http/operation-io.ts";
 import { createCursors, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
-import { importSigningKey } from "../signing/index.ts";
+import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import { type FeedEvent, type FeedPosition, findFeedEvents, findFeedPlaces } from "./feed-sql.ts";
 
 /**
@@ -77,13 +77,6 @@ const AHEAD_MAX_MS = 10_000;
  * @param retentionMs how long an event can be read
  */
 export function createReadFeedPage(database: Pool, secretsKey: Uint8Array, retentionMs: number) {
-  async function signer(accountId: string, nowMs: number): Promise<(body: Buffer) => string> {
-    const secrets = await findSigningSecrets(database, accountId, secretsKey);
-    if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
-    const keys = secrets.map(({ secret }) => importSigningKey(secret));
-    return (body) => webhookSignature(body, keys, nowMs);
-  }
-
   return async (reader: Reader, after: FeedPosition | null, itemsMax: number): Promise<FeedPage> => {
     const { accountId } = reader;
     const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
@@ -97,8 +90,10 @@ export function createReadFeedPage(database: Pool, secretsKey: Uint8Array, reten
     if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
     const ids = places.map(({ deliveryId }) => deliveryId);
     const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
-    const sign = await signer(accountId, nowMs);
-    const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, sign)]));
+    const secrets = await findSigningSecrets(database, accountId, secretsKey);
+    if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
+    const keys = secrets.map(({ secret }) => importSigningKey(secret));
+    const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, keys, nowMs)]));
     const isLast = events.length === places.length && places.length < itemsMax;
     return { items, next: isLast ? end : places[events.length - 1]!.position, isCut: isCut || !isLast };
   };
@@ -120,7 +115,7 @@ function expired(accountId: string): Problem {
   });
 }
 
-function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["items"][number] {
+function itemOf(event: FeedEvent, keys: readonly SigningKey[], nowMs: number): FeedPage["items"][number] {
   const body = webhookBody(event);
   return {
     delivery_id: event.id,
@@ -128,7 +123,7 @@ function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["ite
     created_at: isoTime(event.createdAtMs),
     status: event.status,
     body: body.toString(),
-    signature: sign(body),
+    signature: webhookSignature(body, keys, nowMs),
   };
 }
 

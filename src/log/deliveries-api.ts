@@ -25,7 +25,7 @@ import {
 } from "./deliveries-sql.ts";
 import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
-import { ATTEMPTS_SHOWN_MAX, type Attempt, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
+import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
 import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
 import { replayDelivery } from "./replays-sql.ts";
 
@@ -216,17 +216,12 @@ function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: num
   const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
   return {
     ...deliveryBody(delivery, analysisRetentionMs, known),
-    attempts: attempts.map((attempt) => attemptBody(found, attempt, known)),
-  };
-}
-
-function attemptBody(found: FoundDelivery, attempt: LoggedAttempt, known: KnownBeside): Attempt {
-  const wasInterrupted = attempt.outcome === "interrupted";
-  return {
-    ...attempt,
-    target_url: attempt.target_url ?? (wasInterrupted ? found.delivery.webhookUrl : null),
-    error_message: explainAttempt(attempt, known),
-    request_headers: sentHeaders(found, attempt),
+    attempts: attempts.map((attempt) => ({
+      ...attempt,
+      target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? delivery.webhookUrl : null),
+      error_message: explainAttempt(attempt, known),
+      request_headers: sentHeaders(found, attempt),
+    })),
   };
 }
 
@@ -238,7 +233,7 @@ function attemptBody(found: FoundDelivery, attempt: LoggedAttempt, known: KnownB
  * Null: nothing was sent, or when it was signed is not known (the dispatcher died).
  */
 function sentHeaders(
-  { delivery, body, secrets }: Pick<FoundDelivery, "delivery" | "body" | "secrets">,
+  { delivery, body, secrets }: FoundDelivery,
   { started_at, target_url, outcome, error_code }: LoggedAttempt,
 ): Record<string, string> | null {
   if (target_url === null || outcome === "interrupted") return null;
