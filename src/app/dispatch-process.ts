@@ -14,11 +14,11 @@ import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
-import { Attempts, LEASE_MARGIN_MS } from "../delivery/attempts.ts";
+import { type Attempts, createAttempts, LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
-import { advanceHolds } from "../delivery/holds-sql.ts";
+import { advanceHolds } from "../delivery/endpoint-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
 import { Leader, sweepMs } from "../delivery/leader.ts";
 import { type ProcessMetrics, watchDispatcher } from "../delivery/process-metrics.ts";
@@ -30,7 +30,7 @@ import {
   wakeSoon,
 } from "../delivery/promote-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
-import { Wakeups } from "../delivery/wakeups.ts";
+import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
 import { poolOptions } from "./database.ts";
@@ -129,7 +129,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     isRefusedData,
     observer: options.observer,
   });
-  const wakeups = new Wakeups({
+  const wakeups = createWakeups({
     queue: pools.wakeups,
     onPublished: options.onPublished,
     wake: (waiting) => dispatcher.wake(waiting),
@@ -226,7 +226,7 @@ export async function deliverInQuarantine(
   try {
     if (!(await tryToLockTable(lock, "quarantine_lock"))) return "busy";
     const delivering = createDelivering(options);
-    const attempts = new Attempts({
+    const attempts = createAttempts({
       delivering,
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),
       write: (recordings) => recordOutcomes(pool, recordings),

@@ -14,7 +14,7 @@ import {
   tellAll,
 } from "../delivery/attempt-observers.ts";
 import { createProcessMetrics } from "../delivery/process-metrics.ts";
-import { Quarantine, type QuarantineRun } from "../delivery/quarantine.ts";
+import { createQuarantine, type QuarantineRun } from "../delivery/quarantine.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
 import { findDatabase, untilMigrated } from "./database.ts";
 import { sampleCapacity, sampleQueue } from "./database-gauges-sql.ts";
@@ -39,7 +39,7 @@ const FAILED = 1;
 /** Runs a dispatcher with its metrics until shutdown, then finishes the attempts in flight. */
 export async function runDispatcher(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
-  const quarantine = new Quarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
+  const quarantine = createQuarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
   const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));
   const { config, log, metrics } = options;
   const { unsafeAllowedTargets } = config;

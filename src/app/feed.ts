@@ -1,26 +1,18 @@
-import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { FeedMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
-import { endSequencingLease, listenToFeed, readFeedLag, sequenceEvents } from "../feed/feed-sql.ts";
-import { Sequencer } from "../feed/sequencer.ts";
+import { listenToFeed, readFeedLag } from "../feed/feed-sql.ts";
+import { type Sequencer, startSequencer } from "../feed/sequencer.ts";
 import type { AccountNews } from "../http/account-news.ts";
 import type { Sampled } from "./monitoring.ts";
 
 /** Starts what gives events their places in the feed, in this process when it is its turn. */
 export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequencer {
-  const sequencer = new Sequencer({
-    holder: randomUUID(),
-    sequence: (holder, leaseMs) => sequenceEvents(pool, holder, leaseMs),
-    endLease: (holder) => endSequencingLease(pool, holder),
-    onError: (err) => {
-      failed.add();
-      log.warn({ err }, "a step of the feed failed; trying again");
-    },
+  return startSequencer(pool, (err) => {
+    failed.add();
+    log.warn({ err }, "a step of the feed failed; trying again");
   });
-  sequencer.start();
-  return sequencer;
 }
 
 export function sampleFeed(pool: Pool, { lag }: FeedMetrics): Sampled {

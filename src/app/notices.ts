@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
 import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
 import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
-import { EndpointWatch } from "../delivery/endpoint-watch.ts";
+import { startEndpointWatch } from "../delivery/endpoint-watch.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import type { SendingOptions } from "../notices/mail-sending.ts";
 import { startNoticeWork } from "../notices/notice-work.ts";
@@ -25,7 +25,7 @@ export function startNotices(config: Config, pool: Pool, log: Logger, metrics: P
   };
   // A compressed retry window (demo, tests) compresses this, too.
   const everyMs = Math.min(EVERY_MAX_MS, Math.max(EVERY_MIN_MS, config.retryWindowSeconds * 10));
-  const watch = new EndpointWatch({
+  const watch = startEndpointWatch({
     everyMs,
     noteNews: (news) => noteEndpointNews(pool, news),
     noteCertificates: (seen) => noteCertificates(pool, seen),
@@ -33,7 +33,6 @@ export function startNotices(config: Config, pool: Pool, log: Logger, metrics: P
   });
   const sending = sendingOf(config);
   if (sending === null) log.info("SMTP_URL is unset: notices are listed by the API, and no mail is sent");
-  watch.start();
   const stopWork = startNoticeWork({
     pool,
     everyMs,

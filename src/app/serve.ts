@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from "node:net";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
-import { createLogReader, type LogReader, type LogReaderOptions } from "../base/database/log-reader.ts";
+import { createLogReader, type LogReaderOptions, type ReadLog } from "../base/database/log-reader.ts";
 import {
   createApiPool,
   createGeneralPool,
@@ -143,10 +143,10 @@ function startLogReading(
   { standby, ...pools }: Pick<LogReaderOptions, "primary" | "position"> & { readonly standby: Pool | null },
   metrics: ApiMetrics,
   log: Logger,
-): LogReader {
+): ReturnType<typeof createLogReader> {
   const onRead = (server: LogServer) => metrics.logReads.of({ server }).add();
   if (standby === null) {
-    const read: LogReader["read"] = async (asked) => {
+    const read: ReadLog = async (asked) => {
       const value = await asked(pools.primary);
       onRead("primary");
       return value;

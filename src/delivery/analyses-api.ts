@@ -4,15 +4,14 @@ import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { batchedWrite, read } from "../api/operations.ts";
 import { isInTheWay } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
-import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { LockWaitError } from "../http/idempotent-write.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import { bytesResponse, jsonResponse, type Operation, rawBody } from "../http/operation.ts";
 import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
-import { PublishRefusedError } from "../publish/publish-call-sql.ts";
-import { findAnalysis, type PublishResult, publishWrites } from "./analyses-sql.ts";
+import { type PublishRefusalCode, PublishRefusedError } from "../publish/publish-call-sql.ts";
+import { findAnalysis, publishWrites } from "./analyses-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
 export type AnalysisBody = {
@@ -205,29 +204,23 @@ export function analysisOperations({
         const named = writes.map(({ claim: { accountId }, userId, item }) => {
           return { accountId, userId, analysisId: item instanceof Problem ? "" : item.analysisId };
         });
-        const publishing = guardPublishing(pool, named, lockWaitMs, async (database, refused) => {
-          const items = writes.map(({ item }, n) =>
-            refused.has(n) ? new Problem("analysis_conflict") : item,
-          );
-          const asked = writes.map(({ claim, userId, respond }, n) => {
-            const item = items[n]!;
-            if (item instanceof Problem) return { claim, userId, analysis: null };
-            const answer = (deliveryId: string) => respond(answerTo(item.analysisId, deliveryId));
-            return { claim, userId, ...item, answer };
+        const publishing = guardPublishing(pool, named, lockWaitMs, (database, refused) => {
+          const asked = writes.map(({ claim, userId, item, respond }, n) => {
+            const refusal = refused.has(n) ? new Problem("analysis_conflict") : item;
+            if (refusal instanceof Problem) return { claim, userId, analysis: null, refusal };
+            const { analysisId } = refusal;
+            const answer = (deliveryId: string) => respond(answerTo(analysisId, deliveryId));
+            return { claim, userId, ...refusal, answer };
           });
-          const options = { secretsKey, unsafeAllowedTargets, lockWaitMs };
-          return { items, results: await publishWrites(database, asked, options) };
+          return publishWrites(database, asked, { secretsKey, unsafeAllowedTargets, lockWaitMs });
         });
-        const { items, results } = await publishing.catch((error: unknown) => {
+        const results = await publishing.catch((error: unknown) => {
           if (!isInTheWay(error)) throwAsProblem(error);
           throw new LockWaitError("another transaction was in the way", { cause: error });
         });
-        return results.map((result, index) => {
-          const item = items[index]!;
-          if (result.kind === "earlier") return result;
-          if (item instanceof Problem) return item;
-          if (result.kind === "published") return answerTo(item.analysisId, result.deliveryId);
-          return problemOfResult(result);
+        return results.map((result, n) => {
+          if (result instanceof PublishRefusedError) return problemOf(result);
+          return "deliveryId" in result ? answerTo(named[n]!.analysisId, result.deliveryId) : result;
         });
       },
     }),
@@ -238,23 +231,6 @@ function readWebhookUrl(value: unknown): string | null {
   if (value === undefined || value === null) return null;
   if (typeof value === "string") return value;
   throw invalidRequest("body.webhook_url", "Must be a string or null.");
-}
-
-function problemOfResult(result: Exclude<PublishResult, { kind: "published" | "earlier" }>): Problem {
-  switch (result.kind) {
-    case "refused":
-      return problemOf(result.refusal);
-    case "full": {
-      const message = storageFullMessage("answers", result.bytesMax);
-      return new Problem("storage_full", { errors: [{ path: "account", message }] });
-    }
-    case "no_key":
-      return new Problem("unauthorized");
-    case "not_asked":
-      throw new Error("A request that asks for something was not asked.");
-    default:
-      throw new Error(`Unknown result ${JSON.stringify(result satisfies never)}`);
-  }
 }
 
 /** Empty where there is none: publishing says what is wrong with it. */
@@ -268,28 +244,23 @@ export function throwAsProblem(error: unknown): never {
   throw error instanceof PublishRefusedError ? problemOf(error) : error;
 }
 
-/** @throws what no request of ours can cause */
+/** The problem, and the part of the request that it is about. Null: no request of ours can cause it. */
+const PROBLEMS = {
+  invalid_analysis: ["invalid_analysis", "body.analysis"],
+  target_refused: ["target_refused", "body.webhook_url"],
+  analysis_conflict: ["analysis_conflict", null],
+  account_moved: ["account_moved", "account"],
+  account_full: ["storage_full", "account"],
+  analysis_too_large: ["payload_too_large", null],
+  unknown_account: null,
+  invalid_request: null,
+} as const satisfies Record<PublishRefusalCode, readonly [code: string, path: string | null] | null>;
+
 function problemOf(refusal: PublishRefusedError): Problem {
-  const { code } = refusal;
-  switch (code) {
-    case "invalid_analysis":
-      return new Problem(code, { errors: [fieldError("body.analysis", refusal)], cause: refusal });
-    case "target_refused":
-      return new Problem(code, { errors: [fieldError("body.webhook_url", refusal)], cause: refusal });
-    case "analysis_conflict":
-      return new Problem(code, { cause: refusal });
-    case "account_moved":
-      return new Problem(code, { errors: [fieldError("account", refusal)], cause: refusal });
-    case "account_full":
-      return new Problem("storage_full", { errors: [fieldError("account", refusal)], cause: refusal });
-    case "analysis_too_large":
-      return new Problem("payload_too_large", { cause: refusal });
-    case "unknown_account":
-    case "invalid_request":
-      throw refusal;
-    default:
-      throw new Error(`Unknown refusal ${code satisfies never}`);
-  }
+  const problem = PROBLEMS[refusal.code];
+  if (!problem) throw refusal;
+  const [code, path] = problem;
+  return new Problem(code, { errors: path === null ? [] : [fieldError(path, refusal)], cause: refusal });
 }
 
 /** What is wrong and what to do. Publishing words its messages for batches; here there is only one. */

@@ -3,9 +3,12 @@ import { ANSWER_ROW_BYTES, claimIdempotencyKeys } from "../base/database/idempot
 import { createdAtMs } from "../base/database/partitions.ts";
 import { onConnection } from "../base/database/transaction.ts";
 import type { EventName } from "../base/model/events.ts";
-import type { ClaimState, IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
+import type { IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
+import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import type { Earlier } from "../http/operation.ts";
+import { Problem } from "../http/problems.ts";
 import { judgePublication } from "../publish/judge-publication.ts";
 import {
   columnsOf,
@@ -75,19 +78,15 @@ export type PublishWrite = Omit<Publication, "accountId"> & {
 };
 
 /** One that is refused whatever it asks for; a repeat of what was answered is found all the same. */
-export type RefusedWrite = Pick<PublishWrite, "claim" | "userId"> & { readonly analysis: null };
+type RefusedWrite = Pick<PublishWrite, "claim" | "userId"> & {
+  readonly analysis: null;
+  readonly refusal: Problem | PublishRefusedError;
+};
+
+type Write = PublishWrite | RefusedWrite;
 
 /** What became of one: its delivery, which it may have had before, or why there is none. */
-export type PublishResult =
-  | { readonly kind: "published"; readonly deliveryId: string }
-  | { readonly kind: "refused"; readonly refusal: PublishRefusedError }
-  /** There is no room for the answer to what was published before. */
-  | { readonly kind: "full"; readonly bytesMax: number }
-  | { readonly kind: "earlier"; readonly earlier: ClaimState }
-  /** The caller's key is good no more. */
-  | { readonly kind: "no_key" }
-  /** It is a RefusedWrite whose key is free. */
-  | { readonly kind: "not_asked" };
+export type PublishResult = Problem | PublishRefusedError | Earlier | { readonly deliveryId: string };
 
 export type PublishWritesOptions = {
   readonly secretsKey: Uint8Array;
@@ -104,45 +103,48 @@ export type PublishWritesOptions = {
  */
 export async function publishWrites(
   database: Pool | ClientBase,
-  writes: readonly (PublishWrite | RefusedWrite)[],
+  writes: readonly Write[],
   options: PublishWritesOptions,
 ): Promise<readonly PublishResult[]> {
   const judged = writes.map((write) => judge(write, options));
   const { ids, codes, answersMax } = await callPublishWrites(database, judged, options.lockWaitMs);
-  const refusals = await readRefusals(database, judged, codes);
-  const busy = judged.filter((_, index) => codes[index] === "busy").map(({ claim }) => claim);
+  const having = (wanted: PublishCode) => judged.filter((_, index) => codes[index] === wanted);
+  const refusals = await readRefusals(database, having("refused"));
+  const busy = having("busy").map(({ claim }) => claim);
   const states = busy.length === 0 ? [] : await claimIdempotencyKeys(database, busy, options.secretsKey);
-  let nextState = 0;
-  return judged.map(({ refusal }, index): PublishResult => {
-    const code = codes[index]!;
-    switch (code) {
+  const [nextRefusal, nextState] = [refusals.values(), states.values()];
+  return judged.map((write, index): PublishResult => {
+    switch (codes[index]) {
       case "key":
-        return { kind: "no_key" };
+        // The caller's key is good no more; what could not even be read says so all the same.
+        if (write.analysis === null && write.refusal instanceof Problem) return write.refusal;
+        return new Problem("unauthorized");
       case "busy":
-        return { kind: "earlier", earlier: states[nextState++]! };
+        return { earlier: nextState.next().value! };
       case "not_asked":
-        return refusal === null ? { kind: "not_asked" } : { kind: "refused", refusal };
-      case "full":
-        return { kind: "full", bytesMax: answersMax! };
+        if (write.analysis === null) return write.refusal;
+        throw new Error("A request that asks for something was not asked.");
+      // There is no room for the answer to what was published before.
+      case "full": {
+        const message = storageFullMessage("answers", answersMax!);
+        return new Problem("storage_full", { errors: [{ path: "account", message }] });
+      }
       case "analysis_conflict":
-        return { kind: "refused", refusal: conflictOf() };
+        return conflictOf();
       case "refused":
-        if (refusals.has(index)) return { kind: "refused", refusal: refusals.get(index)! };
-        throw new Error("an account or a setting was changed while an analysis was published");
+        return nextRefusal.next().value!;
       default:
-        return { kind: "published", deliveryId: ids[index]! };
+        return { deliveryId: ids[index]! };
     }
   });
 }
 
-type Judged = (PublishWrite | RefusedWrite) & { readonly refusal: PublishRefusedError | null };
-
-function judge(write: PublishWrite | RefusedWrite, options: PublishWritesOptions): Judged {
-  if (write.analysis === null) return { ...write, refusal: null };
-  const { accountId } = write.claim;
-  const verdict = judgePublication({ ...write, accountId }, options, 0);
-  if (!(verdict instanceof PublishRefusedError)) return { ...verdict, refusal: null };
-  return { claim: write.claim, userId: write.userId, analysis: null, refusal: verdict };
+function judge(write: Write, options: PublishWritesOptions): Write {
+  if (write.analysis === null) return write;
+  const { claim, userId } = write;
+  const verdict = judgePublication({ ...write, accountId: claim.accountId }, options, 0);
+  if (!(verdict instanceof PublishRefusedError)) return verdict;
+  return { claim, userId, analysis: null, refusal: verdict };
 }
 
 type Asked = {
@@ -151,7 +153,7 @@ type Asked = {
   readonly webhookUrl: string | null;
 };
 
-const askedOf = (write: Judged): Asked => ({
+const askedOf = (write: Write): Asked => ({
   accountId: write.claim.accountId,
   analysis: write.analysis,
   webhookUrl: write.analysis === null ? null : (write.webhookUrl ?? null),
@@ -182,7 +184,7 @@ function aroundId(answer: StoredResponse | null): readonly [string | null, strin
   return [text.slice(0, at), text.slice(at + SOME_ID.length)];
 }
 
-async function callPublishWrites(database: Pool | ClientBase, writes: readonly Judged[], lockWaitMs: number) {
+async function callPublishWrites(database: Pool | ClientBase, writes: readonly Write[], lockWaitMs: number) {
   const asked = writes.map(askedOf);
   const answers = writes.map((write) => (write.analysis === null ? null : write.answer(SOME_ID)));
   const parts = answers.map(aroundId);
@@ -219,28 +221,24 @@ async function callPublishWrites(database: Pool | ClientBase, writes: readonly J
   return rows[0]!;
 }
 
+/** Why each of these is refused, in their order. */
 async function readRefusals(
   database: Pool | ClientBase,
-  writes: readonly Judged[],
-  codes: readonly PublishCode[],
-): Promise<ReadonlyMap<number, PublishRefusedError>> {
-  const refused = codes.flatMap((code, index) => (code === "refused" ? [index] : []));
-  if (refused.length === 0) return new Map();
-  const publications = refused.map(
-    (index) => askedOf(writes[index]!) as Asked & { readonly analysis: string },
-  );
-  const { rows } = await database.query<{ n: string; code: PublishRefusalCode; fault: string; hint: string }>(
-    {
-      name: "publication_faults",
-      text: "select n, code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])",
-      values: columnsOf(publications),
-    },
-  );
-  const refusals = rows.map(({ n, code, fault, hint }) => {
-    const index = refused[Number(n) - 1]!;
-    return [index, new PublishRefusedError(code, 0, `analysis at index 0: ${fault}`, hint, null)] as const;
+  writes: readonly Write[],
+): Promise<readonly PublishRefusedError[]> {
+  if (writes.length === 0) return [];
+  const publications = writes.map((write) => askedOf(write) as Asked & { readonly analysis: string });
+  const { rows } = await database.query<{ code: PublishRefusalCode; fault: string; hint: string }>({
+    name: "publication_faults",
+    text: `select code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])
+      order by n`,
+    values: columnsOf(publications),
   });
-  return new Map(refusals);
+  if (rows.length < writes.length)
+    throw new Error("an account or a setting was changed while an analysis was published");
+  return rows.map(({ code, fault, hint }) => {
+    return new PublishRefusedError(code, 0, `analysis at index 0: ${fault}`, hint, null);
+  });
 }
 
 function conflictOf(): PublishRefusedError {

@@ -1,7 +1,5 @@
 import type { Pool } from "pg";
-
-/** A receiver of an account: the key that places and memory are shared by. `lane` is a bigint as text. */
-type LaneKey = { readonly accountId: string; readonly lane: string };
+import type { LaneKey } from "./lane.ts";
 
 /** Of one account; more receivers than that are tried like new ones after a restart. */
 const LANES_PER_ACCOUNT_MAX = 10_000;
@@ -11,7 +9,7 @@ const FORGOTTEN_PER_STEP = 10_000;
 
 /** Those of the lanes whose receiver has answered at some time. */
 export async function findAnsweredLanes(pool: Pool, lanes: readonly LaneKey[]): Promise<readonly LaneKey[]> {
-  const { rows } = await pool.query<{ accountId: string; lane: string }>({
+  const { rows } = await pool.query<LaneKey>({
     name: "find_answered_lanes",
     text: `select a.account_id as "accountId", a.lane
       from unnest($1::uuid[], $2::bigint[]) as asked (account_id, lane)

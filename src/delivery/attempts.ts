@@ -3,8 +3,7 @@ import type { DispatchObserver } from "./attempt-observers.ts";
 import type { Claim, ClaimInput, LeasedDelivery } from "./claim-sql.ts";
 import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import type { Recording } from "./record-sql.ts";
-import { Recorder } from "./recorder.ts";
-import { INTERRUPTIONS_BEFORE_QUARANTINE } from "./schedule/life.ts";
+import { createRecorder } from "./recorder.ts";
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
 export const LEASE_MARGIN_MS = 5_000;
@@ -24,61 +23,52 @@ export type AttemptsOptions = {
 /** `askedAtMs`, on the monotonic clock: the leases were taken then or later. */
 export type Claimed = Claim & { readonly askedAtMs: number };
 
+export type Attempts = ReturnType<typeof createAttempts>;
+
 /** What every attempt goes through, in a crowd or in quarantine: claim → deliver → record. */
-export class Attempts {
-  readonly recorder: Recorder;
-  readonly #options: AttemptsOptions;
-  readonly #leaseMs: number;
+export function createAttempts(options: AttemptsOptions) {
+  const { delivering, observer } = options;
+  const leaseMs = delivering.deadlineMs + LEASE_MARGIN_MS;
+  const recorder = createRecorder({
+    write: options.write,
+    partOf: ({ deliveryId }) => dayOf(deliveryId),
+    isRefusedData: options.isRefusedData,
+    onError: (error) => observer.failed("record", error),
+    random: delivering.random,
+  });
 
-  constructor(options: AttemptsOptions) {
-    this.#options = options;
-    this.#leaseMs = options.delivering.deadlineMs + LEASE_MARGIN_MS;
-    this.recorder = new Recorder({
-      write: options.write,
-      partOf: ({ deliveryId }) => dayOf(deliveryId),
-      isRefusedData: options.isRefusedData,
-      onError: (error) => options.observer.failed("record", error),
-      random: options.delivering.random,
-    });
-  }
+  return {
+    recorder,
 
-  /**
-   * Leases what is due of these, and corrects the clock by the answer. When it rejects, rows may be leased all the
-   * same: asking again with the same token gets them back, where they would otherwise count as interrupted.
-   */
-  async claim(deliveryIds: readonly string[], leaseToken: string, bytesMax: number): Promise<Claimed> {
-    const { claim, delivering, isInQuarantine } = this.#options;
-    const askedAtMs = performance.now();
-    const claimed = await claim({
-      deliveryIds,
-      leaseToken,
-      leaseMs: this.#leaseMs,
-      bytesMax,
-      isInQuarantine,
-      interruptionsBeforeQuarantine: INTERRUPTIONS_BEFORE_QUARANTINE,
-      attemptsMax: delivering.policy.attempts,
-    });
-    const answeredAtMs = performance.now();
-    if (claimed.databaseNowMs !== null) {
-      delivering.clock.observe(claimed.databaseNowMs, askedAtMs, answeredAtMs);
-    }
-    return { ...claimed, askedAtMs };
-  }
+    /**
+     * Leases what is due of these, and corrects the clock by the answer. When it rejects, rows may be leased all the
+     * same: asking again with the same token gets them back, where they would otherwise count as interrupted.
+     */
+    async claim(deliveryIds: readonly string[], leaseToken: string, bytesMax: number): Promise<Claimed> {
+      const { isInQuarantine } = options;
+      const attemptsMax = delivering.policy.attempts;
+      const asked = { deliveryIds, leaseToken, leaseMs, bytesMax, isInQuarantine, attemptsMax };
+      const askedAtMs = performance.now();
+      const claimed = await options.claim(asked);
+      const { databaseNowMs } = claimed;
+      if (databaseNowMs !== null) delivering.clock.observe(databaseNowMs, askedAtMs, performance.now());
+      return { ...claimed, askedAtMs };
+    },
 
-  /** Resolves once the outcome is recorded, or its lease is over. `onDelivered` is called in between. */
-  async run(
-    delivery: LeasedDelivery,
-    askedAtMs: number,
-    onDelivered: (delivered: Delivered) => void = () => undefined,
-  ): Promise<void> {
-    const { delivering, observer } = this.#options;
-    const mayStart = () => performance.now() - askedAtMs < START_WITHIN_MS;
-    const delivered = await deliver(delivery, delivering, mayStart).catch((error: unknown) => {
-      observer.failed("deliver", error);
-      return releaseAfterFault(delivery, delivering);
-    });
-    onDelivered(delivered);
-    const recorded = await this.recorder.record(delivered.recording, askedAtMs + this.#leaseMs);
-    observer.attemptRecorded(delivery, delivered, recorded);
-  }
+    /** Resolves once the outcome is recorded, or its lease is over. `onDelivered` is called in between. */
+    async run(
+      delivery: LeasedDelivery,
+      askedAtMs: number,
+      onDelivered: (delivered: Delivered) => void = () => undefined,
+    ): Promise<void> {
+      const mayStart = () => performance.now() - askedAtMs < START_WITHIN_MS;
+      const delivered = await deliver(delivery, delivering, mayStart).catch((error: unknown) => {
+        observer.failed("deliver", error);
+        return releaseAfterFault(delivery, delivering);
+      });
+      onDelivered(delivered);
+      const recorded = await recorder.record(delivered.recording, askedAtMs + leaseMs);
+      observer.attemptRecorded(delivery, delivered, recorded);
+    },
+  };
 }

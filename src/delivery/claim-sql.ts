@@ -1,7 +1,8 @@
 import type { Pool } from "pg";
 import { createdAtMs, dayOf, queryDay } from "../base/database/partitions.ts";
 import type { EventName } from "../base/model/events.ts";
-import { holdLeased, sendToEndpoint } from "./holds-sql.ts";
+import { holdLeased, sendToEndpoint } from "./endpoint-sql.ts";
+import { INTERRUPTIONS_BEFORE_QUARANTINE } from "./schedule/life.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
 export type LeasedDelivery = {
@@ -93,15 +94,16 @@ with due as (
     judged.was_cut_in_quarantine
 )
 select
-  'leased' as kind, claimed.delivery_id, claimed.account_id, claimed.lane, claimed.run, claimed.lease_number,
-  extract(epoch from claimed.run_started_at)::float8 * 1000 as run_started_at_ms,
-  claimed.was_cut_in_quarantine, claimed.body_bytes,
-  b.event, b.webhook_url, b.traceparent, endpoints.url as endpoint_url, b.analysis::text as analysis_text,
+  'leased' as kind, claimed.delivery_id as "deliveryId", claimed.account_id as "accountId", claimed.lane, claimed.run,
+  claimed.lease_number as number, extract(epoch from claimed.run_started_at)::float8 * 1000 as "runStartedAtMs",
+  claimed.was_cut_in_quarantine as "wasInterruptedInQuarantine", claimed.body_bytes as "bodyBytes",
+  b.event, b.webhook_url as "webhookUrl", b.traceparent, endpoints.url as "endpointUrl",
+  b.analysis::text as "analysisText",
   -- In the endpoint's own lane, which a webhook_url and a test event sent meanwhile are not.
   case when endpoints.paused_at is not null and lease_number is not null then
     claimed.lane = sealpost.lane(claimed.account_id, null)
-  else false end as is_paused,
-  closed is not null as is_closed,
+  else false end as "isPaused",
+  closed is not null as "isClosed",
   -- One text: an array of texts costs several times as much to write and to read again.
   (
     select string_agg(valid.secret, ' ')
@@ -113,8 +115,8 @@ select
       order by s.id desc
       limit 2
     ) as valid
-  ) as sealed_secrets,
-  extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000 as now_ms
+  ) as "sealedSecrets",
+  extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000 as "nowMs"
 from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
@@ -170,27 +172,18 @@ with cut as (
   from cut
   where cut.had_attempt and d.account_id = any (array[cut.account_id]) and d.id = cut.delivery_id
 )
-select delivery_id, had_attempt from cut`;
+select delivery_id as "deliveryId", had_attempt as "hadAttempt" from cut`;
 
-type Row = {
-  kind: "leased" | "cut" | "must_be_quarantined" | "left";
-  delivery_id: string;
-  account_id: string;
-  lane: string;
-  run: number;
-  lease_number: number | null;
-  run_started_at_ms: number;
-  was_cut_in_quarantine: boolean;
-  body_bytes: number;
-  event: EventName;
-  webhook_url: string | null;
-  traceparent: string | null;
-  endpoint_url: string | null;
-  analysis_text: string | null;
-  is_paused: boolean;
-  is_closed: boolean;
-  sealed_secrets: string | null;
-  now_ms: number;
+/** Where nothing was leased, all but its kind, its id, its lane and the time is null or false. */
+type Row = Omit<
+  LeasedDelivery,
+  "kind" | "leaseToken" | "wasInterrupted" | "createdAtMs" | "sealedSecrets"
+> & {
+  readonly kind: "leased" | "cut" | "must_be_quarantined" | "left";
+  readonly isPaused: boolean;
+  readonly isClosed: boolean;
+  readonly sealedSecrets: string | null;
+  readonly nowMs: number;
 };
 
 export type Claim = {
@@ -208,7 +201,6 @@ export type ClaimInput = {
   readonly bytesMax: number;
   /** Whether the claim is made by the quarantine process, which posts one delivery at a time. */
   readonly isInQuarantine: boolean;
-  readonly interruptionsBeforeQuarantine: number;
   /** Attempts of one run. */
   readonly attemptsMax: number;
   /** For tests and the simulation; null: the database's clock. */
@@ -225,100 +217,76 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
   const heldIds: string[] = [];
   const closedIds: string[] = [];
   let bytesLeft = input.bytesMax;
-  const take = (claimed: readonly Row[]) => {
+
+  /** Returns the ids of attempts that were cut. */
+  async function claimOfDay(day: string, ids: readonly string[]): Promise<readonly string[]> {
+    const cutIds: string[] = [];
+    const { rows: claimed } = await queryDay<Row>(pool, day, {
+      name: "claim",
+      text: (partition) => claimText(partition("bodies")),
+      values: [
+        `{${ids.join(",")}}`,
+        input.leaseToken,
+        input.leaseMs,
+        bytesLeft,
+        input.isInQuarantine,
+        input.at,
+        INTERRUPTIONS_BEFORE_QUARANTINE,
+        input.attemptsMax,
+      ],
+    });
     for (const row of claimed) {
-      if (row.kind === "cut") continue;
-      if (row.is_paused || row.is_closed) {
-        (row.is_paused ? heldIds : closedIds).push(row.delivery_id);
-        continue;
+      if (row.kind === "cut") cutIds.push(row.deliveryId);
+      else if (row.isPaused) heldIds.push(row.deliveryId);
+      else if (row.isClosed) closedIds.push(row.deliveryId);
+      else {
+        rows.push(row);
+        bytesLeft -= row.bodyBytes ?? 0;
       }
-      rows.push(row);
-      bytesLeft -= row.body_bytes ?? 0;
     }
-  };
+    return cutIds;
+  }
+
   for (const [day, ids] of Map.groupBy(input.deliveryIds, dayOf)) {
-    const claimed = await claimOfDay(pool, input, day, ids, bytesLeft);
-    take(claimed);
-    const cutIds = claimed.filter((row) => row.kind === "cut").map((row) => row.delivery_id);
+    const cutIds = await claimOfDay(day, ids);
     if (cutIds.length === 0) continue;
-    const recoveredIds = await recover(pool, cutIds, input.at, interrupted);
-    take(await claimOfDay(pool, input, day, recoveredIds, bytesLeft));
+    const recovered = await recoverCut(pool, cutIds, input.at);
+    for (const { deliveryId, hadAttempt } of recovered) if (hadAttempt) interrupted.add(deliveryId);
+    await claimOfDay(
+      day,
+      recovered.map(({ deliveryId }) => deliveryId),
+    );
   }
   if (heldIds.length > 0) await holdLeased(pool, heldIds, input.leaseToken, input.at);
   if (closedIds.length > 0) await sendToEndpoint(pool, closedIds, input.leaseToken, input.at);
   return {
     deliveries: rows.map((row) => fromRow(row, input.leaseToken, interrupted)),
-    databaseNowMs: rows.at(-1)?.now_ms ?? null,
+    databaseNowMs: rows.at(-1)?.nowMs ?? null,
   };
 }
 
-/** Ends attempts whose dispatcher has died, and leaves the rows for whoever wants them. */
-export async function recoverCut(pool: Pool, cutIds: readonly string[], at: Date | null): Promise<void> {
-  await recover(pool, cutIds, at, new Set());
-}
+type Recovered = { readonly deliveryId: string; readonly hadAttempt: boolean };
 
-async function recover(
+/** Ends attempts whose dispatcher has died, and leaves the rows for whoever wants them: it returns which. */
+export async function recoverCut(
   pool: Pool,
   cutIds: readonly string[],
   at: Date | null,
-  interrupted: Set<string>,
-): Promise<readonly string[]> {
-  const { rows } = await pool.query<{ delivery_id: string; had_attempt: boolean }>({
-    name: "recover",
-    text: RECOVER,
-    values: [`{${cutIds.join(",")}}`, at],
-  });
-  for (const row of rows) if (row.had_attempt) interrupted.add(row.delivery_id);
-  return rows.map((row) => row.delivery_id);
-}
-
-async function claimOfDay(
-  pool: Pool,
-  input: ClaimInput,
-  day: string,
-  ids: readonly string[],
-  bytesMax: number,
-): Promise<readonly Row[]> {
-  const values = [
-    `{${ids.join(",")}}`,
-    input.leaseToken,
-    input.leaseMs,
-    bytesMax,
-    input.isInQuarantine,
-    input.at,
-    input.interruptionsBeforeQuarantine,
-    input.attemptsMax,
-  ];
-  const { rows } = await queryDay<Row>(pool, day, {
-    name: "claim",
-    text: (partition) => claimText(partition("bodies")),
-    values,
-  });
-  return rows;
+): Promise<readonly Recovered[]> {
+  const values = [`{${cutIds.join(",")}}`, at];
+  return (await pool.query<Recovered>({ name: "recover", text: RECOVER, values })).rows;
 }
 
 function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>): ClaimedDelivery {
-  if (row.kind !== "leased") {
-    return { kind: row.kind === "cut" ? "left" : row.kind, deliveryId: row.delivery_id, lane: row.lane };
-  }
+  const { kind, isPaused, isClosed, nowMs, sealedSecrets, ...leased } = row;
+  const { deliveryId, lane } = leased;
+  if (kind !== "leased") return { kind: kind === "cut" ? "left" : kind, deliveryId, lane };
   return {
-    kind: "leased",
-    deliveryId: row.delivery_id,
-    accountId: row.account_id,
-    lane: row.lane,
+    ...leased,
+    kind,
     leaseToken,
-    run: row.run,
-    number: row.lease_number,
-    runStartedAtMs: row.run_started_at_ms,
-    wasInterrupted: interrupted.has(row.delivery_id),
-    wasInterruptedInQuarantine: row.was_cut_in_quarantine,
-    createdAtMs: createdAtMs(row.delivery_id),
-    event: row.event,
-    webhookUrl: row.webhook_url,
-    endpointUrl: row.endpoint_url,
-    analysisText: row.analysis_text,
-    bodyBytes: row.body_bytes,
-    traceparent: row.traceparent,
-    sealedSecrets: row.sealed_secrets?.split(" ") ?? [],
+    wasInterrupted: interrupted.has(deliveryId),
+    createdAtMs: createdAtMs(deliveryId),
+    sealedSecrets: sealedSecrets?.split(" ") ?? [],
   };
 }

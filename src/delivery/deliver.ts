@@ -3,19 +3,14 @@ import { unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { isOurFailure } from "../base/model/error-codes.ts";
 import type { Egress } from "../egress/egress.ts";
-import { createPoster, type Poster } from "../egress/post/post.ts";
+import { createPoster } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
-import {
-  type AfterAttempt,
-  decideAfterAttempt,
-  decideBeforeAttempt,
-  dueAfterRelease,
-} from "./schedule/life.ts";
+import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
 
@@ -35,25 +30,19 @@ function createFindTarget(unsafeAllowedTargets: UnsafeAllowedTargets) {
  * The database's time without asking it: its last answer plus the monotonic clock since then. Schedules, signatures and
  * the log follow it, so that a dispatcher whose wall clock is an hour off signs and schedules like all others.
  */
-export class DatabaseClock {
-  readonly #monotonicMs: () => number;
-  #offsetMs: number | null = null;
-
-  constructor(monotonicMs: () => number) {
-    this.#monotonicMs = monotonicMs;
-  }
-
-  /** Corrects the clock by an answer given at some moment between the two monotonic ones. */
-  observe(databaseNowMs: number, askedAtMs: number, answeredAtMs: number): void {
-    this.#offsetMs = databaseNowMs - (askedAtMs + answeredAtMs) / 2;
-  }
-
-  /** Milliseconds since the epoch. Throws before the first observation: there is nothing to guess from. */
-  nowMs(): number {
-    if (this.#offsetMs === null)
-      throw new Error("the database's clock was read before the database was asked");
-    return this.#offsetMs + this.#monotonicMs();
-  }
+export function createDatabaseClock(monotonicMs: () => number) {
+  let offsetMs: number | null = null;
+  return {
+    /** Corrects the clock by an answer given at some moment between the two monotonic ones. */
+    observe(databaseNowMs: number, askedAtMs: number, answeredAtMs: number): void {
+      offsetMs = databaseNowMs - (askedAtMs + answeredAtMs) / 2;
+    },
+    /** Milliseconds since the epoch. Throws before the first observation: there is nothing to guess from. */
+    nowMs(): number {
+      if (offsetMs === null) throw new Error("the database's clock was read before the database was asked");
+      return offsetMs + monotonicMs();
+    },
+  };
 }
 
 const CACHED_KEYS_MAX = 20_000;
@@ -77,17 +66,7 @@ function createFindKeys(secretsKey: Uint8Array) {
   };
 }
 
-export type Delivering = {
-  readonly findTarget: ReturnType<typeof createFindTarget>;
-  readonly findKeys: ReturnType<typeof createFindKeys>;
-  readonly poster: Poster;
-  readonly clock: DatabaseClock;
-  /** Uniform in [0, 1). */
-  readonly random: () => number;
-  readonly policy: RetryPolicy;
-  readonly deadlineMs: number;
-  readonly analysisRetentionMs: number;
-};
+export type Delivering = ReturnType<typeof createDelivering>;
 
 export type DeliveringOptions = {
   readonly config: Config;
@@ -99,16 +78,16 @@ export type DeliveringOptions = {
 };
 
 /** All that one delivery's attempt needs, made from the configuration. */
-export function createDelivering(options: DeliveringOptions): Delivering {
+export function createDelivering(options: DeliveringOptions) {
   const { config, egress } = options;
   const now = () => performance.now();
   return {
     findTarget: createFindTarget(egress.unsafeAllowedTargets),
     findKeys: createFindKeys(options.secretsKey),
     poster: createPoster({ egress, now }),
-    clock: new DatabaseClock(now),
+    clock: createDatabaseClock(now),
     random: options.random,
-    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX },
+    policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX } satisfies RetryPolicy,
     deadlineMs: config.attemptDeadlineMs,
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
   };
@@ -141,7 +120,7 @@ export async function deliver(
   if (verdict.kind === "end") {
     const errorCode =
       target?.verdict === "refuse" && verdict.reason === "target_refused" ? target.code : null;
-    return withoutPost(delivery, { status: "abandoned", reason: verdict.reason, errorCode });
+    return ended(delivery, { status: "abandoned", reason: verdict.reason, errorCode });
   }
   if (target?.verdict !== "allow" || delivery.number === null || delivery.analysisText === null) {
     throw new Error(`delivery ${delivery.deliveryId} was to be posted without a target, a number or a body`);
@@ -153,14 +132,13 @@ export async function deliver(
   const startedAtMs = Math.floor(on.clock.nowMs());
   const signature = webhookSignature(body, on.findKeys(delivery), startedAtMs);
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
-  if (!mayStart()) return withoutPost(delivery, released(on, true));
+  if (!mayStart()) return ended(delivery, released(on, true));
 
   const result = await on.poster.post({ url: target.url, headers, body, deadlineMs: on.deadlineMs });
-  if (!usesUpAnAttempt(result)) return { ...withoutPost(delivery, released(on, false)), result };
+  if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result);
 
   const endedAtMs = startedAtMs + result.durationMs;
-  const attempt = attemptRow(delivery.number, startedAtMs, endedAtMs, target.href, result);
-  const next: AfterAttempt = decideAfterAttempt(
+  const next = decideAfterAttempt(
     {
       hasSucceeded: result.outcome === "succeeded",
       number: delivery.number,
@@ -171,7 +149,21 @@ export async function deliver(
     on.policy,
     on.random(),
   );
-  return { recording: recording(delivery, attempt, toNext(next, result)), result };
+  const { outcome, errorCode, statusCode, remoteAddress, responseHeaders, responseExcerpt } = result;
+  const attempt: AttemptRow = {
+    number: delivery.number,
+    startedAtMs,
+    endedAtMs,
+    ...result.timings,
+    statusCode,
+    outcome,
+    errorCode,
+    targetUrl: target.href,
+    remoteAddress,
+    responseHeaders: responseHeaders === null ? null : JSON.stringify(responseHeaders),
+    responseExcerpt,
+  };
+  return ended(delivery, next, attempt, result);
 }
 
 /**
@@ -179,7 +171,7 @@ export async function deliver(
  * window bounds how often this is tried.
  */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
-  return withoutPost(delivery, released(on, false));
+  return ended(delivery, released(on, false));
 }
 
 /**
@@ -195,37 +187,11 @@ function released(on: Delivering, isOurOwnStop: boolean): Recording["next"] {
   return { status: "released", dueAtMs };
 }
 
-function toNext(next: AfterAttempt, result: PostResult): Recording["next"] {
-  return next.status === "abandoned" ? { ...next, errorCode: result.errorCode } : next;
-}
-
-function withoutPost(delivery: LeasedDelivery, next: Recording["next"]): Delivered {
-  return { recording: recording(delivery, null, next), result: null };
-}
-
-function recording(delivery: LeasedDelivery, attempt: AttemptRow | null, next: Recording["next"]): Recording {
-  const { deliveryId, leaseToken, run } = delivery;
-  return { deliveryId, leaseToken, run, attempt, next };
-}
-
-function attemptRow(
-  number: number,
-  startedAtMs: number,
-  endedAtMs: number,
-  targetUrl: string,
-  result: PostResult,
-): AttemptRow {
-  return {
-    number,
-    startedAtMs,
-    endedAtMs,
-    ...result.timings,
-    statusCode: result.statusCode,
-    outcome: result.outcome,
-    errorCode: result.errorCode,
-    targetUrl,
-    remoteAddress: result.remoteAddress,
-    responseHeaders: result.responseHeaders === null ? null : JSON.stringify(result.responseHeaders),
-    responseExcerpt: result.responseExcerpt,
-  };
+function ended(
+  { deliveryId, leaseToken, run }: LeasedDelivery,
+  next: Recording["next"],
+  attempt: AttemptRow | null = null,
+  result: PostResult | null = null,
+): Delivered {
+  return { recording: { deliveryId, leaseToken, run, attempt, next }, result };
 }

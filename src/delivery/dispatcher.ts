@@ -1,7 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { backoffMs } from "../base/model/backoff.ts";
-import { Attempts, type AttemptsOptions, type Claimed } from "./attempts.ts";
+import { type Attempts, type AttemptsOptions, type Claimed, createAttempts } from "./attempts.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { Delivered } from "./deliver.ts";
 import type { LaneAnswer, LaneLimits, TakenDelivery, WaitingDelivery } from "./lane.ts";
@@ -118,7 +118,7 @@ export class Dispatcher {
       onError: (error) => options.observer.failed("lanes", error),
       random: options.delivering.random,
     });
-    this.#attempts = new Attempts({ ...options, isInQuarantine: false });
+    this.#attempts = createAttempts({ ...options, isInQuarantine: false });
   }
 
   get recorder(): Recorder {

@@ -3,11 +3,9 @@ import { z } from "zod";
 import { targetUrl, time } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
-import { judgeTargetUrl, type TargetUrlOptions } from "../egress/rules/target-url.ts";
+import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
-import { Problem } from "../http/problems.ts";
 import * as store from "./endpoint-sql.ts";
-import { pauseEndpoint, resumeEndpoint } from "./holds-sql.ts";
 
 const { HELD_COUNTED_MAX } = store;
 const tag = "Endpoint";
@@ -82,9 +80,12 @@ export function endpointOperations({
       audit: (_, { body }) => ({ url: body.url }),
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused"],
-      handle: async ({ accountId, body, caller }, tx) => {
-        const url = allowed(body.url, { unsafeAllowedTargets });
-        return { body: endpointBody(await store.setEndpoint(tx, accountId, url), caller) };
+      handle: async ({ accountId, body, caller, problem }, tx) => {
+        const judged = judgeTargetUrl(body.url, { unsafeAllowedTargets });
+        if (judged.verdict === "refuse") {
+          throw problem("target_refused", [{ path: "body.url", message: judged.message }]);
+        }
+        return { body: endpointBody(await store.setEndpoint(tx, accountId, judged.href), caller) };
       },
     }),
     write({
@@ -107,7 +108,7 @@ export function endpointOperations({
         if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
       },
     }),
-    pausing("pause", pauseEndpoint, {
+    pausing("pause", store.pauseEndpoint, {
       summary: "Pause the endpoint",
       description:
         "Holds every delivery to the endpoint instead of sending it, waiting ones and new ones alike. Nothing " +
@@ -115,7 +116,7 @@ export function endpointOperations({
         "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
         "own webhook_url still go out. Pausing again changes nothing.",
     }),
-    pausing("resume", resumeEndpoint, {
+    pausing("resume", store.resumeEndpoint, {
       summary: "Resume the endpoint",
       description:
         "Ends a pause. What was held is delivered oldest first, up to 100 a second, alongside new ones; `held` " +
@@ -127,7 +128,7 @@ export function endpointOperations({
 /** @param run false: there is no endpoint */
 function pausing(
   act: "pause" | "resume",
-  run: typeof pauseEndpoint,
+  run: typeof store.pauseEndpoint,
   texts: { readonly summary: string; readonly description: string },
 ): Operation {
   return write({
@@ -150,20 +151,6 @@ function pausing(
   });
 }
 
-/** The normalized form of a URL that webhooks may go to. Throws 422 for any other. */
-function allowed(url: string, rules: TargetUrlOptions): string {
-  const judged = judgeTargetUrl(url, rules);
-  if (judged.verdict === "allow") return judged.href;
-  throw new Problem("target_refused", { errors: [{ path: "body.url", message: judged.message }] });
-}
-
 function endpointBody(endpoint: store.Endpoint, { userId }: Caller): z.output<typeof Endpoint> {
-  return {
-    url: endpoint.url,
-    created_at: endpoint.createdAt.toISOString(),
-    updated_at: endpoint.updatedAt.toISOString(),
-    paused_at: endpoint.pausedAt?.toISOString() ?? null,
-    held: userId === null ? endpoint.held : null,
-    certificate_expires_at: endpoint.certificateExpiresAt?.toISOString() ?? null,
-  };
+  return { ...endpoint, held: userId === null ? endpoint.held : null };
 }

@@ -1,27 +1,32 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 
+/** As the API answers it to whoever reads the whole account. */
 export type Endpoint = {
   readonly url: string;
-  readonly createdAt: Date;
-  readonly updatedAt: Date;
+  readonly created_at: string;
+  readonly updated_at: string;
   /** Null: it is not paused. */
-  readonly pausedAt: Date | null;
+  readonly paused_at: string | null;
   /** Deliveries that wait until they are let go; exact up to `HELD_COUNTED_MAX`. */
   readonly held: number;
   /** Of the certificate that it showed to a delivery last; null: none was seen. */
-  readonly certificateExpiresAt: Date | null;
+  readonly certificate_expires_at: string | null;
 };
 
 /** Counting so many takes some 100 ms. */
 export const HELD_COUNTED_MAX = 1_000_000;
 
-type Row = Omit<Endpoint, "certificateExpiresAt"> & { certificate: { host: string; endsAt: string } | null };
+type Row = Omit<Endpoint, "certificate_expires_at"> & {
+  certificate: { host: string; ends_at: string } | null;
+};
 
-const COLUMNS = `url, created_at as "createdAt", updated_at as "updatedAt", paused_at as "pausedAt", (
+const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updated_at")} as updated_at,
+  ${timeText("paused_at")} as paused_at, (
   select count(*)::integer from (
     select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
   ) as h) as held, (
-  select json_build_object('host', c.host, 'endsAt', c.ends_at)
+  select json_build_object('host', c.host, 'ends_at', ${timeText("c.ends_at")})
   from sealpost.endpoint_certificates as c where c.account_id = $1) as certificate`;
 
 /** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
@@ -60,5 +65,65 @@ export async function removeEndpoint(database: ClientBase | Pool, accountId: str
 function fromRow({ certificate, ...endpoint }: Row): Endpoint {
   // A host's that the endpoint was at before is not its own.
   const isOfThisHost = certificate?.host === new URL(endpoint.url).host;
-  return { ...endpoint, certificateExpiresAt: isOfThisHost ? new Date(certificate.endsAt) : null };
+  return { ...endpoint, certificate_expires_at: isOfThisHost ? certificate.ends_at : null };
+}
+
+/** Rows of everybody's that a pause looks at before it answers; the leader looks at the rest. */
+const LOOKED_AT_MAX = 10_000;
+
+/**
+ * From now on, nothing more of the account's endpoint is started; what waits, and what comes, is held: see
+ * sql/0010_delivery.sql. An endpoint that is paused already stays as it is. False: there is none.
+ */
+export const pauseEndpoint = changing(`pause_endpoint($1, ${LOOKED_AT_MAX})`);
+/** From now on, what is held is let go, at the leader's pace. False: there is no endpoint. */
+export const resumeEndpoint = changing("resume_endpoint($1)");
+
+function changing(call: string) {
+  return async (database: ClientBase | Pool, accountId: string): Promise<boolean> => {
+    const text = `select sealpost.${call} as "isThere"`;
+    const { rows } = await database.query<{ isThere: boolean }>(text, [accountId]);
+    return rows[0]!.isThere;
+  };
+}
+
+/** Holds what a claim under this token has leased of paused endpoints; nothing of it was posted. `at` null: now. */
+export const holdLeased = givingBack("hold_leased");
+/** The same of what it has leased for URLs of their own that are closed: it goes to the endpoint. */
+export const sendToEndpoint = givingBack("send_to_endpoint");
+
+function givingBack(name: "hold_leased" | "send_to_endpoint") {
+  const text = `select sealpost.${name}($1::uuid[], $2::uuid, coalesce($3::timestamptz, now()))`;
+  return async (pool: Pool, deliveryIds: readonly string[], leaseToken: string, at: Date | null) => {
+    await pool.query({ name, text, values: [`{${deliveryIds.join(",")}}`, leaseToken, at] });
+  };
+}
+
+/** Held deliveries of one account, and of all accounts, that a step lets go: 100 and 1,000 a second. */
+const ACCOUNT_PER_STEP_MAX = 20;
+const PER_STEP_MAX = 200;
+
+export type HoldsStep = {
+  readonly released: number;
+  /** Abandoned, because their analyses are no longer kept. */
+  readonly expired: number;
+  /** There is more to be looked through for an endpoint that was just paused. */
+  readonly isGathering: boolean;
+};
+
+/** One paced step of what is held. `at` null: now. */
+export async function advanceHolds(
+  database: Pool | ClientBase,
+  analysisRetentionMs: number,
+  at: Date | null,
+  accountMax = ACCOUNT_PER_STEP_MAX,
+  itemsMax = PER_STEP_MAX,
+): Promise<HoldsStep> {
+  const { rows } = await database.query<HoldsStep>({
+    name: "advance_holds",
+    text: `select released, expired, is_gathering as "isGathering" from sealpost.advance_holds(
+      $1::float8 * interval '1 millisecond', coalesce($2::timestamptz, now()), $3, $4)`,
+    values: [analysisRetentionMs, at, accountMax, itemsMax],
+  });
+  return rows[0]!;
 }

@@ -15,30 +15,83 @@ export type EndpointWatchOptions = {
 
 type Seen = { -readonly [Name in keyof EndpointNews]: EndpointNews[Name] };
 
+export type EndpointWatch = ReturnType<typeof startEndpointWatch>;
+
 /**
  * What endpoints go through, by account, written every few seconds. Nothing waits for it: what could not be written, or
  * was seen by a process that died, is lost, and the notices that are made of it are checked against the log.
  */
-export class EndpointWatch {
-  readonly #options: EndpointWatchOptions;
-  #seen = new Map<string, Seen>();
-  #certificates = new Map<string, SeenCertificate>();
-  readonly #known = new Map<string, string>();
-  #timer: NodeJS.Timeout | null = null;
-  #writing: Promise<void> | null = null;
+export function startEndpointWatch({ everyMs, noteNews, noteCertificates, onError }: EndpointWatchOptions) {
+  let seenByAccount = new Map<string, Seen>();
+  let certificates = new Map<string, SeenCertificate>();
+  const known = new Map<string, string>();
+  let writing: Promise<void> | null = null;
 
-  constructor(options: EndpointWatchOptions) {
-    this.#options = options;
+  function seenOf(accountId: string): Seen {
+    let seen = seenByAccount.get(accountId);
+    if (seen === undefined) {
+      seen = {
+        accountId,
+        url: null,
+        succeededAtMs: null,
+        failingSinceMs: null,
+        failedAttempts: 0,
+        abandoned: 0,
+        errorCode: null,
+      };
+      seenByAccount.set(accountId, seen);
+    }
+    return seen;
+  }
+
+  /** Most attempts are posted on a kept connection, or show a certificate that is known. */
+  function noteCertificate(accountId: string, targetUrl: string, expiresAtMs: number): void {
+    const shown = `${expiresAtMs} ${targetUrl}`;
+    if (known.get(accountId) === shown) return;
+    if (known.size >= KNOWN_CERTIFICATES_MAX) known.clear();
+    known.set(accountId, shown);
+    certificates.set(accountId, { accountId, host: new URL(targetUrl).host, expiresAtMs });
+  }
+
+  async function write(): Promise<void> {
+    const news = [...seenByAccount.values()];
+    const shown = [...certificates.values()];
+    seenByAccount = new Map();
+    certificates = new Map();
+    try {
+      while (news.length > 0) {
+        await noteNews(news.slice(0, BATCH_MAX));
+        news.splice(0, BATCH_MAX);
+      }
+      while (shown.length > 0) await noteCertificates(shown.splice(0, BATCH_MAX));
+    } catch (error) {
+      for (const older of news) keep(older);
+      // Written once they are seen again.
+      known.clear();
+      onError(error);
+    }
+  }
+
+  /** What could not be written goes into the next write, under what was seen meanwhile. */
+  function keep(older: Seen): void {
+    const newer = seenOf(older.accountId);
+    newer.abandoned += older.abandoned;
+    newer.url ??= older.url;
+    newer.errorCode ??= older.errorCode;
+    if (newer.succeededAtMs !== null) return;
+    newer.succeededAtMs = older.succeededAtMs;
+    newer.failingSinceMs = older.failingSinceMs ?? newer.failingSinceMs;
+    newer.failedAttempts += older.failedAttempts;
   }
 
   /** Deliveries that brought their own URL do not concern the endpoint. */
-  readonly observer: Pick<DispatchObserver, "attemptRecorded"> = {
+  const observer: Pick<DispatchObserver, "attemptRecorded"> = {
     attemptRecorded: (delivery, { recording, result }, recorded) => {
       if (delivery.webhookUrl !== null || recorded !== "ours") return;
       const { attempt, next } = recording;
       const isLost = next.status === "abandoned" && next.reason !== "no_target";
       if (attempt === null && !isLost) return;
-      const seen = this.#seenOf(delivery.accountId);
+      const seen = seenOf(delivery.accountId);
       if (isLost) seen.abandoned += 1;
       if (attempt === null) return;
       if (attempt.outcome === "succeeded") {
@@ -52,81 +105,22 @@ export class EndpointWatch {
         seen.errorCode = attempt.errorCode;
       }
       const expiresAtMs = result?.certificateEndsAtMs ?? null;
-      if (expiresAtMs !== null) this.#noteCertificate(delivery.accountId, attempt.targetUrl, expiresAtMs);
+      if (expiresAtMs !== null) noteCertificate(delivery.accountId, attempt.targetUrl, expiresAtMs);
     },
   };
 
-  start(): void {
-    this.#timer = setInterval(() => {
-      this.#writing ??= this.#write().finally(() => {
-        this.#writing = null;
-      });
-    }, this.#options.everyMs);
-  }
-
-  /** Writes what is left. */
-  async stop(): Promise<void> {
-    if (this.#timer !== null) clearInterval(this.#timer);
-    await this.#writing;
-    await this.#write();
-  }
-
-  #seenOf(accountId: string): Seen {
-    let seen = this.#seen.get(accountId);
-    if (seen === undefined) {
-      seen = {
-        accountId,
-        url: null,
-        succeededAtMs: null,
-        failingSinceMs: null,
-        failedAttempts: 0,
-        abandoned: 0,
-        errorCode: null,
-      };
-      this.#seen.set(accountId, seen);
-    }
-    return seen;
-  }
-
-  /** Most attempts are posted on a kept connection, or show a certificate that is known. */
-  #noteCertificate(accountId: string, targetUrl: string, expiresAtMs: number): void {
-    const shown = `${expiresAtMs} ${targetUrl}`;
-    if (this.#known.get(accountId) === shown) return;
-    if (this.#known.size >= KNOWN_CERTIFICATES_MAX) this.#known.clear();
-    this.#known.set(accountId, shown);
-    this.#certificates.set(accountId, { accountId, host: new URL(targetUrl).host, expiresAtMs });
-  }
-
-  async #write(): Promise<void> {
-    const news = [...this.#seen.values()];
-    const certificates = [...this.#certificates.values()];
-    this.#seen = new Map();
-    this.#certificates = new Map();
-    try {
-      while (news.length > 0) {
-        await this.#options.noteNews(news.slice(0, BATCH_MAX));
-        news.splice(0, BATCH_MAX);
-      }
-      while (certificates.length > 0) {
-        await this.#options.noteCertificates(certificates.splice(0, BATCH_MAX));
-      }
-    } catch (error) {
-      for (const older of news) this.#keep(older);
-      // Written once they are seen again.
-      this.#known.clear();
-      this.#options.onError(error);
-    }
-  }
-
-  /** What could not be written goes into the next write, under what was seen meanwhile. */
-  #keep(older: Seen): void {
-    const newer = this.#seenOf(older.accountId);
-    newer.abandoned += older.abandoned;
-    newer.url ??= older.url;
-    newer.errorCode ??= older.errorCode;
-    if (newer.succeededAtMs !== null) return;
-    newer.succeededAtMs = older.succeededAtMs;
-    newer.failingSinceMs = older.failingSinceMs ?? newer.failingSinceMs;
-    newer.failedAttempts += older.failedAttempts;
-  }
+  const timer = setInterval(() => {
+    writing ??= write().finally(() => {
+      writing = null;
+    });
+  }, everyMs);
+  return {
+    observer,
+    /** Writes what is left. */
+    async stop(): Promise<void> {
+      clearInterval(timer);
+      await writing;
+      await write();
+    },
+  };
 }

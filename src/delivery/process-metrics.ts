@@ -1,23 +1,13 @@
-import {
-  createDatabaseMetrics,
-  createFaults,
-  type DatabaseMetrics,
-  type Faults,
-} from "../base/metrics/database-metrics.ts";
-import { createDispatchMetrics, type DispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
+import { createDatabaseMetrics, createFaults } from "../base/metrics/database-metrics.ts";
+import { createDispatchMetrics } from "../base/metrics/dispatch-metrics.ts";
 import type { MetricsRegistry } from "../base/metrics/registry.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import type { LaneLimits } from "./lane.ts";
 
-/** All metrics of a dispatcher's process. */
-export type ProcessMetrics = {
-  readonly registry: MetricsRegistry;
-  readonly dispatch: DispatchMetrics;
-  readonly database: DatabaseMetrics;
-  readonly faults: Faults;
-};
+export type ProcessMetrics = ReturnType<typeof createProcessMetrics>;
 
-export function createProcessMetrics(registry: MetricsRegistry): ProcessMetrics {
+/** All metrics of a dispatcher's process. */
+export function createProcessMetrics(registry: MetricsRegistry) {
   return {
     registry,
     dispatch: createDispatchMetrics(registry),

@@ -17,48 +17,43 @@ export type PostInQuarantine = (
 ) => Promise<QuarantineRun>;
 
 /** Deliveries that may have killed a dispatcher: posted in batches, by one process after the other. */
-export class Quarantine {
-  readonly #waiting = new Set<string>();
-  readonly #postInQuarantine: PostInQuarantine;
-  readonly #stopping = new AbortController();
-  #running: Promise<void> | null = null;
+export function createQuarantine(postInQuarantine: PostInQuarantine) {
+  const waiting = new Set<string>();
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let running: Promise<void> | null = null;
 
-  constructor(postInQuarantine: PostInQuarantine) {
-    this.#postInQuarantine = postInQuarantine;
-  }
-
-  add(deliveryId: string): void {
-    if (this.#waiting.size >= QUARANTINED_MAX || this.#stopping.signal.aborted) return;
-    this.#waiting.add(deliveryId);
-    this.#running ??= this.#run().then(() => {
-      this.#running = null;
-    });
-  }
-
-  /** Drops those that wait; resolves when the delivery under way has ended. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    this.#waiting.clear();
-    await this.#running;
-  }
-
-  async #run(): Promise<void> {
+  async function run(): Promise<void> {
     // Whatever arrives in this turn of the event loop joins the same batch.
     await new Promise(setImmediate);
-    while (this.#waiting.size > 0) {
-      const batch = [...this.#waiting].slice(0, BATCH_MAX);
-      const ended = await this.#postBatch(batch);
+    while (waiting.size > 0) {
+      const batch = [...waiting].slice(0, BATCH_MAX);
+      const ended = await postBatch(batch);
       // As long as another process of the cluster holds the lock, none of these has a chance.
-      if (ended === "busy") this.#waiting.clear();
-      for (const deliveryId of batch) this.#waiting.delete(deliveryId);
+      if (ended === "busy") waiting.clear();
+      for (const deliveryId of batch) waiting.delete(deliveryId);
     }
+    running = null;
   }
 
-  async #postBatch(batch: readonly string[]): Promise<QuarantineRun> {
-    const { signal } = this.#stopping;
+  async function postBatch(batch: readonly string[]): Promise<QuarantineRun> {
     for (let deaths = 1; ; deaths++) {
-      const ended = await this.#postInQuarantine(batch, signal).catch(() => "died" as const);
+      const ended = await postInQuarantine(batch, signal).catch(() => "died" as const);
       if (ended !== "died" || deaths > DEATHS_PER_BATCH_MAX || signal.aborted) return ended;
     }
   }
+
+  return {
+    add(deliveryId: string): void {
+      if (waiting.size >= QUARANTINED_MAX || signal.aborted) return;
+      waiting.add(deliveryId);
+      running ??= run();
+    },
+    /** Drops those that wait; resolves when the delivery under way has ended. */
+    async stop(): Promise<void> {
+      stopping.abort();
+      waiting.clear();
+      await running;
+    },
+  };
 }

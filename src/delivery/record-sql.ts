@@ -1,26 +1,19 @@
 import type { Pool } from "pg";
 import { dayOf, queryDay } from "../base/database/partitions.ts";
 import type { ErrorCode } from "../base/model/error-codes.ts";
-import type { EndReason, Outcome } from "../base/model/statuses.ts";
+import type { EndReason } from "../base/model/statuses.ts";
+import type { PostResult, PostTimings } from "../egress/post/result.ts";
 
 /** One attempt as it ended. Times in ms since the epoch, database time; null: not known or did not happen. */
-export type AttemptRow = {
-  readonly number: number;
-  readonly startedAtMs: number;
-  readonly endedAtMs: number;
-  readonly dnsMs: number | null;
-  readonly connectMs: number | null;
-  readonly tlsMs: number | null;
-  readonly firstByteMs: number | null;
-  readonly statusCode: number | null;
-  readonly outcome: Outcome;
-  readonly errorCode: ErrorCode | null;
-  readonly targetUrl: string;
-  readonly remoteAddress: string | null;
-  /** A JSON object. */
-  readonly responseHeaders: string | null;
-  readonly responseExcerpt: string | null;
-};
+export type AttemptRow = Readonly<PostTimings> &
+  Readonly<Pick<PostResult, "outcome" | "errorCode" | "statusCode" | "remoteAddress" | "responseExcerpt">> & {
+    readonly number: number;
+    readonly startedAtMs: number;
+    readonly endedAtMs: number;
+    readonly targetUrl: string;
+    /** A JSON object. */
+    readonly responseHeaders: string | null;
+  };
 
 /** The outcome of a leased delivery. */
 export type Recording = {
@@ -32,7 +25,8 @@ export type Recording = {
   readonly next:
     | { readonly status: "succeeded" }
     | { readonly status: "failed"; readonly dueAtMs: number }
-    | { readonly status: "abandoned"; readonly reason: EndReason; readonly errorCode: ErrorCode | null }
+    /** `errorCode`: of what was found wrong without an attempt. */
+    | { readonly status: "abandoned"; readonly reason: EndReason; readonly errorCode?: ErrorCode | null }
     /** The lease is given back: due again at dueAtMs, status as it was. */
     | { readonly status: "released"; readonly dueAtMs: number };
 };
@@ -130,7 +124,7 @@ export async function recordOutcomes(
  * the cost of pg's conversion; any text from outside goes through pg's.
  */
 function toColumns(recordings: readonly Recording[]): unknown[] {
-  const plain = (pick: (recording: Recording) => string | number | null) =>
+  const plain = (pick: (recording: Recording) => string | number | null | undefined) =>
     `{${recordings.map((recording) => pick(recording) ?? "NULL").join(",")}}`;
   const quoted = (pick: (recording: Recording) => string | null) => recordings.map(pick);
   return [
@@ -140,18 +134,18 @@ function toColumns(recordings: readonly Recording[]): unknown[] {
     plain((r) => r.next.status),
     plain((r) => (r.next.status === "abandoned" ? r.next.reason : null)),
     plain((r) => (r.next.status === "failed" || r.next.status === "released" ? r.next.dueAtMs : null)),
-    plain((r) => r.attempt?.number ?? null),
-    plain((r) => r.attempt?.startedAtMs ?? null),
-    plain((r) => r.attempt?.endedAtMs ?? null),
-    plain((r) => r.attempt?.dnsMs ?? null),
-    plain((r) => r.attempt?.connectMs ?? null),
-    plain((r) => r.attempt?.tlsMs ?? null),
-    plain((r) => r.attempt?.firstByteMs ?? null),
-    plain((r) => r.attempt?.statusCode ?? null),
-    plain((r) => r.attempt?.outcome ?? null),
-    plain((r) => r.attempt?.errorCode ?? (r.next.status === "abandoned" ? r.next.errorCode : null)),
+    plain((r) => r.attempt?.number),
+    plain((r) => r.attempt?.startedAtMs),
+    plain((r) => r.attempt?.endedAtMs),
+    plain((r) => r.attempt?.dnsMs),
+    plain((r) => r.attempt?.connectMs),
+    plain((r) => r.attempt?.tlsMs),
+    plain((r) => r.attempt?.firstByteMs),
+    plain((r) => r.attempt?.statusCode),
+    plain((r) => r.attempt?.outcome),
+    plain((r) => r.attempt?.errorCode ?? ("errorCode" in r.next ? r.next.errorCode : null)),
     quoted((r) => r.attempt?.targetUrl ?? null),
-    plain((r) => r.attempt?.remoteAddress ?? null),
+    plain((r) => r.attempt?.remoteAddress),
     quoted((r) => r.attempt?.responseHeaders ?? null),
     quoted((r) => r.attempt?.responseExcerpt ?? null),
   ];

@@ -32,90 +32,83 @@ type Waiting = {
   readonly settle: (recorded: Recorded) => void;
 };
 
+export type Recorder = ReturnType<typeof createRecorder>;
+
 /**
  * Records outcomes in batches, one statement at a time. While the database is away it keeps them and retries, each
  * until its lease ends: after that another claim has recorded the attempt as interrupted.
  */
-export class Recorder {
-  readonly #options: RecorderOptions;
-  #waiting: Waiting[] = [];
-  #isWriting = false;
-  #backlog = 0;
+export function createRecorder({ write, partOf, isRefusedData, onError, random }: RecorderOptions) {
+  const waiting: Waiting[] = [];
+  let isWriting = false;
+  let backlog = 0;
 
-  constructor(options: RecorderOptions) {
-    this.#options = options;
-  }
-
-  /** Outcomes that are not written yet. */
-  get backlog(): number {
-    return this.#backlog;
-  }
-
-  /** `giveUpAtMs`: when the lease ends, on the monotonic clock. Never rejects. */
-  record(recording: Recording, giveUpAtMs: number): Promise<Recorded> {
-    this.#backlog++;
-    return new Promise((settle) => {
-      this.#waiting.push({ recording, giveUpAtMs, settle });
-      if (!this.#isWriting) void this.#writeAll();
-    });
-  }
-
-  async #writeAll(): Promise<void> {
-    this.#isWriting = true;
-    while (this.#waiting.length > 0) {
-      if (this.#waiting.length < BATCH_ENOUGH) await wait(GATHER_MS);
-      const batch = this.#waiting.splice(0, BATCH_MAX);
-      const parts = Map.groupBy(batch, ({ recording }) => this.#options.partOf(recording));
-      for (const part of parts.values()) await this.#write(part);
+  async function writeAll(): Promise<void> {
+    isWriting = true;
+    while (waiting.length > 0) {
+      if (waiting.length < BATCH_ENOUGH) await wait(GATHER_MS);
+      const parts = Map.groupBy(waiting.splice(0, BATCH_MAX), ({ recording }) => partOf(recording));
+      for (const part of parts.values()) await writePart(part);
     }
-    this.#isWriting = false;
+    isWriting = false;
   }
 
-  async #write(batch: readonly Waiting[]): Promise<void> {
+  async function writePart(batch: readonly Waiting[]): Promise<void> {
     for (let attempts = 1; ; attempts++) {
-      const live = batch.filter((waiting) => waiting.giveUpAtMs > performance.now());
-      for (const waiting of batch) if (!live.includes(waiting)) this.#settle(waiting, "given_up");
+      const live = batch.filter(({ giveUpAtMs }) => giveUpAtMs > performance.now());
+      for (const one of batch) if (!live.includes(one)) settle(one, "given_up");
       if (live.length === 0) return;
       batch = live;
       try {
-        const ours = await this.#options.write(batch.map((waiting) => waiting.recording));
-        for (const waiting of batch) {
-          this.#settle(waiting, ours.has(waiting.recording.deliveryId) ? "ours" : "taken_over");
-        }
+        const ours = await write(batch.map(({ recording }) => recording));
+        for (const one of batch) settle(one, ours.has(one.recording.deliveryId) ? "ours" : "taken_over");
         return;
       } catch (error) {
-        this.#options.onError(error, attempts);
-        if (this.#options.isRefusedData(error)) return await this.#writeHalves(batch);
-        await wait(backoffMs(attempts - 1, RETRY_BACKOFF, this.#options.random()));
+        onError(error, attempts);
+        if (isRefusedData(error)) return await writeHalves(batch);
+        await wait(backoffMs(attempts - 1, RETRY_BACKOFF, random()));
       }
     }
   }
 
   /** One receiver's text must not keep its neighbours from the log: halve the batch to find it, then leave it out. */
-  async #writeHalves(batch: readonly Waiting[]): Promise<void> {
+  async function writeHalves(batch: readonly Waiting[]): Promise<void> {
     if (batch.length > 1) {
       const middle = batch.length >> 1;
-      await this.#write(batch.slice(0, middle));
-      await this.#write(batch.slice(middle));
+      await writePart(batch.slice(0, middle));
+      await writePart(batch.slice(middle));
       return;
     }
-    const [waiting] = batch;
-    if (waiting === undefined) return;
-    const { attempt } = waiting.recording;
-    if (attempt === null || attempt.responseExcerpt === UNRECORDABLE)
-      return this.#settle(waiting, "given_up");
+    const one = batch[0]!;
+    const { attempt } = one.recording;
+    if (attempt === null || attempt.responseExcerpt === UNRECORDABLE) return settle(one, "given_up");
     const errorCode = attempt.errorCode === null ? null : "unrecordable_answer";
-    waiting.recording = {
-      ...waiting.recording,
+    one.recording = {
+      ...one.recording,
       attempt: { ...attempt, errorCode, responseHeaders: null, responseExcerpt: UNRECORDABLE },
     };
-    await this.#write(batch);
+    await writePart(batch);
   }
 
-  #settle(waiting: Waiting, recorded: Recorded): void {
-    this.#backlog--;
-    waiting.settle(recorded);
+  function settle(one: Waiting, recorded: Recorded): void {
+    backlog--;
+    one.settle(recorded);
   }
+
+  return {
+    /** Outcomes that are not written yet. */
+    get backlog(): number {
+      return backlog;
+    },
+    /** `giveUpAtMs`: when the lease ends, on the monotonic clock. Never rejects. */
+    record(recording: Recording, giveUpAtMs: number): Promise<Recorded> {
+      backlog++;
+      return new Promise((settle) => {
+        waiting.push({ recording, giveUpAtMs, settle });
+        if (!isWriting) void writeAll();
+      });
+    },
+  };
 }
 
 const UNRECORDABLE = "(the answer's text could not be stored)";

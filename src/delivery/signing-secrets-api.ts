@@ -22,6 +22,8 @@ export const SigningSecretShape = z
   })
   .meta({ id: "SigningSecret", description: "The secret that signs the account's webhooks." });
 
+type SecretsBody = z.output<typeof SigningSecretShape>;
+
 const Rotation = z.strictObject({
   overlap_seconds: z
     .int()
@@ -102,22 +104,15 @@ export function signingSecretOperations({
   ];
 }
 
-/** @param secrets the current first; null: there is none */
-function secretsBody(secrets: readonly SigningSecret[]): z.output<typeof SigningSecretShape> | null {
-  const [current, previous] = secrets;
+/** The current one comes first; null: there is none. */
+function secretsBody([current, previous]: readonly SigningSecret[]): SecretsBody | null {
   if (current === undefined) return null;
-  return {
-    signing_secret: current.secret,
-    created_at: current.createdAt.toISOString(),
-    previous: previous === undefined ? null : previousBody(previous),
-  };
+  if (previous === undefined) return { ...bodyOf(current), previous: null };
+  // There is one current secret at most.
+  const expires_at = previous.expiresAt!.toISOString();
+  return { ...bodyOf(current), previous: { ...bodyOf(previous), expires_at } };
 }
 
-function previousBody({ secret, createdAt, expiresAt }: SigningSecret) {
-  if (expiresAt === null) throw new Error("an account has two current signing secrets");
-  return {
-    signing_secret: secret,
-    created_at: createdAt.toISOString(),
-    expires_at: expiresAt.toISOString(),
-  };
+function bodyOf({ secret, createdAt }: SigningSecret) {
+  return { signing_secret: secret, created_at: createdAt.toISOString() };
 }

@@ -96,7 +96,11 @@ export async function rotateSigningSecret(
   return await inTransaction(database, async (client) => {
     // Two concurrent rotations would both retire the same current secret: they take turns.
     await client.query("select from sealpost.accounts where id = $1 for update", [accountId]);
-    if (!endsPrevious && (await isOverlapping(client, accountId))) return "rotation_in_progress";
+    const { rowCount: overlapping } = await client.query(
+      "select from sealpost.signing_secrets where account_id = $1 and expires_at > now()",
+      [accountId],
+    );
+    if (overlapping !== 0 && !endsPrevious) return "rotation_in_progress";
     await client.query(
       `update sealpost.signing_secrets
        set expires_at = now() + case when expires_at is null then $2 else 0 end * interval '1 second'
@@ -131,12 +135,4 @@ export async function forgetSigningSecrets(
     [retentionMs, rowsMax],
   );
   return rowCount ?? 0;
-}
-
-async function isOverlapping(client: ClientBase, accountId: string): Promise<boolean> {
-  const { rowCount } = await client.query(
-    "select from sealpost.signing_secrets where account_id = $1 and expires_at > now()",
-    [accountId],
-  );
-  return (rowCount ?? 0) > 0;
 }

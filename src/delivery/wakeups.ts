@@ -38,117 +38,106 @@ export type WakeupsOptions = {
  * ending, another one is started in the same process. Wake-ups that stay locked by the old runner are issued again by
  * the promoter.
  */
-export class Wakeups {
-  readonly #options: WakeupsOptions;
-  readonly #stopping = new AbortController();
-  /** Asks the present runner to end, and waits only so long. */
-  #endRunner: () => void = () => undefined;
-  #signOfLifeMs = 0;
-  #loop: Promise<void> = Promise.resolve();
-  #looksLeft = 0;
-  #lookTimer: NodeJS.Timeout | null = null;
-  #lookAgain: () => void = () => undefined;
+export function createWakeups({ queue, wake, onPublished, onRunnerEnded, random }: WakeupsOptions) {
+  const stopping = new AbortController();
+  const { signal } = stopping;
   /** Jobs whose deliveries have been woken. */
-  readonly #known = new TtlMap<string, true>({ entriesMax: KNOWN_MAX, now: () => performance.now() });
+  const known = new TtlMap<string, true>({ entriesMax: KNOWN_MAX, now: () => performance.now() });
+  /** Asks the present runner to end, and waits only so long. */
+  let endRunner: () => void = () => undefined;
+  let signOfLifeMs = 0;
+  let running: Promise<void> = Promise.resolve();
+  let looksLeft = 0;
+  let lookTimer: NodeJS.Timeout | null = null;
+  let lookAgain: () => void = () => undefined;
 
-  constructor(options: WakeupsOptions) {
-    this.#options = options;
-    options.queue.onAdded = (told) => this.#hear(told);
-  }
-
-  start(): void {
-    this.#loop = this.#runUntilStopped();
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    this.#endRunner();
-    await this.#loop;
-  }
-
-  async #runUntilStopped(): Promise<void> {
-    const { signal } = this.#stopping;
+  async function runUntilStopped(): Promise<void> {
     for (let restarts = 0; !signal.aborted; restarts++) {
-      let error: unknown = null;
       const startedAt = performance.now();
-      try {
-        await this.#runOnce();
-      } catch (cause) {
-        error = cause;
-      }
+      const error: unknown = await runOnce().then(
+        () => null,
+        (cause: unknown) => cause,
+      );
       if (signal.aborted) return;
-      this.#options.onRunnerEnded(error, restarts);
+      onRunnerEnded(error, restarts);
       // A runner that worked for a while ended for a new reason: start over with the short delay.
       if (performance.now() - startedAt > RESTART_BACKOFF.maxMs) restarts = 0;
-      await abortableDelay(backoffMs(restarts, RESTART_BACKOFF, this.#options.random()), signal);
+      await abortableDelay(backoffMs(restarts, RESTART_BACKOFF, random()), signal);
     }
   }
 
-  async #runOnce(): Promise<void> {
+  async function runOnce(): Promise<void> {
     const gone = Promise.withResolvers<void>();
     const waitNoLonger = () => void setTimeout(gone.resolve, END_MAX_MS).unref();
-    this.#signOfLifeMs = performance.now();
+    signOfLifeMs = performance.now();
     const runner = await startWakeupRunner({
-      queue: this.#options.queue,
-      handle: (payload, jobId) => this.#handle(payload, jobId),
-      onLook: (jobIds, lookAgain) => {
-        this.#signOfLifeMs = performance.now();
-        this.#lookAgain = lookAgain;
-        if (jobIds.some((id) => !this.#known.has(id))) this.#looksLeft = LOOKS_MORE;
-        this.#lookSoon();
+      queue,
+      handle: async (payload, jobId) => {
+        wakeOnce(jobId, readWakeup(payload));
+        signOfLifeMs = performance.now();
+      },
+      onLook: (jobIds, again) => {
+        signOfLifeMs = performance.now();
+        lookAgain = again;
+        if (jobIds.some((id) => !known.has(id))) looksLeft = LOOKS_MORE;
+        lookSoon();
       },
       onEnding: waitNoLonger,
     });
     // Whatever it says when nobody waits for it any more, and that its stop fails when the database is gone.
     runner.ended.catch(() => undefined);
-    this.#endRunner = () => {
+    endRunner = () => {
       runner.stop().catch(() => undefined);
       waitNoLonger();
     };
     // Asked to stop while it was starting: stop() found no runner yet.
-    if (this.#stopping.signal.aborted) this.#endRunner();
+    if (signal.aborted) endRunner();
     const checking = setInterval(() => {
-      const isSilent = performance.now() - this.#signOfLifeMs > SILENCE_MAX_MS;
-      if (isSilent) this.#endRunner();
+      if (performance.now() - signOfLifeMs > SILENCE_MAX_MS) endRunner();
     }, CHECK_EVERY_MS);
     try {
       await Promise.race([runner.ended, gone.promise]);
     } finally {
       clearInterval(checking);
-      this.#endRunner = () => undefined;
+      endRunner = () => undefined;
     }
   }
 
-  /** What a notification says; any role that can connect may send one. */
-  #hear(told: string): boolean {
-    this.#options.onPublished?.();
-    const { jobId, waiting } = readTold(told);
-    if (waiting.length === 0) return false;
-    this.#wakeOnce(jobId, waiting);
-    this.#looksLeft = Math.max(this.#looksLeft, 1);
-    this.#lookSoon();
-    return true;
+  function wakeOnce(jobId: string, waiting: readonly WaitingDelivery[]): void {
+    if (known.has(jobId)) return;
+    known.set(jobId, true, KNOWN_FOR_MS);
+    wake(waiting);
   }
 
-  #wakeOnce(jobId: string, waiting: readonly WaitingDelivery[]): void {
-    if (this.#known.has(jobId)) return;
-    this.#known.set(jobId, true, KNOWN_FOR_MS);
-    this.#options.wake(waiting);
-  }
-
-  #lookSoon(): void {
-    if (this.#looksLeft === 0 || this.#lookTimer !== null) return;
-    this.#looksLeft--;
-    this.#lookTimer = setTimeout(() => {
-      this.#lookTimer = null;
-      this.#lookAgain();
+  function lookSoon(): void {
+    if (looksLeft === 0 || lookTimer !== null) return;
+    looksLeft--;
+    lookTimer = setTimeout(() => {
+      lookTimer = null;
+      lookAgain();
     }, LOOK_AGAIN_MS);
   }
 
-  async #handle(payload: unknown, jobId: string): Promise<void> {
-    this.#wakeOnce(jobId, readWakeup(payload));
-    this.#signOfLifeMs = performance.now();
-  }
+  // What a notification says; any role that can connect may send one.
+  queue.onAdded = (told) => {
+    onPublished?.();
+    const { jobId, waiting } = readTold(told);
+    if (waiting.length === 0) return false;
+    wakeOnce(jobId, waiting);
+    looksLeft = Math.max(looksLeft, 1);
+    lookSoon();
+    return true;
+  };
+  return {
+    start(): void {
+      running = runUntilStopped();
+    },
+    async stop(): Promise<void> {
+      stopping.abort();
+      endRunner();
+      await running;
+    },
+  };
 }
 
 function readTold(told: string): { readonly jobId: string; readonly waiting: readonly WaitingDelivery[] } {

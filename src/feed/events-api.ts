@@ -12,7 +12,7 @@ import { HELD_SECONDS_MAX } from "../http/limits.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
-import { importSigningKey } from "../signing/index.ts";
+import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import { type FeedEvent, type FeedPosition, findFeedEvents, findFeedPlaces } from "./feed-sql.ts";
 
 /**
@@ -63,14 +63,6 @@ const EventPage = z.object({
 
 const cursors = createCursors(z.int().min(0));
 
-export type FeedPage = {
-  readonly items: z.output<typeof PublishedEvent>[];
-  /** Behind the page: everything that is not in it and comes before has been read. */
-  readonly next: FeedPosition;
-  /** There is more to be looked at behind the page, although it may be empty. */
-  readonly isCut: boolean;
-};
-
 /** Before all that is kept, whenever it is asked for. */
 const OLDEST: FeedPosition = 0;
 
@@ -78,29 +70,13 @@ const OLDEST: FeedPosition = 0;
 const AHEAD_MAX_MS = 10_000;
 
 /**
- * @param after where the page begins, behind it; null: behind the newest of all
- * @throws Problem for a position that is older than what is kept, or that no page has ever led to
+ * What reads a page of the feed behind a position; null: behind the newest of all. It throws a problem for a position
+ * that is older than what is kept, or that no page has ever led to.
+ *
+ * @param retentionMs how long an event can be read
  */
-export type ReadFeedPage = (
-  reader: Reader,
-  after: FeedPosition | null,
-  itemsMax: number,
-) => Promise<FeedPage>;
-
-/** @param retentionMs how long an event can be read */
-export function createReadFeedPage(
-  database: Pool,
-  secretsKey: Uint8Array,
-  retentionMs: number,
-): ReadFeedPage {
-  async function signer(accountId: string, nowMs: number): Promise<(body: Buffer) => string> {
-    const secrets = await findSigningSecrets(database, accountId, secretsKey);
-    if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
-    const keys = secrets.map(({ secret }) => importSigningKey(secret));
-    return (body) => webhookSignature(body, keys, nowMs);
-  }
-
-  return async (reader, after, itemsMax) => {
+export function createReadFeedPage(database: Pool, secretsKey: Uint8Array, retentionMs: number) {
+  return async (reader: Reader, after: FeedPosition | null, itemsMax: number): Promise<FeedPage> => {
     const { accountId } = reader;
     const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
     const { places, newest, oldest, lookedTo, nowMs } = found;
@@ -113,12 +89,22 @@ export function createReadFeedPage(
     if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
     const ids = places.map(({ deliveryId }) => deliveryId);
     const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
-    const sign = await signer(accountId, nowMs);
-    const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, sign)]));
+    const secrets = await findSigningSecrets(database, accountId, secretsKey);
+    if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
+    const keys = secrets.map(({ secret }) => importSigningKey(secret));
+    const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, keys, nowMs)]));
     const isLast = events.length === places.length && places.length < itemsMax;
     return { items, next: isLast ? end : places[events.length - 1]!.position, isCut: isCut || !isLast };
   };
 }
+
+type FeedPage = {
+  readonly items: z.output<typeof PublishedEvent>[];
+  /** Behind the page: everything that is not in it and comes before has been read. */
+  readonly next: FeedPosition;
+  /** There is more to be looked at behind the page, although it may be empty. */
+  readonly isCut: boolean;
+};
 
 function expired(accountId: string): Problem {
   const oldest = cursors.write(OLDEST, { accountId });
@@ -128,16 +114,15 @@ function expired(accountId: string): Problem {
   });
 }
 
-function itemOf(event: FeedEvent, sign: (body: Buffer) => string): FeedPage["items"][number] {
-  const { deliveryId, createdAtMs, status } = event;
-  const body = webhookBody({ ...event, id: deliveryId });
+function itemOf(event: FeedEvent, keys: readonly SigningKey[], nowMs: number): FeedPage["items"][number] {
+  const body = webhookBody(event);
   return {
-    delivery_id: deliveryId,
+    delivery_id: event.id,
     event: event.event,
-    created_at: isoTime(createdAtMs),
-    status,
+    created_at: isoTime(event.createdAtMs),
+    status: event.status,
     body: body.toString(),
-    signature: sign(body),
+    signature: webhookSignature(body, keys, nowMs),
   };
 }
 

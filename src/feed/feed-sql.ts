@@ -1,10 +1,10 @@
-import type { ClientBase, Pool, PoolClient } from "pg";
+import type { ClientBase, Pool } from "pg";
 import { createdAtMs } from "../base/database/partitions.ts";
-import { abortableDelay, backoffMs } from "../base/model/backoff.ts";
-import type { EventName } from "../base/model/events.ts";
+import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type { DeliveryStatus } from "../base/model/statuses.ts";
 import { sightOfDelivery } from "../delivery/visibility-sql.ts";
+import type { Envelope } from "../delivery/webhook.ts";
 
 /** Where in an account's feed: microseconds since the epoch, at which the event there was sequenced. */
 export type FeedPosition = number;
@@ -25,14 +25,13 @@ export type SequencingStep = {
  * lasts for `leaseMs` from now. See sql/0012_feed.sql.
  */
 export async function sequenceEvents(pool: Pool, holder: string, leaseMs: number): Promise<SequencingStep> {
-  const { rows } = await pool.query<{ leads: boolean; sequenced: number; is_full: boolean }>({
+  const { rows } = await pool.query<SequencingStep>({
     name: "sequence_events",
-    text: `select leads, sequenced, is_full
+    text: `select leads, sequenced, is_full as "isFull"
       from sealpost.sequence_events($1, $2::float8 * interval '1 millisecond', $3)`,
     values: [holder, leaseMs, EVENTS_PER_STEP_MAX],
   });
-  const { leads, sequenced, is_full: isFull } = rows[0]!;
-  return { leads, sequenced, isFull };
+  return rows[0]!;
 }
 
 const LAST_STEP = "select * from sealpost.feed_steps order by step desc limit 1";
@@ -94,22 +93,17 @@ export async function findFeedPlaces(
   const looked = `${beyond} limit ${PLACES_LOOKED_AT_MAX}`;
   const isPassingOver = seen.and !== "";
   const passingOver = `select * from (${looked}) as placed where true${seen.and} order by position`;
-  const { rows } = await database.query<{
-    newest: string;
-    looked_to: string | null;
-    now_ms: number;
-    positions: string[];
-    ids: string[];
-  }>({
+  const { rows } = await database.query<Omit<FeedPlaces, "oldest">>({
     name: `find_feed_places${seen.name}`,
     // The feed of an account that has moved ends here: what is newer is in the other cell's. While its places are
     // deleted here, and after, a reader stays where he is: they are all there.
-    text: `select least(last.position, moved.feed_ends_at, case when moved.is_deleted then $2::bigint end) as newest,
-        extract(epoch from clock_timestamp())::float8 * 1000 as now_ms,
-        coalesce(array_agg(found.position order by found.position) filter (where found.position is not null), '{}')
-          as positions,
-        array_agg(found.delivery_id::text order by found.position) as ids,
-        ${isPassingOver ? `case when count(found.position) < $3 then (${lastOf(looked)}) end` : "null"} as looked_to
+    text: `select
+        least(last.position, moved.feed_ends_at, case when moved.is_deleted then $2::bigint end)::float8 as newest,
+        extract(epoch from clock_timestamp())::float8 * 1000 as "nowMs",
+        coalesce(json_agg(json_build_object('position', found.position, 'deliveryId', found.delivery_id)
+          order by found.position) filter (where found.position is not null), '[]') as places,
+        ${isPassingOver ? `case when count(found.position) < $3 then (${lastOf(looked)})::float8 end` : "null"}
+          as "lookedTo"
       from (${LAST_STEP}) as last
       left join (
         select feed_ends_at, step in ('deleting', 'deleted') as is_deleted
@@ -121,27 +115,15 @@ export async function findFeedPlaces(
       group by last.position, moved.feed_ends_at, moved.is_deleted`,
     values: [reader.accountId, after ?? "9223372036854775807", placesMax, retentionMs, ...seen.values],
   });
-  const { newest, looked_to, now_ms, positions, ids } = rows[0]!;
-  return {
-    lookedTo: looked_to === null ? null : Number(looked_to),
-    oldest: Math.max(0, Math.floor((now_ms - retentionMs) * 1_000)),
-    places: positions.map((position, n) => ({ position: Number(position), deliveryId: ids[n]! })),
-    newest: Number(newest),
-    nowMs: now_ms,
-  };
+  const found = rows[0]!;
+  return { ...found, oldest: Math.max(0, Math.floor((found.nowMs - retentionMs) * 1_000)) };
 }
 
 const lastOf = (places: string) =>
   `select position from (${places}) as looked offset ${PLACES_LOOKED_AT_MAX - 1} limit 1`;
 
 /** An event of the feed with all that its webhook is made of. */
-export type FeedEvent = {
-  readonly deliveryId: string;
-  readonly event: EventName;
-  readonly createdAtMs: number;
-  readonly status: DeliveryStatus;
-  readonly analysisText: string;
-};
+export type FeedEvent = Envelope & { readonly status: DeliveryStatus };
 
 /**
  * The first of these deliveries whose analyses have `bytesMax` bytes together, but at least one. Walked one by one, so
@@ -153,12 +135,8 @@ export async function findFeedEvents(
   deliveryIds: readonly string[],
   bytesMax: number,
 ): Promise<readonly (FeedEvent | null)[]> {
-  const { rows } = await database.query<{
-    id: string;
-    event: EventName | null;
-    status: DeliveryStatus | null;
-    text: string | null;
-  }>({
+  type Row = { [Name in Exclude<keyof FeedEvent, "createdAtMs">]: FeedEvent[Name] | null };
+  const { rows } = await database.query<Row & { id: string }>({
     name: "find_feed_events",
     text: `with recursive walked as (
         select 0 as n, null::text as event, null::text as text, 0::bigint as bytes
@@ -170,16 +148,16 @@ export async function findFeedEvents(
         ) as body on true
         where walked.n < cardinality($2::uuid[]) and walked.bytes < $3::bigint
       )
-      select ($2::uuid[])[n] as id, event, text, (
+      select ($2::uuid[])[n] as id, event, text as "analysisText", (
         select status from sealpost.deliveries where account_id = $1 and id = ($2::uuid[])[n]
       ) as status
       from walked where n = 1 or (n > 1 and bytes <= $3::bigint)
       order by n`,
     values: [accountId, deliveryIds, bytesMax],
   });
-  return rows.map(({ id, event, status, text }) => {
-    if (event === null || text === null || status === null) return null;
-    return { deliveryId: id, event, createdAtMs: createdAtMs(id), status, analysisText: text };
+  return rows.map(({ id, event, status, analysisText }) => {
+    if (event === null || analysisText === null || status === null) return null;
+    return { id, event, createdAtMs: createdAtMs(id), status, analysisText };
   });
 }
 
@@ -208,7 +186,19 @@ export type FeedNews = { stop(): Promise<void> };
 /** Listens for accounts whose feeds have grown, until stopped; connects again when it has to. */
 export function listenToFeed(options: FeedNewsOptions): FeedNews {
   const stopping = new AbortController();
-  const listening = listenUntil(stopping.signal, options);
+  const { signal } = stopping;
+  const backoff = createBackoff(RECONNECT_BACKOFF, options.random);
+
+  async function listenUntilStopped(): Promise<void> {
+    while (!signal.aborted) {
+      await listenOnce(signal, options, backoff).catch((error: unknown) => {
+        if (!signal.aborted) options.onError(error);
+      });
+      await abortableDelay(backoff.nextMs(), signal);
+    }
+  }
+
+  const listening = listenUntilStopped();
   return {
     stop: async () => {
       stopping.abort();
@@ -217,47 +207,27 @@ export function listenToFeed(options: FeedNewsOptions): FeedNews {
   };
 }
 
-async function listenUntil(signal: AbortSignal, options: FeedNewsOptions): Promise<void> {
-  for (let failures = 0; !signal.aborted; failures++) {
-    try {
-      await listenOnce(signal, {
-        ...options,
-        onListening: () => {
-          failures = -1;
-          options.onListening();
-        },
-      });
-    } catch (error) {
-      if (!signal.aborted) options.onError(error);
-    }
-    await abortableDelay(backoffMs(Math.max(failures, 0), RECONNECT_BACKOFF, options.random()), signal);
-  }
-}
-
 /** Until stopped, or until the connection fails: then it throws. */
-async function listenOnce(signal: AbortSignal, options: FeedNewsOptions): Promise<void> {
+async function listenOnce(signal: AbortSignal, options: FeedNewsOptions, backoff: Backoff): Promise<void> {
   const client = await options.pool.connect();
   const failed = new AbortController();
-  const fail = () => failed.abort();
-  client.on("end", fail);
+  const ended = AbortSignal.any([signal, failed.signal]);
+  client.on("end", () => failed.abort());
   client.on("notification", ({ channel, payload = "" }) => {
     if (channel === CHANNEL) options.onNews(payload.split(" "));
     else options.onPublished();
   });
   try {
     await client.query(`listen ${CHANNEL}; listen "${PUBLISHED}"`);
+    backoff.reset();
     options.onListening();
-    await askAgainAndAgain(client, AbortSignal.any([signal, failed.signal]));
+    while (!ended.aborted) {
+      await abortableDelay(ASKED_EVERY_MS, ended);
+      if (!ended.aborted) await client.query("select");
+    }
     if (!signal.aborted) throw new Error("the connection that listens to the feed has ended");
   } finally {
     // Not to be used for anything else: it would go on listening.
     client.release(true);
-  }
-}
-
-async function askAgainAndAgain(client: PoolClient, signal: AbortSignal): Promise<void> {
-  while (!signal.aborted) {
-    await abortableDelay(ASKED_EVERY_MS, signal);
-    if (!signal.aborted) await client.query("select");
   }
 }

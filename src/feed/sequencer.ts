@@ -1,5 +1,7 @@
+import { randomUUID } from "node:crypto";
+import type { Pool } from "pg";
 import { abortableDelay } from "../base/model/backoff.ts";
-import type { SequencingStep } from "./feed-sql.ts";
+import { endSequencingLease, sequenceEvents } from "./feed-sql.ts";
 
 /**
  * A step follows another no sooner, so an event waits for its place no longer than that, apart from the step itself.
@@ -11,77 +13,63 @@ const UNTOLD_EVERY_MS = 10_000;
 const LEASE_MS = 600;
 const AFTER_FAILURE_MS = 500;
 
-export type SequencerOptions = {
-  readonly holder: string;
-  readonly sequence: (holder: string, leaseMs: number) => Promise<SequencingStep>;
-  readonly endLease: (holder: string) => Promise<void>;
-  readonly onError: (error: unknown) => void;
-};
+export type Sequencer = ReturnType<typeof startSequencer>;
 
 /**
  * Gives events their places in the feed. Every `serve` and every `dispatch` runs one, and one of them has the lease:
  * the feed goes on when all of either kind are stopped.
  */
-export class Sequencer {
-  readonly #options: SequencerOptions;
-  readonly #stopping = new AbortController();
-  #loop: Promise<void> = Promise.resolve();
-  #leads = false;
-  #isTold = false;
-  #wake: () => void = () => undefined;
+export function startSequencer(pool: Pool, onError: (error: unknown) => void) {
+  const holder = randomUUID();
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  let leads = false;
+  let isTold = false;
+  let wake: () => void = () => undefined;
 
-  constructor(options: SequencerOptions) {
-    this.#options = options;
-  }
-
-  /** Something was published. */
-  tell(): void {
-    this.#isTold = true;
-    this.#wake();
-  }
-
-  start(): void {
-    this.#loop = this.#run();
-  }
-
-  /** Lets another process go on at once. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    if (this.#leads) await this.#options.endLease(this.#options.holder).catch(this.#options.onError);
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopping;
+  async function run(): Promise<void> {
     while (!signal.aborted) {
       const startedAt = performance.now();
-      this.#isTold = false;
-      const { everyMs, isDone } = await this.#step();
+      isTold = false;
+      const { everyMs, isDone } = await step();
       await abortableDelay(everyMs - (performance.now() - startedAt), signal);
-      if (isDone) await this.#untilTold();
+      if (isDone && !isTold) await untilTold();
     }
   }
 
-  async #untilTold(): Promise<void> {
-    if (this.#isTold) return;
+  async function untilTold(): Promise<void> {
     const told = new AbortController();
-    this.#wake = () => told.abort();
-    await abortableDelay(UNTOLD_EVERY_MS, AbortSignal.any([told.signal, this.#stopping.signal]));
-    this.#wake = () => undefined;
+    wake = () => told.abort();
+    await abortableDelay(UNTOLD_EVERY_MS, AbortSignal.any([told.signal, signal]));
+    wake = () => undefined;
   }
 
   /** After how long, from its beginning, the next one may be made, and whether nobody needs it before being told. */
-  async #step(): Promise<{ readonly everyMs: number; readonly isDone: boolean }> {
-    const { holder, sequence, onError } = this.#options;
+  async function step(): Promise<{ readonly everyMs: number; readonly isDone: boolean }> {
     try {
-      const { leads, sequenced, isFull } = await sequence(holder, LEASE_MS);
-      this.#leads = leads;
-      if (isFull) return { everyMs: 0, isDone: false };
-      return { everyMs: leads ? STEP_EVERY_MS : LEASE_MS, isDone: sequenced === 0 };
+      const found = await sequenceEvents(pool, holder, LEASE_MS);
+      leads = found.leads;
+      if (found.isFull) return { everyMs: 0, isDone: false };
+      return { everyMs: leads ? STEP_EVERY_MS : LEASE_MS, isDone: found.sequenced === 0 };
     } catch (error) {
-      this.#leads = false;
+      leads = false;
       onError(error);
       return { everyMs: AFTER_FAILURE_MS, isDone: false };
     }
   }
+
+  const running = run();
+  return {
+    /** Something was published. */
+    tell(): void {
+      isTold = true;
+      wake();
+    },
+    /** Lets another process go on at once. */
+    async stop(): Promise<void> {
+      stopping.abort();
+      await running;
+      if (leads) await endSequencingLease(pool, holder).catch(onError);
+    },
+  };
 }

@@ -1,53 +1,21 @@
 import { z } from "zod";
-import { moment, time } from "../api/fields.ts";
+import { moment } from "../api/fields.ts";
 import { read } from "../api/operations.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { invalidRequest } from "../http/problems.ts";
+import { Activity, ITEMS_MAX } from "./activity-schema.ts";
 import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity } from "./activity-sql.ts";
 
-/** A day of five minutes. */
-const ITEMS_MAX = 288;
 const BUCKETS = { "5m": 5 * 60_000, "1h": 3_600_000, "1d": DAY_MS } as const;
 type Bucket = keyof typeof BUCKETS;
 
-const attempts = z.int().min(0);
-
-export const Activity = z
-  .object({
-    counted_to: time.describe(
-      "Attempts that ended before it are counted, later ones not yet; about a minute ago. A time without an item is " +
-        "not counted, which does not mean that there were none.",
-    ),
-    items: z
-      .array(
-        z.object({ at: time.describe("When the bucket begins."), succeeded: attempts, failed: attempts }),
-      )
-      .max(ITEMS_MAX)
-      .describe(
-        "One bucket after the other, oldest first, including those without attempts, up to `counted_to`.",
-      ),
-    top: z
-      .array(
-        z.object({
-          target_host: z
-            .string()
-            .describe(
-              "`(other)`: not among the 50 hosts that are counted separately at a time, or not known.",
-            ),
-          error_code: z.string().describe("As in the delivery log."),
-          attempts,
-          last_at: time.describe("When the last of them ended."),
-          last_success_at: time.nullable().describe("Of the host. Null: none in the range."),
-          failing_since: time
-            .nullable()
-            .describe("The host's first failure after its last success. Null: it has not failed since."),
-        }),
-      )
-      .describe("What failed, the most attempts first; at most 20."),
-  })
-  .meta({ id: "Activity", description: "How many attempts ended when, and where and why they failed." });
+const query = z.strictObject({
+  from: moment.optional().describe("Default: a day before `to`."),
+  to: moment.optional().describe("Default: now."),
+  bucket: z.enum(Object.keys(BUCKETS) as [Bucket, ...Bucket[]]).default("1h"),
+});
 
 export type ActivityDependencies = {
   /** For lists of the log, from a standby where there is one. */
@@ -72,11 +40,7 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
       isOfAccount: true,
-      query: z.strictObject({
-        from: moment.optional().describe("Default: a day before `to`."),
-        to: moment.optional().describe("Default: now."),
-        bucket: z.enum(Object.keys(BUCKETS) as [Bucket, ...Bucket[]]).default("1h"),
-      }),
+      query,
       response: jsonResponse(200, Activity),
       handle: async ({ accountId, query }) => {
         const range = rangeOf(query, now());
@@ -86,14 +50,8 @@ export function activityOperations({ readLog, now }: ActivityDependencies): read
   ];
 }
 
-type Asked = {
-  readonly from?: string | undefined;
-  readonly to?: string | undefined;
-  readonly bucket: Bucket;
-};
-
 /** In whole buckets. Throws `invalid_request` for a range that cannot be answered. */
-function rangeOf({ from, to, bucket }: Asked, nowMs: number): { from: Date; to: Date; bucketMs: number } {
+function rangeOf({ from, to, bucket }: z.output<typeof query>, nowMs: number) {
   const bucketMs = BUCKETS[bucket];
   const toMs = to === undefined ? nowMs : Date.parse(to);
   const fromMs = from === undefined ? toMs - DAY_MS : Date.parse(from);

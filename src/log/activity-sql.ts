@@ -3,6 +3,7 @@ import { countPublished } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
+import type { Activity } from "./activity-schema.ts";
 
 /** Counted by five minutes for so long, and by hours after that. */
 export const FINE_ACTIVITY_MS = 2 * DAY_MS;
@@ -13,7 +14,7 @@ const SPAN_PER_STEP_MS = 5 * 60_000;
 const LATE_PER_STEP_MAX = 10_000;
 const ACCOUNTS_FOLDED_PER_STEP_MAX = 1_000;
 
-export type ActivityStep = {
+type ActivityStep = {
   /** All that ended before is counted; null: another leader is at it. */
   readonly countedTo: Date | null;
   /** There is more to count. */
@@ -25,14 +26,13 @@ export type ActivityStep = {
  * to be longer than writing an attempt may take, and 5 s.
  */
 export async function countActivity(pool: Pool, lagMs: number): Promise<ActivityStep> {
-  const { rows } = await pool.query<{ counted_to: Date | null; is_behind: boolean }>({
+  const { rows } = await pool.query<ActivityStep>({
     name: "count_activity",
-    text: `select counted_to, is_behind from sealpost.count_activity(
+    text: `select counted_to as "countedTo", is_behind as "isBehind" from sealpost.count_activity(
       $1::float8 * interval '1 millisecond', $2::float8 * interval '1 millisecond', $3)`,
     values: [lagMs, SPAN_PER_STEP_MS, LATE_PER_STEP_MAX],
   });
-  const { counted_to, is_behind } = rows[0]!;
-  return { countedTo: counted_to, isBehind: is_behind };
+  return rows[0]!;
 }
 
 /** Makes hours of old five minutes, a step of them. Whether there was something to do. */
@@ -44,25 +44,6 @@ export async function foldActivity(pool: Pool): Promise<boolean> {
   });
   return rows[0]!.folded;
 }
-
-/** As the API answers. */
-export type Activity = {
-  readonly counted_to: string;
-  /** A bucket after the other, oldest first, also those without attempts. */
-  readonly items: { readonly at: string; readonly succeeded: number; readonly failed: number }[];
-  /** The most attempts first. */
-  readonly top: {
-    /** `(other)`: hosts beyond an account's 50 of a bucket, or not known. */
-    readonly target_host: string;
-    readonly error_code: string;
-    readonly attempts: number;
-    readonly last_at: string;
-    /** The host's last success; null: none in the range. */
-    readonly last_success_at: string | null;
-    /** The host's first failure after that; null: there is none. */
-    readonly failing_since: string | null;
-  }[];
-};
 
 const FAILURES_MAX = 20;
 

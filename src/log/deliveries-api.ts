@@ -24,7 +24,7 @@ import {
 } from "./deliveries-sql.ts";
 import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
-import { ATTEMPTS_SHOWN_MAX, type Attempt, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
+import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
 import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
 import { replayDelivery } from "./replays-sql.ts";
 
@@ -155,7 +155,7 @@ export function deliveryOperations({
       handle: async ({ reader, params, problem }, tx) => {
         const who = await reader(tx);
         const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
-        const refusal = refusalOf(outcome);
+        const refusal = REPLAY_REFUSALS[outcome];
         if (refusal !== null) throw problem(refusal);
         const delivery = await findLoggedDelivery(tx, who, params.delivery_id);
         if (delivery === null)
@@ -171,27 +171,14 @@ function single(status: readonly string[] | undefined): { readonly status?: stri
   return status?.length === 1 ? { status: status[0]! } : {};
 }
 
-function refusalOf(
-  outcome: ReplayOutcome,
-):
-  | Extract<DomainCode, "delivery_not_replayable" | "replayed_too_often" | "analysis_expired">
-  | "not_found"
-  | null {
-  switch (outcome) {
-    case "replayed":
-      return null;
-    case "not_found":
-      return "not_found";
-    case "not_replayable":
-      return "delivery_not_replayable";
-    case "expired":
-      return "analysis_expired";
-    case "too_often":
-      return "replayed_too_often";
-    default:
-      throw new Error(`Unknown outcome ${outcome satisfies never}`);
-  }
-}
+/** What is answered where no run was started; null: one was. */
+const REPLAY_REFUSALS = {
+  replayed: null,
+  not_found: "not_found",
+  not_replayable: "delivery_not_replayable",
+  expired: "analysis_expired",
+  too_often: "replayed_too_often",
+} as const satisfies Record<ReplayOutcome, DomainCode | "not_found" | null>;
 
 function deliveryBody(
   delivery: LoggedDelivery,
@@ -228,17 +215,12 @@ function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: num
   const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
   return {
     ...deliveryBody(delivery, analysisRetentionMs, known),
-    attempts: attempts.map((attempt) => attemptBody(found, attempt, known)),
-  };
-}
-
-function attemptBody(found: FoundDelivery, attempt: LoggedAttempt, known: KnownBeside): Attempt {
-  const wasInterrupted = attempt.outcome === "interrupted";
-  return {
-    ...attempt,
-    target_url: attempt.target_url ?? (wasInterrupted ? found.delivery.webhookUrl : null),
-    error_message: explainAttempt(attempt, known),
-    request_headers: sentHeaders(found, attempt),
+    attempts: attempts.map((attempt) => ({
+      ...attempt,
+      target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? delivery.webhookUrl : null),
+      error_message: explainAttempt(attempt, known),
+      request_headers: sentHeaders(found, attempt),
+    })),
   };
 }
 
@@ -250,7 +232,7 @@ function attemptBody(found: FoundDelivery, attempt: LoggedAttempt, known: KnownB
  * Null: nothing was sent, or when it was signed is not known (the dispatcher died).
  */
 function sentHeaders(
-  { delivery, body, secrets }: Pick<FoundDelivery, "delivery" | "body" | "secrets">,
+  { delivery, body, secrets }: FoundDelivery,
   { started_at, target_url, outcome, error_code }: LoggedAttempt,
 ): Record<string, string> | null {
   if (target_url === null || outcome === "interrupted") return null;

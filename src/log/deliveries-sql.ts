@@ -88,7 +88,7 @@ const seenOnly = ({ and }: Sight) =>
 
 const find = (seen: Sight) => `
 select (${columnsOf(seen)}) as delivery, (
-  select json_agg(json_build_object('run', run, 'number', number, 'started_at', ${timeText("started_at")},
+  select coalesce(json_agg(json_build_object('run', run, 'number', number, 'started_at', ${timeText("started_at")},
     'ended_at', ${timeText("ended_at")},
     -- An interrupted one's end is when its lease was over.
     'duration_ms', case when outcome <> 'interrupted'
@@ -96,7 +96,7 @@ select (${columnsOf(seen)}) as delivery, (
     'timings', json_build_object('dns', dns_ms, 'connect', connect_ms, 'tls', tls_ms, 'first_byte', first_byte_ms),
     'target_url', target_url, 'remote_address', remote_address, 'outcome', outcome, 'error_code', error_code,
     'status_code', status_code, 'response_headers', response_headers::json, 'response_excerpt', response_excerpt
-  ) order by run, number)
+  ) order by run, number), '[]')
   from (
     select * from sealpost.attempts where account_id = $1 and delivery_id = $2 ${seenOnly(seen)}
     order by run desc, number desc limit ${ATTEMPTS_SHOWN_MAX}
@@ -105,9 +105,9 @@ select (${columnsOf(seen)}) as delivery, (
   select json_build_object('analysisBytes', octet_length(analysis::text), 'traceparent', traceparent)
   from sealpost.bodies where account_id = $1 and delivery_id = $2 ${seenOnly(seen)}
 ) as body, (
-  select json_agg(json_build_object(
+  select coalesce(json_agg(json_build_object(
     'createdAtMs', extract(epoch from created_at) * 1000, 'expiresAtMs', extract(epoch from expires_at) * 1000,
-    'isFirst', is_first))
+    'isFirst', is_first)), '[]')
   from (
     select s.created_at, s.expires_at, s.created_at = a.created_at as is_first
     from sealpost.signing_secrets as s join sealpost.accounts as a on a.id = s.account_id
@@ -140,15 +140,14 @@ export async function findDelivery(
   deliveryId: string,
 ): Promise<FoundDelivery | null> {
   const seen = sightOf(reader, "d", 3);
-  const { rows } = await database.query<FoundRow>({
+  const { rows } = await database.query<Omit<FoundDelivery, "delivery"> & { delivery: LoggedColumns }>({
     name: `find_delivery${seen.name}`,
     text: find(seen),
     values: [reader.accountId, deliveryId, ...seen.values],
   });
-  const { delivery: columns, attempts, body, secrets } = rows[0]!;
-  const [delivery] = loggedDeliveries(columns);
-  if (delivery === undefined) return null;
-  return { delivery, attempts: attempts ?? [], body, secrets: secrets ?? [] };
+  const found = rows[0]!;
+  const [delivery] = loggedDeliveries(found.delivery);
+  return delivery === undefined ? null : { ...found, delivery };
 }
 
 /** The same without its requests. */
@@ -165,13 +164,6 @@ export async function findLoggedDelivery(
   });
   return loggedDeliveries(rows[0]!.delivery)[0] ?? null;
 }
-
-type FoundRow = {
-  delivery: LoggedColumns;
-  attempts: LoggedAttempt[] | null;
-  body: FoundDelivery["body"];
-  secrets: SecretLife[] | null;
-};
 
 /** Of each column, its values in all rows. Without rows that of ids is empty, and the others are null. */
 export type LoggedColumns = {

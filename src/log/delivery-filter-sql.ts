@@ -118,7 +118,7 @@ export function fittingCondition(values: unknown[], accountId: string, filter: D
 }
 
 /** What leads a page along an index. */
-type Lead = "log" | "status" | "undelivered" | "analysis" | "replay";
+export type Lead = "log" | "status" | "undelivered" | "analysis" | "replay";
 
 export function leadOf(filter: DeliveryFilter): Lead {
   if (filter.replay_id != null) return "replay";
@@ -166,7 +166,7 @@ export function pageConditions(
   const indexed = [`d.account_id = ${account}`, ...byIndex].join(" and ");
   const looked = NAMES.filter((name) => !INDEXED[lead].includes(name) && name !== "replay_id");
   const isAll = reader.spaceIds === null && looked.every((name) => fitting[name] == null);
-  if (isAll && (lead === "log" || lead === "status" || lead === "undelivered")) return { indexed, row: null };
+  if (isAll && lead !== "analysis" && lead !== "replay") return { indexed, row: null };
   const byRow = looked.map((name) => {
     const text = textOf(values, account, fitting, name);
     return `($${values.length}::${FILTERINGS[name].type} is null or ${text})`;

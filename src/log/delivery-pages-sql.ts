@@ -1,6 +1,7 @@
 import { hash } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import type { ReadLog } from "../base/database/log-reader.ts";
+import { TtlMap } from "../base/model/caches.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
@@ -11,7 +12,7 @@ import {
   loggedDeliveries,
 } from "./deliveries-sql.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
-import { isEverything, leadOf, pageConditions } from "./delivery-filter-sql.ts";
+import { isEverything, type Lead, leadOf, pageConditions } from "./delivery-filter-sql.ts";
 
 /** A way to read an account's deliveries, newest first, along an index, and no further than the limit. */
 export type Newest = {
@@ -61,64 +62,33 @@ const NEWEST_OF_REPLAY: Newest = {
       where ${condition} order by i.position desc limit ${limit}`,
 };
 
-export function newestOf(filter: DeliveryFilter): Newest {
-  switch (leadOf(filter)) {
-    case "replay":
-      return NEWEST_OF_REPLAY;
-    case "undelivered":
-      return NEWEST_UNDELIVERED;
-    default:
-      return NEWEST_OF_LOG;
-  }
-}
-
-/**
- * Remembers which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest first: as
- * long as the one at position 10,001 is there, so are those before it, and nothing has to be counted.
- *
- * One exception: a day with an open delivery stays while younger days leave. Such a log may be taken for a long one for
- * up to `BELIEVED_MS`.
- */
-export type LongLogs = {
-  /** The delivery at that position when the log was counted last; null: not known. */
-  find(accountId: string): string | null;
-  remember(accountId: string, deliveryId: string): void;
-  forget(accountId: string): void;
+const NEWEST: Readonly<Record<Lead, Newest>> = {
+  log: NEWEST_OF_LOG,
+  status: NEWEST_OF_LOG,
+  undelivered: NEWEST_UNDELIVERED,
+  analysis: NEWEST_OF_LOG,
+  replay: NEWEST_OF_REPLAY,
 };
 
+export const newestOf = (filter: DeliveryFilter) => NEWEST[leadOf(filter)];
+
+/**
+ * It is remembered which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest
+ * first: as long as the one at position 10,001 is there, so are those before it, and nothing has to be counted.
+ *
+ * One exception: a day with an open delivery stays while younger days leave. Such a log may be taken for a long one for
+ * up to this long.
+ */
 export const BELIEVED_MS = 600_000;
 /** Some 2 MB. */
-export const ACCOUNTS_MAX = 10_000;
-
-/** @param monotonicMs milliseconds that only ever grow */
-export function createLongLogs(monotonicMs: () => number): LongLogs {
-  const ids = new Map<string, string>();
-  let sinceMs = monotonicMs();
-
-  function forgetAll(): void {
-    ids.clear();
-    sinceMs = monotonicMs();
-  }
-
-  return {
-    find: (accountId) => {
-      if (monotonicMs() - sinceMs > BELIEVED_MS) forgetAll();
-      return ids.get(accountId) ?? null;
-    },
-    remember: (accountId, deliveryId) => {
-      if (!ids.has(accountId) && ids.size >= ACCOUNTS_MAX) forgetAll();
-      ids.set(accountId, deliveryId);
-    },
-    forget: (accountId) => void ids.delete(accountId),
-  };
-}
+const LONG_LOGS_MAX = 10_000;
 
 const FIRST_ID = "ffffffff-ffff-ffff-ffff-ffffffffffff";
 
-export type Statement = { readonly text: string; readonly values: readonly unknown[] };
+type Statement = { readonly text: string; readonly values: unknown[] };
 
 /** The one row that a page's statement returns. */
-export type PageRow = {
+type PageRow = {
   /** Of the rows that were looked at for the total. */
   readonly matches: number;
   readonly looked_at: number;
@@ -148,15 +118,12 @@ function pageStatement(
 
 /** The index answers the whole filter, and the reader sees the whole account. */
 function pageOfAll(newest: Newest, indexed: string, below: string, longBy: string): string {
-  return `
-    with page as (
-      ${newest.select(below, "$1")}
-    ), counted as materialized (
-      select count(*)::integer as matches from (${newest.select(indexed, LOOKED_AT_MAX, "d.id")}) as d
-    )
-    select matches, matches as looked_at, null as looked_at_to, (${loggedColumns("page")}) as deliveries,
-      case when matches > ${TOTAL_MAX} then (${longBy}) end as long_by
-    from counted`;
+  const counted = `select count(*)::integer as matches from (${newest.select(indexed, LOOKED_AT_MAX, "d.id")}) as d`;
+  return pageWith(
+    newest.select(below, "$1"),
+    counted,
+    `case when matches > ${TOTAL_MAX} then (${longBy}) end`,
+  );
 }
 
 /** A page of the whole log while it is too long to be counted: of no row once `longBy` has left it. */
@@ -166,15 +133,17 @@ function pageOfLongLog(
   rowsMax: number,
   longBy: string,
 ): Statement {
-  const text = `
-    with page as (
-      ${NEWEST_OF_LOG.select("d.account_id = $2 and d.id < $3", "$1")}
-    )
-    select ${LOOKED_AT_MAX} as matches, ${LOOKED_AT_MAX} as looked_at, null as looked_at_to,
-      (${loggedColumns("page")}) as deliveries
-    where exists (select from sealpost.deliveries d where d.account_id = $2 and d.id = $4)`;
+  const page = NEWEST_OF_LOG.select("d.account_id = $2 and d.id < $3", "$1");
+  const isLong = "exists (select from sealpost.deliveries d where d.account_id = $2 and d.id = $4)";
+  const text = pageWith(page, `select ${LOOKED_AT_MAX} as matches where ${isLong}`, "null");
   return { text, values: [rowsMax, accountId, belowId ?? FIRST_ID, longBy] };
 }
+
+const pageWith = (page: string, counted: string, longBy: string) => `
+    with page as (${page}), counted as materialized (${counted})
+    select matches, matches as looked_at, null as looked_at_to, (${loggedColumns("page")}) as deliveries,
+      ${longBy} as long_by
+    from counted`;
 
 /**
  * Rows are looked at once, for the page and for the total. `limit 1` keeps the planner from joining the other way
@@ -229,54 +198,32 @@ export type ListDeliveries = (
 
 /** @param monotonicMs milliseconds that only ever grow */
 export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
-  const longLogs = createLongLogs(monotonicMs);
+  const longLogs = new TtlMap<string, string>({ entriesMax: LONG_LOGS_MAX, now: monotonicMs });
 
   async function read(
     database: Pool | ClientBase,
     { text, values }: Statement,
   ): Promise<PageRow | undefined> {
-    const { rows } = await database.query<PageRow>({
-      // Of few texts, whatever is asked: see `pageConditions`.
-      name: `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`,
-      text,
-      values: [...values],
-    });
-    return rows[0];
-  }
-
-  /** Undefined for a log that is not known to be long, or is no longer, because a day has left it. */
-  async function readLong(
-    database: Pool | ClientBase,
-    accountId: string,
-    belowId: string | null,
-    rowsMax: number,
-  ): Promise<PageRow | undefined> {
-    const longBy = longLogs.find(accountId);
-    if (longBy === null) return undefined;
-    const row = await read(database, pageOfLongLog(accountId, belowId, rowsMax, longBy));
-    if (row === undefined) longLogs.forget(accountId);
-    return row;
-  }
-
-  async function readCounted(
-    database: Pool | ClientBase,
-    reader: Reader,
-    filter: DeliveryFilter,
-    belowId: string | null,
-    rowsMax: number,
-  ): Promise<PageRow> {
-    const row = (await read(database, pageStatement(reader, filter, belowId, rowsMax)))!;
-    if (row.long_by) longLogs.remember(reader.accountId, row.long_by);
-    return row;
+    // Of few texts, whatever is asked: see `pageConditions`.
+    const name = `list_deliveries_${hash("sha256", text, "base64url").slice(0, 16)}`;
+    return (await database.query<PageRow>({ name, text, values })).rows[0];
   }
 
   return async (reader, filter, belowId, limit) => {
+    const { accountId, spaceIds } = reader;
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;
     const row = await readLog(async (database) => {
-      const isWhole = isEverything(filter) && reader.spaceIds === null;
-      const known = isWhole ? await readLong(database, reader.accountId, belowId, rowsMax) : undefined;
-      return known ?? (await readCounted(database, reader, filter, belowId, rowsMax));
+      const isWhole = isEverything(filter) && spaceIds === null;
+      const longBy = isWhole ? longLogs.get(accountId) : undefined;
+      if (longBy !== undefined) {
+        const known = await read(database, pageOfLongLog(accountId, belowId, rowsMax, longBy));
+        if (known !== undefined) return known;
+        longLogs.delete(accountId);
+      }
+      const counted = (await read(database, pageStatement(reader, filter, belowId, rowsMax)))!;
+      if (counted.long_by) longLogs.set(accountId, counted.long_by, BELIEVED_MS);
+      return counted;
     });
     const { items, next } = cutPage(loggedDeliveries(row.deliveries), limit, ({ id }) => id);
     return {

@@ -6,23 +6,7 @@ import { parseRetryAfterMs } from "../delivery/schedule/retry-schedule.ts";
 import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
 
 /** The fields of a logged delivery that its explanation depends on. */
-export type Explainable = Pick<
-  LoggedDelivery,
-  | "id"
-  | "status"
-  | "reason"
-  | "run"
-  | "attemptsCount"
-  | "isExample"
-  | "nextAttemptAtMs"
-  | "isInFlight"
-  | "isHeld"
-  | "isWaitingForEarlierRun"
-  | "webhookUrl"
-  | "endpointUrl"
-  | "lastErrorCode"
-  | "lastStatusCode"
->;
+export type Explainable = Omit<LoggedDelivery, "event" | "analysisId" | "replayId">;
 
 /** What an explanation says more of where it is known. */
 export type KnownBeside = {
@@ -43,43 +27,41 @@ export function explainDelivery(
   known: KnownBeside = {},
 ): string {
   const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
-  return sentences(mark, ...explainStatus(delivery, analysisRetentionMs, known));
-}
-
-/** Whether its explanation depends on the signing secret. */
-export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
-  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
-}
-
-function explainStatus(
-  delivery: Explainable,
-  analysisRetentionMs: number,
-  known: KnownBeside,
-): readonly string[] {
+  const say = (...parts: readonly string[]) => sentences(mark, ...parts);
   const { status } = delivery;
   switch (status) {
     case "pending":
-      return [whatIsPending(delivery), whatIsNext(delivery, "The attempt"), earlierFailure(delivery)];
+      return say(
+        delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested.",
+        whatIsNext(delivery, "The attempt"),
+        // Of an earlier run: why there is another.
+        delivery.lastErrorCode === null ? "" : `Before that: ${lastFailure(delivery)}`,
+      );
     case "failed":
-      return [
+      return say(
         lastFailure(delivery),
         whatIsNext(delivery, "The next attempt"),
         effectOfRetryAfter(delivery, known),
         lastRemedy(delivery),
         lastRotation(delivery, known),
         delivery.isInFlight || delivery.isHeld ? "" : "To retry at once, replay it.",
-      ];
+      );
     case "succeeded":
-      return [`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed."];
+      return say(`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed.");
     case "abandoned":
-      return [
+      return say(
         ...whyAbandoned(delivery),
         lastRotation(delivery, known),
         untilWhen(delivery, analysisRetentionMs),
-      ];
+      );
     default:
       throw new Error(`Unknown status ${status satisfies never}`);
   }
+}
+
+/** Whether its explanation depends on the signing secret. */
+export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
+  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
 }
 
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
@@ -121,10 +103,6 @@ function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: K
   return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
 }
 
-function whatIsPending({ run }: Explainable): string {
-  return run === 1 ? "The event has not been delivered yet." : "A replay was requested.";
-}
-
 function whatIsNext(delivery: Explainable, attempt: string): string {
   const { isInFlight, isHeld, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
   if (isWaitingForEarlierRun) {
@@ -139,11 +117,6 @@ function whatIsNext(delivery: Explainable, attempt: string): string {
 const HELD =
   "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
   "delivered oldest first, with all the attempts and time that were left.";
-
-/** The failure of an earlier run: why there is another. */
-function earlierFailure({ lastErrorCode }: Explainable): string {
-  return lastErrorCode === null ? "" : `Before that: ${explainErrorCode(lastErrorCode).message}`;
-}
 
 function lastFailure({ lastErrorCode }: Explainable): string {
   return lastErrorCode === null ? "The last attempt failed." : explainErrorCode(lastErrorCode).message;

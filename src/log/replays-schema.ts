@@ -9,26 +9,20 @@ const membersOfFilter = {
   status: oneOrSeveral(REPLAYABLE_STATUSES).describe("One of these. Both, if not given."),
 };
 
-type Nullish<Fields extends Record<string, z.ZodType>> = {
-  [Name in keyof Fields]: z.ZodOptional<z.ZodNullable<Fields[Name]>>;
-};
-type Nullable<Fields extends Record<string, z.ZodType>> = {
-  [Name in keyof Fields]: z.ZodNullable<Fields[Name]>;
-};
+type Members = typeof membersOfFilter;
+const nullable = Object.fromEntries(
+  Object.entries(membersOfFilter).map(([name, member]) => [name, member.nullable()]),
+) as { [Name in keyof Members]: z.ZodNullable<Members[Name]> };
 
 /** The requested filter. Of the matches, only failed and abandoned deliveries are replayed. */
-export const AskedReplayFilter = z
-  .strictObject(
-    mapped(membersOfFilter, (member) => member.nullable().optional()) as Nullish<typeof membersOfFilter>,
-  )
-  .meta({
-    id: "ReplayFilter",
-    description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
-  });
+export const AskedReplayFilter = z.strictObject(nullable).partial().meta({
+  id: "ReplayFilter",
+  description: "Which failed and abandoned deliveries to replay: those that match every given filter.",
+});
 
 /** A component of its own: named after `Replay.filter`, generators took it for the request's `ReplayFilter`. */
 const GivenFilter = z
-  .object(mapped(membersOfFilter, (member) => member.nullable()) as Nullable<typeof membersOfFilter>)
+  .object(nullable)
   .meta({ id: "GivenReplayFilter", description: "The filter of a replay as it was given; null: not given." });
 
 export const NOTHING_GIVEN = Object.fromEntries(
@@ -87,12 +81,5 @@ export const Replay = z
     ended_at: time.nullable(),
   })
   .meta({ id: "Replay", description: "A bulk replay with its progress." });
-
-function mapped(
-  fields: Readonly<Record<string, z.ZodType>>,
-  change: (field: z.ZodType) => z.ZodType,
-): Record<string, z.ZodType> {
-  return Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, change(field)]));
-}
 
 export type Replay = z.output<typeof Replay>;

@@ -86,47 +86,40 @@ export async function createReplay(
   }
   if (!(await hasRoomForReplay(client, accountId, count, asNew))) return "too_many_replays";
   await refuseReplayBeyondStorage(client, accountId, count);
-  const { rows } = await client.query<{ id: string }>(
-    `insert into sealpost.replays
-       (account_id, status, filter, rate_per_second, note, created_by, created_by_key_id, created_by_viewer, matched,
-        created_at, paced_at)
-     values ($1, 'running', $2, $3, $4, $5, $6, $7, 0, now(), now()) returning id`,
-    [
-      accountId,
-      JSON.stringify(filter),
-      asNew.ratePerSecond,
-      asNew.note,
-      createdBy.kind,
-      createdBy.keyId,
-      createdBy.session?.viewer ?? null,
-    ],
-  );
-  const { id } = rows[0]!;
-  const values: unknown[] = [id];
+  const values: unknown[] = [
+    accountId,
+    JSON.stringify(filter),
+    asNew.ratePerSecond,
+    asNew.note,
+    createdBy.kind,
+    createdBy.keyId,
+    createdBy.session?.viewer ?? null,
+    await findNamedSpaces(client, reader, filter),
+  ];
   const set = replayable(values, reader, filter, analysisRetentionMs);
   await client.query(`set local statement_timeout = ${FIX_SET_MS}`);
-  const { rows: fixed } = await client.query<{ matched: number; spaceIds: string[] }>({
+  const { rows } = await client.query<{ id: string }>({
     text: `with set as materialized (
         ${set.text} limit ${REPLAY_DELIVERIES_MAX}
+      ), replay as (
+        insert into sealpost.replays
+          (account_id, filter, rate_per_second, note, created_by, created_by_key_id, created_by_viewer, created_at,
+           paced_at, matched, status, ended_at, count_at, space_ids)
+        select $1::uuid, $2::json, $3::integer, $4::text, $5::text, $6::uuid, $7::text, now(), now(), count(*),
+          case when count(*) = 0 then 'done' else 'running' end, case when count(*) = 0 then now() end,
+          case when count(*) > 0 then now() end,
+          array(select space_id from set where space_id is not null union select unnest($8::uuid[]))
+        from set
+        returning id
       ), items as (
         insert into sealpost.replay_items (replay_id, position, delivery_id)
-        select $1, row_number() over (order by set.id), set.id from set
+        select replay.id, row_number() over (order by set.id), set.id from set cross join replay
       )
-      select count(*)::integer as matched,
-        coalesce(array_agg(distinct space_id) filter (where space_id is not null), '{}') as "spaceIds"
-      from set`,
+      select id from replay`,
     values,
     query_timeout: FIX_SET_MS + ANSWER_MARGIN_MS,
   } as QueryConfig);
-  const { matched, spaceIds } = fixed[0]!;
-  const named = await findNamedSpaces(client, reader, filter);
-  await client.query(
-    `update sealpost.replays set matched = $2, status = case when $2 = 0 then 'done' else 'running' end,
-       ended_at = case when $2 = 0 then now() end, count_at = case when $2 > 0 then count_at end, space_ids = $3
-     where id = $1`,
-    [id, matched, [...new Set([...spaceIds, ...named])]],
-  );
-  return (await findReplay(client, reader, id))!;
+  return (await findReplay(client, reader, rows[0]!.id))!;
 }
 
 /** Of the analysis and the replay that a filter names: it is shown with the new replay, even where nothing matched. */

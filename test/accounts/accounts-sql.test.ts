@@ -129,11 +129,11 @@ describe("an endpoint", () => {
     const first = await setEndpoint(database.pool, accountId, "https://one.example.com/");
     expect(await findEndpoint(database.pool, accountId)).toEqual(first);
     // Both may be of one millisecond.
-    const before = new Date(Number(first?.updatedAt) - 1);
+    const before = new Date(Date.parse(first.updated_at) - 1);
     await changeRows(database.pool, "endpoints", { account_id: accountId }, { updated_at: before });
     const second = await setEndpoint(database.pool, accountId, "https://two.example.com/");
-    expect(second).toMatchObject({ url: "https://two.example.com/", createdAt: first?.createdAt });
-    expect(Number(second?.updatedAt)).toBeGreaterThan(Number(before));
+    expect(second).toMatchObject({ url: "https://two.example.com/", created_at: first.created_at });
+    expect(Date.parse(second.updated_at)).toBeGreaterThan(Number(before));
     expect(await removeEndpoint(database.pool, accountId)).toBe(true);
     expect(await removeEndpoint(database.pool, accountId)).toBe(false);
   });

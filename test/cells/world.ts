@@ -1,7 +1,5 @@
 // Two cells at work: an API, a dispatcher and a sequencer each, and one receiver, which fails now and then.
-import { randomUUID } from "node:crypto";
-import { endSequencingLease, sequenceEvents } from "../../src/feed/feed-sql.ts";
-import { Sequencer } from "../../src/feed/sequencer.ts";
+import { startSequencer } from "../../src/feed/sequencer.ts";
 import { createTestCells, TARGET_KEY, type TestCells } from "../support/cells.ts";
 import type { TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
@@ -35,13 +33,7 @@ export async function startWorld(): Promise<World> {
       UNSAFE_ALLOWED_TARGETS: unsafeAllowed([receiver]).join(","),
     };
     await allowTargets(database.pool, unsafeAllowed([receiver]));
-    const sequencer = new Sequencer({
-      holder: randomUUID(),
-      sequence: (holder, leaseMs) => sequenceEvents(database.pool, holder, leaseMs),
-      endLease: (holder) => endSequencingLease(database.pool, holder),
-      onError: () => undefined,
-    });
-    sequencer.start();
+    const sequencer = startSequencer(database.pool, () => undefined);
     resources.defer(() => sequencer.stop());
     const dispatcher = startTestDispatcher(database, [receiver], env, {
       onPublished: () => sequencer.tell(),

@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { LeasedDelivery } from "../../src/delivery/claim-sql.ts";
 import type { Delivered } from "../../src/delivery/deliver.ts";
 import type { EndpointNews, SeenCertificate } from "../../src/delivery/endpoint-health-sql.ts";
-import { EndpointWatch } from "../../src/delivery/endpoint-watch.ts";
+import { type EndpointWatch, startEndpointWatch } from "../../src/delivery/endpoint-watch.ts";
 import type { Recorded } from "../../src/delivery/recorder.ts";
 
 const URL = "https://hooks.example.com/in";
@@ -11,7 +11,7 @@ function watching(fails: () => boolean = () => false) {
   const news: EndpointNews[] = [];
   const certificates: SeenCertificate[] = [];
   const errors: unknown[] = [];
-  const watch = new EndpointWatch({
+  const watch = startEndpointWatch({
     everyMs: 60_000,
     noteNews: async (given) => {
       if (fails()) throw new Error("the database is away");

@@ -3,7 +3,7 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, it } from "vitest";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { advanceHolds, pauseEndpoint } from "../../src/delivery/holds-sql.ts";
+import { advanceHolds, pauseEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { promoteDue } from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { replayDelivery } from "../../src/log/replays-sql.ts";

@@ -1,7 +1,6 @@
 // Pausing and resuming with real dispatchers and a receiver.
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { findEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { pauseEndpoint, resumeEndpoint } from "../../src/delivery/holds-sql.ts";
+import { findEndpoint, pauseEndpoint, resumeEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, targetsEnv } from "../support/dispatching.ts";
 import { countRows, createTestAccount, publish, publishMany } from "../support/installation.ts";
@@ -60,7 +59,7 @@ describe("a paused endpoint", () => {
     await resume();
     await receiver.waitForRequests(52);
     expect(arrived().slice(2)).toEqual(held);
-    expect(await findEndpoint(database.pool, accountId)).toMatchObject({ held: 0, pausedAt: null });
+    expect(await findEndpoint(database.pool, accountId)).toMatchObject({ held: 0, paused_at: null });
   });
 
   it("gets no retry of what was in flight; after the resume the run goes on", async () => {

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { deliverInQuarantine } from "../../src/app/dispatch-process.ts";
 import { createEgress } from "../../src/app/egress.ts";
 import { tryToLockTable } from "../../src/base/database/table-lock.ts";
-import { Quarantine, type QuarantineRun } from "../../src/delivery/quarantine.ts";
+import { createQuarantine, type QuarantineRun } from "../../src/delivery/quarantine.ts";
 import { attemptRows, claim, deliveryRow, openDispatchPool, openRow } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
 import {
@@ -162,7 +162,7 @@ describe("quarantined deliveries", () => {
   /** Answers to one batch after the other; the last answer stays. */
   function startQuarantine(...answers: QuarantineRun[]) {
     const batches: (readonly string[])[] = [];
-    const quarantine = new Quarantine(async (batch) => {
+    const quarantine = createQuarantine(async (batch) => {
       batches.push(batch);
       await new Promise((resolve) => setImmediate(resolve));
       return answers[Math.min(batches.length, answers.length) - 1] ?? "done";
@@ -200,7 +200,7 @@ describe("quarantined deliveries", () => {
   it("are let go when it is asked to stop, which waits for the process that posts", async () => {
     const posting = Promise.withResolvers<QuarantineRun>();
     const batches: [readonly string[], AbortSignal][] = [];
-    const quarantine = new Quarantine((batch, stopping) => {
+    const quarantine = createQuarantine((batch, stopping) => {
       batches.push([batch, stopping]);
       return posting.promise;
     });

@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, it } from "vitest";
 import type { AttemptRow, Recording } from "../../src/delivery/record-sql.ts";
-import { Recorder } from "../../src/delivery/recorder.ts";
+import { createRecorder, type Recorder } from "../../src/delivery/recorder.ts";
 import { patience } from "../support/time-limits.ts";
 
 const ATTEMPT: AttemptRow = {
@@ -68,7 +68,7 @@ let recorder: Recorder;
 beforeEach(() => {
   database = new Database();
   errors = [];
-  recorder = new Recorder({
+  recorder = createRecorder({
     write: database.write,
     partOf: ({ deliveryId }) => deliveryId.split("/")[1] ?? "today",
     isRefusedData: (error) => error instanceof Refused,

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { createWakeupQueue } from "../../src/base/database/graphile-worker.ts";
-import { Wakeups } from "../../src/delivery/wakeups.ts";
+import { createWakeups } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { flushStatistics, insertAccount } from "../support/installation.ts";
 
@@ -57,7 +57,7 @@ function startWaking() {
   });
   const { pool } = queue;
   let woken = 0;
-  const wakeups = new Wakeups({
+  const wakeups = createWakeups({
     queue,
     wake: async (waiting) => {
       woken += waiting.length;

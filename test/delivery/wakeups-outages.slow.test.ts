@@ -2,7 +2,7 @@
 import { EventEmitter, once } from "node:events";
 import { describe, expect, it } from "vitest";
 import { createWakeupQueue } from "../../src/base/database/graphile-worker.ts";
-import { Wakeups, type WakeupsOptions } from "../../src/delivery/wakeups.ts";
+import { createWakeups, type WakeupsOptions } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { type DatabaseProxy, startDatabaseProxy } from "../support/database-proxy.ts";
 import { insertAccount, publish } from "../support/installation.ts";
@@ -31,7 +31,7 @@ async function withWakeups(
     applicationName: "test wakeups",
     onError: () => undefined,
   });
-  const wakeups = new Wakeups({ ...options(line), queue, random: Math.random });
+  const wakeups = createWakeups({ ...options(line), queue, random: Math.random });
   wakeups.start();
   await play(line);
   await wakeups.stop();

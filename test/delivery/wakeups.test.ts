@@ -3,14 +3,14 @@ import { makeWorkerUtils } from "graphile-worker";
 import { afterEach, describe, expect, test } from "vitest";
 import { createWakeupQueue, JobsBound, type WakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import type { WaitingDelivery } from "../../src/delivery/lane.ts";
-import { Wakeups } from "../../src/delivery/wakeups.ts";
+import { createWakeups } from "../../src/delivery/wakeups.ts";
 import { begin, insertAccount, publish } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 import { countJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
 const database = await openDatabase();
 
-let running: Wakeups | null = null;
+let running: ReturnType<typeof createWakeups> | null = null;
 const queues: WakeupQueue[] = [];
 afterEach(async () => {
   await running?.stop();
@@ -31,7 +31,7 @@ function openQueue(bound = new JobsBound()): WakeupQueue {
 function startWaking(queue = openQueue()): (count: number) => Promise<readonly WaitingDelivery[]> {
   const woken: WaitingDelivery[] = [];
   const events = new EventEmitter();
-  running = new Wakeups({
+  running = createWakeups({
     queue,
     wake: async (waiting) => {
       woken.push(...waiting);
@@ -155,7 +155,7 @@ test("ignores jobs that somebody made by hand", async () => {
 
 test("stops when it is asked to while its runner is still starting", async () => {
   const ends: unknown[] = [];
-  const wakeups = new Wakeups({
+  const wakeups = createWakeups({
     queue: openQueue(),
     wake: async () => undefined,
     onRunnerEnded: (error) => ends.push(error),

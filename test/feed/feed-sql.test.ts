@@ -356,7 +356,7 @@ describe("a look at the feed", () => {
     const ids = await publishAt(database.pool, accountId, new Date(), texts);
     const bytes = Buffer.byteLength(texts[0]!);
     const read = async (bytesMax: number) =>
-      (await findFeedEvents(pool, accountId, ids, bytesMax)).map((one) => one?.deliveryId);
+      (await findFeedEvents(pool, accountId, ids, bytesMax)).map((one) => one?.id);
     expect(await read(4 * bytes)).toEqual(ids);
     expect(await read(4 * bytes - 1)).toEqual(ids.slice(0, 3));
     expect(await read(bytes)).toEqual(ids.slice(0, 1));
@@ -369,6 +369,6 @@ describe("a look at the feed", () => {
     const gone = randomUUID();
     const id = await publishOne();
     const events = await findFeedEvents(pool, accountId, [gone, id], 1_000);
-    expect(events.map((one) => one?.deliveryId)).toEqual([undefined, id]);
+    expect(events.map((one) => one?.id)).toEqual([undefined, id]);
   });
 });

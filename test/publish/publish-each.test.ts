@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { insertApiKey } from "../../src/accounts/api-keys-sql.ts";
 import { type PublishResult, type PublishWrite, publishWrites } from "../../src/delivery/analyses-sql.ts";
+import { PublishRefusedError } from "../../src/publish/publish-call-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, rowsOf, SECRETS_KEY } from "../support/installation.ts";
 
@@ -67,8 +68,8 @@ async function publishAmid(neighbours: number, change: (id: string) => Partial<A
   );
   return {
     refusal:
-      result.kind === "refused" ? [result.refusal.code, result.refusal.message.replaceAll(id, "ID")] : null,
-    isThatDelivery: result.kind === "published" && result.deliveryId === delivery?.id,
+      result instanceof PublishRefusedError ? [result.code, result.message.replaceAll(id, "ID")] : null,
+    isThatDelivery: "deliveryId" in result && result.deliveryId === delivery?.id,
     status: delivery?.status,
     reason: delivery?.reason,
     isExample: delivery?.is_example,

@@ -120,7 +120,6 @@ export class SqlTwin {
       leaseMs: request.leaseMs,
       bytesMax: request.bytesMax,
       isInQuarantine: request.isInQuarantine,
-      interruptionsBeforeQuarantine: 2,
       attemptsMax: request.attemptsMax,
       at: new Date(request.at),
     });

@@ -79,7 +79,6 @@ export function claim(
     leaseMs: options.leaseMs ?? LEASE_MS,
     bytesMax: options.bytesMax ?? 8 * 1024 * 1024,
     isInQuarantine: options.isInQuarantine ?? false,
-    interruptionsBeforeQuarantine: 2,
     attemptsMax: options.attemptsMax ?? ATTEMPTS_MAX,
     at: options.at ?? null,
   });

@@ -3,7 +3,7 @@
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach } from "vitest";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/delivery/holds-sql.ts";
+import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findDelivery } from "../../src/log/deliveries-sql.ts";
 import { createTestDatabase, type TestDatabase } from "./database.ts";
 import { openDispatchPool, publishAt } from "./delivery-rows.ts";

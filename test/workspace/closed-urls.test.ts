@@ -1,7 +1,7 @@
 // A run's own webhook_url belongs to whoever started it: what happens to webhooks on their way there, and to replays,
 // when that is no member any more.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import { pauseEndpoint } from "../../src/delivery/holds-sql.ts";
+import { pauseEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { claim, claimOne, openDispatchPool } from "../support/delivery-rows.ts";
 import { countRows, publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";

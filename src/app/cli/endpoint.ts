@@ -1,7 +1,12 @@
 import type { Command } from "commander";
 import type { ClientBase } from "pg";
-import { type Endpoint, findEndpoint, setEndpoint } from "../../delivery/endpoint-sql.ts";
-import { pauseEndpoint, resumeEndpoint } from "../../delivery/holds-sql.ts";
+import {
+  type Endpoint,
+  findEndpoint,
+  pauseEndpoint,
+  resumeEndpoint,
+  setEndpoint,
+} from "../../delivery/endpoint-sql.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { changeAudited } from "../create-api-key.ts";
 import { requireAccount, withDatabase } from "../database.ts";
@@ -72,12 +77,6 @@ function addHolding(
     );
 }
 
-function endpointFields({ url, createdAt, updatedAt, pausedAt, held }: Endpoint) {
-  return {
-    url,
-    created_at: createdAt.toISOString(),
-    updated_at: updatedAt.toISOString(),
-    paused_at: pausedAt?.toISOString() ?? null,
-    held,
-  };
+function endpointFields({ certificate_expires_at, ...shown }: Endpoint) {
+  return shown;
 }

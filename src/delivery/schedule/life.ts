@@ -46,7 +46,7 @@ export type EndedAttempt = {
   readonly retryAfterMs: number | null;
 };
 
-export type AfterAttempt =
+type AfterAttempt =
   | { readonly status: "succeeded" }
   | { readonly status: "failed"; readonly dueAtMs: number }
   | { readonly status: "abandoned"; readonly reason: "attempts_exhausted" };

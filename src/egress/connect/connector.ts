@@ -63,15 +63,9 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
 }
 
 /** A time limit on some work, within the caller's own abort signal. */
-export type Deadline = {
-  /** Aborts when the time is up or the parent aborts, whichever is first. */
-  readonly signal: AbortSignal;
-  remainingMs(): number;
-  /** Call it when the work is done, or the timer and the listener on the parent stay. */
-  release(): void;
-};
+export type Deadline = ReturnType<typeof startDeadline>;
 
-export function startDeadline(parent: AbortSignal, timeoutMs: number): Deadline {
+export function startDeadline(parent: AbortSignal, timeoutMs: number) {
   const controller = new AbortController();
   const endsAtMs = performance.now() + timeoutMs;
   const end = () => controller.abort();
@@ -79,9 +73,11 @@ export function startDeadline(parent: AbortSignal, timeoutMs: number): Deadline 
   if (parent.aborted) end();
   else parent.addEventListener("abort", end, { once: true });
   return {
+    /** Aborts when the time is up or the parent aborts, whichever is first. */
     signal: controller.signal,
     remainingMs: () => Math.max(0, endsAtMs - performance.now()),
-    release() {
+    /** Call it when the work is done, or the timer and the listener on the parent stay. */
+    release(): void {
       clearTimeout(timer);
       parent.removeEventListener("abort", end);
     },
@@ -140,32 +136,27 @@ const VERIFIED_FOR_MS = 5 * 60_000;
 const CIPHERS = `${DEFAULT_CIPHERS}:!DHE`;
 
 /** A TLS session, and when its certificate was verified: in a full handshake, however often resumed since. */
-export type VerifiedSession = { readonly session: Buffer; readonly verifiedAtMs: number };
+type VerifiedSession = { readonly session: Buffer; readonly verifiedAtMs: number };
 
-export type TlsSessions = {
-  /** The clock of `verifiedAtMs`. */
-  now(): number;
-  /** Undefined when there is none, or its verification is too old. */
-  recall(peer: string): VerifiedSession | undefined;
-  remember(peer: string, verified: VerifiedSession): void;
-  forget(peer: string): void;
-};
+export type TlsSessions = ReturnType<typeof createTlsSessions>;
 
 /**
  * TLS session resumption: for a receiver that gets a POST now and then, the next handshake takes about 40 % less CPU
  * (TLS 1.3, P-256), and with TLS 1.2 a round trip less.
  * @param now a monotonic clock in milliseconds
  */
-export function createTlsSessions(now: () => number): TlsSessions {
+export function createTlsSessions(now: () => number) {
   const byPeer = new TtlMap<string, VerifiedSession>({ entriesMax: PEERS_MAX, now });
   return {
+    /** The clock of `verifiedAtMs`. */
     now,
-    recall: (peer) => byPeer.get(peer),
-    remember(peer, verified) {
+    /** Undefined when there is none, or its verification is too old. */
+    recall: (peer: string) => byPeer.get(peer),
+    remember(peer: string, verified: VerifiedSession): void {
       if (verified.session.length > SESSION_BYTES_MAX) byPeer.delete(peer);
       else byPeer.set(peer, verified, verified.verifiedAtMs + VERIFIED_FOR_MS - now());
     },
-    forget: (peer) => byPeer.delete(peer),
+    forget: (peer: string) => byPeer.delete(peer),
   };
 }
 

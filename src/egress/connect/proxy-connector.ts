@@ -1,7 +1,7 @@
 import { once } from "node:events";
 import { type IncomingHttpHeaders, type IncomingMessage, request } from "node:http";
 import { connect, type Socket } from "node:net";
-import { type Connect, ConnectError, type ConnectErrorCode, type Target } from "../egress.ts";
+import { type Connect, ConnectError, type ConnectErrorCode } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
 import { type ConnectorOptions, createConnector, openTls, type TlsOptions, untilEvent } from "./connector.ts";
 
@@ -52,46 +52,32 @@ const RESPONSE_HEAD_BYTES_MAX = 8_192;
  * Not undici's ProxyAgent: it waits for ever for a proxy that hangs on CONNECT.
  */
 export function createProxyConnector(options: ProxyConnectorOptions): Connect {
-  const { proxyUrl: url } = options;
-  const proxy = { url, authorization: authorizationFor(url), answeredAtMs: Number.NEGATIVE_INFINITY };
-  return createConnector(options, (target, { signal }, _progress, tls) =>
-    openTunnel(target, { ...tls, signal }, proxy),
-  );
-}
-
-type EgressProxy = {
-  readonly url: URL;
-  /** The Proxy-Authorization header, where there is one. */
-  readonly authorization: Readonly<Record<string, string>>;
+  const { proxyUrl } = options;
+  const authorization = authorizationFor(proxyUrl);
   /** When it last answered any CONNECT; monotonic milliseconds. */
-  answeredAtMs: number;
-};
+  let answeredAtMs = Number.NEGATIVE_INFINITY;
 
-type TlsSettings = Omit<TlsOptions, "host" | "port">;
-
-/** @throws ConnectError target_refused_by_proxy, connect_failed, connect_timeout or egress_proxy_failed */
-async function openTunnel({ hostname, port }: Target, tls: TlsSettings, proxy: EgressProxy): Promise<Socket> {
-  const { signal } = tls;
-  const socket = await openProxy(proxy.url, tls);
-  const authority = `${hostname}:${port}`;
-  const askedAtMs = performance.now();
-  const { statusCode = 0, headers } = await askForTunnel(socket, authority, proxy, signal).catch(
-    (cause: unknown) => {
+  return createConnector(options, async ({ hostname, port }, { signal }, _progress, tls) => {
+    const socket = await openProxy(proxyUrl, { ...tls, signal });
+    const authority = `${hostname}:${port}`;
+    const askedAtMs = performance.now();
+    const asking = askForTunnel(socket, authority, authorization, signal);
+    const { statusCode = 0, headers } = await asking.catch((cause: unknown) => {
       socket.destroy();
       // A proxy that answers others meanwhile is not down: it waits for this target, longer than we do.
-      if (signal.aborted && proxy.answeredAtMs > askedAtMs)
+      if (signal.aborted && answeredAtMs > askedAtMs)
         throw new ConnectError("connect_timeout", `The egress proxy could not reach ${authority} in time.`);
       throw proxyError(`The egress proxy did not answer CONNECT ${authority}.`, cause);
-    },
-  );
-  proxy.answeredAtMs = performance.now();
-  const refusal = refusalIn(statusCode, headers);
-  if (refusal === null) return socket;
-  socket.destroy();
-  throw new ConnectError(refusal, `The egress proxy answered ${statusCode} to CONNECT ${authority}.`);
+    });
+    answeredAtMs = performance.now();
+    const refusal = refusalIn(statusCode, headers);
+    if (refusal === null) return socket;
+    socket.destroy();
+    throw new ConnectError(refusal, `The egress proxy answered ${statusCode} to CONNECT ${authority}.`);
+  });
 }
 
-async function openProxy(url: URL, tls: TlsSettings): Promise<Socket> {
+async function openProxy(url: URL, tls: Omit<TlsOptions, "host" | "port">): Promise<Socket> {
   const host = bareHost(url.hostname);
   const isSecure = url.protocol === "https:";
   const port = url.port === "" ? (isSecure ? 443 : 80) : Number(url.port);
@@ -108,7 +94,7 @@ async function openProxy(url: URL, tls: TlsSettings): Promise<Socket> {
 async function askForTunnel(
   socket: Socket,
   authority: string,
-  { authorization }: EgressProxy,
+  authorization: Readonly<Record<string, string>>,
   signal: AbortSignal,
 ): Promise<IncomingMessage> {
   const asking = request({
@@ -133,6 +119,7 @@ function proxyError(message: string, cause?: unknown): ConnectError {
   return new ConnectError("egress_proxy_failed", message, { cause });
 }
 
+/** The Proxy-Authorization header, where there is one. */
 function authorizationFor({ username, password }: URL): Readonly<Record<string, string>> {
   if (username === "" && password === "") return {};
   const credentials = `${decodeURIComponent(username)}:${decodeURIComponent(password)}`;

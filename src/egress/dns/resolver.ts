@@ -8,17 +8,19 @@ import { allowsUnsafely, bareHost, type UnsafeAllowedTargets } from "../rules/ho
 
 export type ResolvedAddress = { readonly address: string; readonly family: 4 | 6 };
 
-export type DnsFailureCode = Extract<ConnectErrorCode, `dns_${string}`>;
+type DnsFailure = {
+  readonly failure: Extract<ConnectErrorCode, `dns_${string}`>;
+  readonly cause: unknown;
+};
 
-/** What DNS said about one name: addresses, IPv4 first, or why there are none; and for how long to cache it. */
-export type Resolution =
-  | { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number }
-  | { readonly failure: DnsFailureCode; readonly cause: unknown; readonly lifetimeMs: number };
+/** Some addresses, IPv4 first, and for how long to cache them. */
+type Addresses = { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number };
+
+/** What DNS said about one name: addresses, or why there are none. */
+type Resolution = Addresses | (DnsFailure & { readonly lifetimeMs: number });
 
 /** The result of one query, for A or for AAAA. */
-export type FamilyAnswer =
-  | { readonly addresses: readonly ResolvedAddress[]; readonly lifetimeMs: number }
-  | { readonly error: unknown };
+type FamilyAnswer = Addresses | { readonly error: unknown };
 
 const POSITIVE_LIFETIME_MAX_MS = 30_000;
 // A TTL of 0 would cost a query per connection. Caching is safe: addresses are judged at every use.
@@ -26,16 +28,16 @@ const POSITIVE_LIFETIME_MIN_MS = 1_000;
 const NEGATIVE_LIFETIME_MS = 5_000;
 
 /**
- * The records of one query as node:dns has them; `ttl` is in seconds, and c-ares omits it beyond 256 records. There are
- * none, and no error, where an alias leads to a name without addresses of this family.
+ * One query. c-ares omits `ttl`, which is in seconds, beyond 256 records. There are none, and no error, where an alias
+ * leads to a name without addresses of this family.
  */
-function answerOf(records: readonly { address: string; ttl?: number }[], family: 4 | 6): FamilyAnswer {
-  if (records.length === 0) {
-    return { error: Object.assign(new Error("the alias leads to no address"), { code: NODATA }) };
-  }
-  const lifetimesMs = records.map((record) => (record.ttl ?? 0) * 1_000);
+async function query(dns: DnsResolver, hostname: string, family: 4 | 6): Promise<Addresses> {
+  const asking = family === 4 ? dns.resolve4(hostname, { ttl: true }) : dns.resolve6(hostname, { ttl: true });
+  const records: readonly { address: string; ttl?: number }[] = await asking;
+  if (records.length === 0) throw Object.assign(new Error("the alias leads to no address"), { code: NODATA });
+  const lifetimesMs = records.map(({ ttl = 0 }) => ttl * 1_000);
   return {
-    addresses: records.map((record) => ({ address: record.address, family })),
+    addresses: records.map(({ address }) => ({ address, family })),
     lifetimeMs: Math.max(POSITIVE_LIFETIME_MIN_MS, Math.min(POSITIVE_LIFETIME_MAX_MS, ...lifetimesMs)),
   };
 }
@@ -56,10 +58,7 @@ function conclude(answers: readonly FamilyAnswer[]): Resolution {
   return { addresses, lifetimeMs: Math.min(lifetimeMaxMs, ...found.map((answer) => answer.lifetimeMs)) };
 }
 
-function failureOf(
-  errors: readonly unknown[],
-  isComplete: boolean,
-): { failure: DnsFailureCode; cause: unknown } {
+function failureOf(errors: readonly unknown[], isComplete: boolean): DnsFailure {
   const noSuchName = errors.find((error) => codeOf(error) === "ENOTFOUND");
   if (noSuchName !== undefined) return { failure: "dns_not_found", cause: noSuchName };
   const failed = errors.find((error) => !saysNoSuchRecord(error) && !isTimeout(error));
@@ -124,13 +123,13 @@ export function createResolver(options: ResolverOptions): Resolver {
   const cache = new TtlMap<string, Resolution>({ entriesMax: CACHED_NAMES_MAX, now });
   const underWay = new Map<string, Promise<Resolution>>();
 
-  /** Never rejects: a failed query is an answer too. */
-  async function askFor(hostname: string, family: 4 | 6): Promise<FamilyAnswer> {
-    const answer = await answerFrom(shared, hostname, family);
-    // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to. So
-    // each of them is asked once more, on a socket of its own.
-    const isUnreadable = "error" in answer && codeOf(answer.error) === BADRESP;
-    return isUnreadable ? await answerFrom(createDns(options.servers), hostname, family) : answer;
+  async function askFor(hostname: string, family: 4 | 6): Promise<Addresses> {
+    return await query(shared, hostname, family).catch((error: unknown) => {
+      if (codeOf(error) !== BADRESP) throw error;
+      // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to. So
+      // each of them is asked once more, on a socket of its own.
+      return query(createDns(options.servers), hostname, family);
+    });
   }
 
   async function ask(hostname: string): Promise<Resolution> {
@@ -154,7 +153,7 @@ export function createResolver(options: ResolverOptions): Resolver {
     async resolve(hostname) {
       const resolution = cache.get(hostname) ?? (await askOnce(hostname));
       if ("addresses" in resolution) return resolution.addresses;
-      throw dnsError(resolution.failure, hostname, resolution.cause);
+      throw dnsError(resolution, hostname);
     },
   };
 }
@@ -169,19 +168,9 @@ function createDns(servers: readonly string[] | undefined): DnsResolver {
   return dns;
 }
 
-async function answerFrom(dns: DnsResolver, hostname: string, family: 4 | 6): Promise<FamilyAnswer> {
-  try {
-    const asking =
-      family === 4 ? dns.resolve4(hostname, { ttl: true }) : dns.resolve6(hostname, { ttl: true });
-    return answerOf(await asking, family);
-  } catch (error) {
-    return { error };
-  }
-}
-
 /** Both families' answers; or one with addresses and what came within the grace; or what came before the timeout. */
 function collectAnswers(
-  asked: readonly Promise<FamilyAnswer>[],
+  asked: readonly Promise<Addresses>[],
   timeoutMs: number,
 ): Promise<readonly FamilyAnswer[]> {
   return new Promise((resolve) => {
@@ -191,18 +180,17 @@ function collectAnswers(
       for (const timer of timers) clearTimeout(timer);
       resolve([...answers]);
     }
-    for (const asking of asked) {
-      void asking.then((answer) => {
-        answers.push(answer);
-        if (answers.length === asked.length) finish();
-        else if ("addresses" in answer) timers.push(setTimeout(finish, OTHER_FAMILY_GRACE_MS));
-      });
+    function take(answer: FamilyAnswer): void {
+      answers.push(answer);
+      if (answers.length === asked.length) finish();
+      else if ("addresses" in answer) timers.push(setTimeout(finish, OTHER_FAMILY_GRACE_MS));
     }
+    for (const asking of asked) asking.then(take, (error: unknown) => take({ error }));
   });
 }
 
-function dnsError(failure: DnsFailureCode, hostname: string, cause: unknown): ConnectError {
-  const messages: Record<DnsFailureCode, string> = {
+function dnsError({ failure, cause }: DnsFailure, hostname: string): ConnectError {
+  const messages: Record<DnsFailure["failure"], string> = {
     dns_not_found: `DNS knows no address for "${hostname}".`,
     dns_failed: `DNS could not answer for "${hostname}": the name server reported a failure.`,
     dns_timeout: `No name server answered in time for "${hostname}".`,
@@ -230,7 +218,7 @@ export function createCheckedAddresses(options: CheckedAddressesOptions): FindCh
 
   return async (hostname, port) => {
     const isLifted = allowsUnsafely(unsafeAllowedTargets, hostname, port);
-    const addresses = await addressesOf(hostname, isLifted, resolver);
+    const addresses = knownAddresses(hostname, isLifted) ?? (await resolver.resolve(hostname));
     if (isLifted) return addresses;
     for (const { address } of addresses) {
       const judged = judgeAddress(address);
@@ -241,20 +229,15 @@ export function createCheckedAddresses(options: CheckedAddressesOptions): FindCh
   };
 }
 
-async function addressesOf(
-  hostname: string,
-  isLifted: boolean,
-  resolver: Resolver,
-): Promise<readonly ResolvedAddress[]> {
+/** What needs no DNS; null: it does. */
+function knownAddresses(hostname: string, isLifted: boolean): readonly ResolvedAddress[] | null {
   // An address literal never reaches DNS, but must be judged like an answer.
   const literal = bareHost(hostname);
   const family = isIP(literal);
   if (family === 4 || family === 6) return [{ address: literal, family }];
   // RFC 6761: localhost is not looked up. Without an unsafely allowed entry for it, it was refused as a URL.
-  if (isLifted && (hostname === "localhost" || hostname.endsWith(".localhost"))) {
-    return [{ address: "127.0.0.1", family: 4 }];
-  }
-  return resolver.resolve(hostname);
+  const isLocal = isLifted && (hostname === "localhost" || hostname.endsWith(".localhost"));
+  return isLocal ? [{ address: "127.0.0.1", family: 4 }] : null;
 }
 
 // The address goes into the cause, for the log only: the message is shown to whoever gave the URL, and would tell them

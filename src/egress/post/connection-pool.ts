@@ -1,4 +1,3 @@
-import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import { Client } from "undici";
 import { TtlMap } from "../../base/model/caches.ts";
@@ -53,15 +52,12 @@ export type PostLimits = Readonly<typeof POST_LIMITS>;
  * One TLS connection with an undici client of its own, lent to one POST at a time: a POST that runs into its deadline
  * is ended by destroying its client, which must not take others with it.
  */
-export type Connection = {
+export type Connection = Pick<OpenedConnection, "remoteAddress" | "socket" | "transport"> & {
   readonly origin: string;
   readonly target: Target;
-  readonly remoteAddress: string | null;
   /** When the receiver's certificate expires, in ms since the epoch; null: it could not be read. */
   readonly certificateEndsAtMs: number | null;
   readonly client: Client;
-  readonly socket: TLSSocket;
-  readonly transport: Socket;
   /** What may have come over the transport by the end of its POST, or of being kept after it. */
   transportBytesAllowed: number;
   readonly openedAtMs: number;
@@ -96,33 +92,6 @@ export function isByReceiver(error: Error): boolean {
   return !(error instanceof ConnectionEndedError) && !("code" in error && error.code === "UND_ERR_INFO");
 }
 
-/** Wraps a fresh connection, which must be used at once or ended. */
-function openConnection(
-  origin: string,
-  target: Target,
-  opened: OpenedConnection,
-  limits: PostLimits,
-  nowMs: number,
-): Connection {
-  const connection: Connection = {
-    origin,
-    target,
-    remoteAddress: opened.remoteAddress,
-    certificateEndsAtMs: opened.socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
-    socket: opened.socket,
-    transport: opened.transport,
-    transportBytesAllowed: opened.transport.bytesRead + limits.transportBytesMax,
-    client: createClient(origin, opened.socket, limits, () => connection.endedBy),
-    openedAtMs: nowMs,
-    isNewcomer: true,
-    idleSinceMs: nowMs,
-    endedBy: null,
-    beginning: "",
-  };
-  keepBeginning(connection);
-  return connection;
-}
-
 /**
  * Whether the answer claims to be anything but HTTP/1.0 or 1.1: undici takes other versions, RTSP and ICE for those.
  * Its first head tells, be it an informational one.
@@ -155,12 +124,7 @@ function lineEndsBefore(chunk: Buffer): number {
 }
 
 /** A client for this one socket: it never opens another. */
-function createClient(
-  origin: string,
-  socket: TLSSocket,
-  limits: PostLimits,
-  endedBy: () => Error | null,
-): Client {
+function createClient(origin: string, socket: TLSSocket, limits: PostLimits, endedBy: () => Error | null) {
   let isHandedOver = false;
   return new Client(origin, {
     connect(_options, callback) {
@@ -195,156 +159,156 @@ export type ConnectionPoolOptions = {
   readonly now: () => number;
 };
 
+export type ConnectionPool = ReturnType<typeof createConnectionPool>;
+
 /** All connections of a poster: those with a POST on them, and those that are kept for the next one. */
-export class ConnectionPool {
-  readonly #options: ConnectionPoolOptions;
-  readonly #open = new Set<Connection>();
+export function createConnectionPool({ unsafeAllowedTargets, limits, now }: ConnectionPoolOptions) {
+  const all = new Set<Connection>();
   // Both sets in the order of going idle, so that the first one is the one to evict.
-  readonly #idle = new Set<Connection>();
-  readonly #idleNewcomers = new Set<Connection>();
-  readonly #idleByOrigin = new Map<string, Connection[]>();
+  const idle = new Set<Connection>();
+  const idleNewcomers = new Set<Connection>();
+  const idleByOrigin = new Map<string, Connection[]>();
   /** Origins whose receivers close connections unannounced: a POST sent on a closed one fails. */
-  readonly #distrusted: TtlMap<string, true>;
+  const distrusted = new TtlMap<string, true>({ entriesMax: limits.distrustedOriginsMax, now });
   /** Origins that had a POST so lately that a connection kept since then would still be there. */
-  readonly #seen: TtlMap<string, true>;
+  const seen = new TtlMap<string, true>({ entriesMax: limits.seenOriginsMax, now });
   // One timer for all: TLS handles most of its own records without a word to us, so there is no event to count at.
-  #watch: NodeJS.Timeout | null = null;
-
-  constructor(options: ConnectionPoolOptions) {
-    const { limits, now } = options;
-    this.#options = options;
-    this.#distrusted = new TtlMap({ entriesMax: limits.distrustedOriginsMax, now });
-    this.#seen = new TtlMap({ entriesMax: limits.seenOriginsMax, now });
-  }
-
-  get openCount(): number {
-    return this.#open.size;
-  }
-
-  get idleCount(): number {
-    return this.#idle.size;
-  }
-
-  /** Origins with a kept connection. */
-  get originsCount(): number {
-    return this.#idleByOrigin.size;
-  }
-
-  /** A kept connection to the origin that may be used now, or undefined. The caller gives it back or ends it. */
-  take(origin: string): Connection | undefined {
-    for (;;) {
-      // The last one used: it is the likeliest to be alive, and the others can go idle long enough to be closed.
-      const connection = this.#idleByOrigin.get(origin)?.at(-1);
-      if (connection === undefined) return undefined;
-      this.#forgetIdle(connection);
-      if (this.#isFit(connection) && this.#isStillAllowed(connection)) {
-        connection.isNewcomer = false;
-        const { transportBytesMax } = this.#options.limits;
-        connection.transportBytesAllowed = connection.transport.bytesRead + transportBytesMax;
-        return connection;
-      }
-      this.end(connection, new ConnectionEndedError("too old to be used again"));
-    }
-  }
-
-  /** Makes a fresh connection usable. The caller gives it back or ends it. */
-  open(origin: string, target: Target, opened: OpenedConnection): Connection {
-    const { limits, now } = this.#options;
-    const connection = openConnection(origin, target, opened, limits, now());
-    connection.client.on("disconnect", (_origin, _clients, error) => this.#onDisconnect(connection, error));
-    this.#open.add(connection);
-    this.#watch ??= setInterval(() => this.#endFlooded(), limits.transportCheckMs).unref();
-    return connection;
-  }
-
-  /** Keeps a connection whose answer was read to its end, if it can be used again. */
-  giveBack(connection: Connection): void {
-    const { limits, now } = this.#options;
-    const { origin } = connection;
-    if (!this.#isFit(connection) || this.#distrusted.has(origin)) {
-      this.end(connection, new ConnectionEndedError("not fit to be kept"));
-      return;
-    }
-    connection.idleSinceMs = now();
-    if (connection.isNewcomer) {
-      connection.isNewcomer = !this.#seen.has(origin);
-      this.#seen.set(origin, true, limits.idleMs);
-    }
-    if (connection.isNewcomer) this.#idleNewcomers.add(connection);
-    this.#idle.add(connection);
-    const siblings = this.#idleByOrigin.get(origin);
-    if (siblings === undefined) this.#idleByOrigin.set(origin, [connection]);
-    else siblings.push(connection);
-    this.#evictBeyond(limits.idleNewcomersMax, this.#idleNewcomers);
-    this.#evictBeyond(limits.idleConnectionsMax, this.#idle);
-  }
+  let watch: NodeJS.Timeout | null = null;
 
   /** For a while, keeps no connection to the origin of this one, which its receiver closed unannounced. */
-  distrust({ origin }: Connection): void {
-    this.#distrusted.set(origin, true, this.#options.limits.distrustMs);
+  function distrust({ origin }: Connection): void {
+    distrusted.set(origin, true, limits.distrustMs);
   }
 
   /** Ends a connection at once, with the POST on it. */
-  end(connection: Connection, cause: Error): void {
-    this.#onEnded(connection, cause);
+  function end(connection: Connection, cause: Error): void {
+    onEnded(connection, cause);
     connection.client.destroy(cause, () => {});
     connection.socket.destroy();
   }
 
-  endIdle(): void {
-    for (const connection of this.#idle) this.end(connection, new ConnectionEndedError("shut down"));
-  }
-
-  #onDisconnect(connection: Connection, error: Error): void {
-    const { limits, now } = this.#options;
-    const isSoon = this.#idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
-    if (isSoon && isByReceiver(error)) this.distrust(connection);
-    this.#onEnded(connection, error);
-  }
-
-  #onEnded(connection: Connection, cause: Error): void {
+  function onEnded(connection: Connection, cause: Error): void {
     connection.endedBy ??= cause;
-    this.#open.delete(connection);
-    if (this.#open.size === 0 && this.#watch !== null) {
-      clearInterval(this.#watch);
-      this.#watch = null;
+    all.delete(connection);
+    if (all.size === 0 && watch !== null) {
+      clearInterval(watch);
+      watch = null;
     }
-    this.#forgetIdle(connection);
+    forgetIdle(connection);
   }
 
-  #forgetIdle(connection: Connection): void {
-    if (!this.#idle.delete(connection)) return;
-    this.#idleNewcomers.delete(connection);
-    const siblings = this.#idleByOrigin.get(connection.origin) ?? [];
+  function forgetIdle(connection: Connection): void {
+    if (!idle.delete(connection)) return;
+    idleNewcomers.delete(connection);
+    const siblings = idleByOrigin.get(connection.origin) ?? [];
     if (siblings.length > 1) siblings.splice(siblings.lastIndexOf(connection), 1);
-    else this.#idleByOrigin.delete(connection.origin);
+    else idleByOrigin.delete(connection.origin);
   }
 
-  #endFlooded(): void {
-    for (const connection of this.#open) {
+  function endFlooded(): void {
+    for (const connection of all) {
       if (connection.transport.bytesRead > connection.transportBytesAllowed)
-        this.end(connection, new TransportFloodedError("far more came than an answer may have"));
+        end(connection, new TransportFloodedError("far more came than an answer may have"));
     }
   }
 
-  #evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
+  function evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
     for (const longestIdle of kept) {
       if (kept.size <= max) return;
-      this.end(longestIdle, new ConnectionEndedError("evicted"));
+      end(longestIdle, new ConnectionEndedError("evicted"));
     }
   }
 
-  #isFit({ endedBy, socket, openedAtMs }: Connection): boolean {
-    const { limits, now } = this.#options;
+  function isFit({ endedBy, socket, openedAtMs }: Connection): boolean {
     return endedBy === null && !socket.destroyed && now() - openedAtMs < limits.connectionAgeMs;
   }
 
   /** The address is judged at every reuse, like a fresh answer of DNS. */
-  #isStillAllowed({ remoteAddress, target }: Connection): boolean {
+  function isStillAllowed({ remoteAddress, target }: Connection): boolean {
     return (
       remoteAddress === null ||
-      allowsUnsafely(this.#options.unsafeAllowedTargets, target.hostname, target.port) ||
+      allowsUnsafely(unsafeAllowedTargets, target.hostname, target.port) ||
       judgeAddress(remoteAddress).verdict === "allow"
     );
   }
+
+  return {
+    counts: () => ({
+      openConnections: all.size,
+      idleConnections: idle.size,
+      idleOrigins: idleByOrigin.size,
+    }),
+
+    /** A kept connection to the origin that may be used now, or undefined. The caller gives it back or ends it. */
+    take(origin: string): Connection | undefined {
+      for (;;) {
+        // The last one used: it is the likeliest to be alive, and the others can go idle long enough to be closed.
+        const connection = idleByOrigin.get(origin)?.at(-1);
+        if (connection === undefined) return undefined;
+        forgetIdle(connection);
+        if (isFit(connection) && isStillAllowed(connection)) {
+          connection.isNewcomer = false;
+          connection.transportBytesAllowed = connection.transport.bytesRead + limits.transportBytesMax;
+          return connection;
+        }
+        end(connection, new ConnectionEndedError("too old to be used again"));
+      }
+    },
+
+    /** Makes a fresh connection usable. The caller gives it back or ends it. */
+    open(origin: string, target: Target, { socket, transport, remoteAddress }: OpenedConnection): Connection {
+      const openedAtMs = now();
+      const connection: Connection = {
+        origin,
+        target,
+        remoteAddress,
+        certificateEndsAtMs: socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
+        socket,
+        transport,
+        transportBytesAllowed: transport.bytesRead + limits.transportBytesMax,
+        client: createClient(origin, socket, limits, () => connection.endedBy),
+        openedAtMs,
+        isNewcomer: true,
+        idleSinceMs: openedAtMs,
+        endedBy: null,
+        beginning: "",
+      };
+      keepBeginning(connection);
+      connection.client.on("disconnect", (_origin, _clients, error) => {
+        const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
+        if (isSoon && isByReceiver(error)) distrust(connection);
+        onEnded(connection, error);
+      });
+      all.add(connection);
+      watch ??= setInterval(endFlooded, limits.transportCheckMs).unref();
+      return connection;
+    },
+
+    /** Keeps a connection whose answer was read to its end, if it can be used again. */
+    giveBack(connection: Connection): void {
+      const { origin } = connection;
+      if (!isFit(connection) || distrusted.has(origin)) {
+        end(connection, new ConnectionEndedError("not fit to be kept"));
+        return;
+      }
+      connection.idleSinceMs = now();
+      if (connection.isNewcomer) {
+        connection.isNewcomer = !seen.has(origin);
+        seen.set(origin, true, limits.idleMs);
+      }
+      if (connection.isNewcomer) idleNewcomers.add(connection);
+      idle.add(connection);
+      const siblings = idleByOrigin.get(origin);
+      if (siblings === undefined) idleByOrigin.set(origin, [connection]);
+      else siblings.push(connection);
+      evictBeyond(limits.idleNewcomersMax, idleNewcomers);
+      evictBeyond(limits.idleConnectionsMax, idle);
+    },
+
+    distrust,
+    end,
+    endIdle(): void {
+      for (const connection of idle) end(connection, new ConnectionEndedError("shut down"));
+    },
+  };
 }

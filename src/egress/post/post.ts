@@ -1,12 +1,13 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
 import type { ErrorCode } from "../../base/model/error-codes.ts";
-import { type Connect, ConnectError, type Egress, type OpenedConnection, type Target } from "../egress.ts";
+import { ConnectError, type Egress, type OpenedConnection, type Target } from "../egress.ts";
 import { portOf } from "../rules/host.ts";
 import {
   type Connection,
   ConnectionEndedError,
-  ConnectionPool,
+  type ConnectionPool,
+  createConnectionPool,
   isByReceiver,
   POST_LIMITS,
   type PostLimits,
@@ -38,14 +39,14 @@ export type Poster = {
   /** Cuts what is in flight as `shut_down` and ends all connections; later POSTs end as `shut_down` unsent. */
   close(): Promise<void>;
   /** `idleConnections`: those of the open ones that wait for the next POST. */
-  gauges(): Readonly<Record<"inFlight" | "openConnections" | "idleConnections" | "idleOrigins", number>>;
+  gauges(): { readonly inFlight: number } & Readonly<ReturnType<ConnectionPool["counts"]>>;
 };
 
 export function createPoster(options: PosterOptions): Poster {
   const { egress, now } = options;
   const { connect, unsafeAllowedTargets } = egress;
   const limits: PostLimits = { ...POST_LIMITS, ...options.limits };
-  const pool = new ConnectionPool({ unsafeAllowedTargets, limits, now });
+  const pool = createConnectionPool({ unsafeAllowedTargets, limits, now });
   const inFlight = new UnorderedSet<Exchange>();
   const setting = { connect, pool, inFlight, limits, now };
   let isClosed = false;
@@ -68,12 +69,7 @@ export function createPoster(options: PosterOptions): Poster {
       pool.endIdle();
     },
 
-    gauges: () => ({
-      inFlight: inFlight.size,
-      openConnections: pool.openCount,
-      idleConnections: pool.idleCount,
-      idleOrigins: pool.originsCount,
-    }),
+    gauges: () => ({ inFlight: inFlight.size, ...pool.counts() }),
   };
 }
 
@@ -87,15 +83,13 @@ export type PostRequest = {
   readonly deadlineMs: number;
 };
 
-type ExchangeSetting = {
-  readonly connect: Connect;
-  readonly pool: ConnectionPool;
-  /** Every exchange that is not over. */
-  readonly inFlight: UnorderedSet<Exchange>;
-  readonly limits: PostLimits;
-  /** Monotonic milliseconds. */
-  readonly now: () => number;
-};
+type ExchangeSetting = Pick<Egress, "connect"> &
+  Pick<PosterOptions, "now"> & {
+    readonly pool: ConnectionPool;
+    /** Every exchange that is not over. */
+    readonly inFlight: UnorderedSet<Exchange>;
+    readonly limits: PostLimits;
+  };
 
 /**
  * One POST from its start to its result. It is an undici handler itself, since the layers of `client.request` (a

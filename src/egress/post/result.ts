@@ -3,7 +3,7 @@ import { errors } from "undici";
 import { type ErrorCode, outcomeOfErrorCode } from "../../base/model/error-codes.ts";
 import { statusErrorCode } from "../../base/model/http-status-errors.ts";
 import type { Outcome } from "../../base/model/statuses.ts";
-import { ConnectError } from "../egress.ts";
+import { ConnectError, type ConnectProgress } from "../egress.ts";
 import { TransportFloodedError } from "./connection-pool.ts";
 
 /** How one POST ended, whatever the receiver did. Durations are milliseconds. */
@@ -18,11 +18,8 @@ export type PostResult = PostEnding & {
   mayHaveWritten: boolean;
 };
 
-/** Null for a step that did not take place: the first three are null when a kept connection was used. */
-export type PostTimings = {
-  dnsMs: number | null;
-  connectMs: number | null;
-  tlsMs: number | null;
+/** Null for a step that did not take place: all but the last are null when a kept connection was used. */
+export type PostTimings = ConnectProgress["timings"] & {
   /** From sending the request to the first byte of the answer. */
   firstByteMs: number | null;
 };
@@ -78,33 +75,31 @@ export function classifyConnectError(error: unknown): ErrorCode {
   return error instanceof ConnectError ? error.code : "unexpected_failure";
 }
 
+const ANSWER_ERRORS: Readonly<Record<string, ErrorCode>> = {
+  UND_ERR_HEADERS_OVERFLOW: "response_head_too_large",
+  UND_ERR_RES_CONTENT_LENGTH_MISMATCH: "bad_response",
+  ECONNRESET: "connection_reset",
+  ECONNABORTED: "connection_reset",
+  EPIPE: "connection_reset",
+  ETIMEDOUT: "connection_reset",
+  EHOSTUNREACH: "connection_reset",
+  ENETUNREACH: "connection_reset",
+  ENETDOWN: "connection_reset",
+  EPROTO: "tls_protocol",
+};
+
 /** Why a request that was sent got no answer, by the errors of undici, its HTTP parser, OpenSSL and the system. */
 export function classifyAnswerError(error: Error): ErrorCode {
   // The parser's errors do not always have a code.
   if (error instanceof errors.HTTPParserError) return "bad_response";
   if (error instanceof TransportFloodedError) return "response_head_too_large";
   const code = String((error as { code?: unknown }).code);
-  switch (code) {
-    case "UND_ERR_HEADERS_OVERFLOW":
-      return "response_head_too_large";
-    case "UND_ERR_RES_CONTENT_LENGTH_MISMATCH":
-      return "bad_response";
-    case "UND_ERR_SOCKET":
-      // undici has one code for both; "bad response" and "bad upgrade" are its messages for unexpected HTTP.
-      return error.message.startsWith("bad ") ? "bad_response" : "connection_closed";
-    case "ECONNRESET":
-    case "ECONNABORTED":
-    case "EPIPE":
-    case "ETIMEDOUT":
-    case "EHOSTUNREACH":
-    case "ENETUNREACH":
-    case "ENETDOWN":
-      return "connection_reset";
-    default:
-      // Alerts after the handshake: with TLS 1.3 a server that wants a client certificate says so only then.
-      if (code.startsWith("ERR_SSL_") || code === "EPROTO") return "tls_protocol";
-      return "unexpected_failure";
-  }
+  // undici has one code for both; "bad response" and "bad upgrade" are its messages for unexpected HTTP.
+  if (code === "UND_ERR_SOCKET")
+    return error.message.startsWith("bad ") ? "bad_response" : "connection_closed";
+  // Alerts after the handshake: with TLS 1.3 a server that wants a client certificate says so only then.
+  if (code.startsWith("ERR_SSL_")) return "tls_protocol";
+  return ANSWER_ERRORS[code] ?? "unexpected_failure";
 }
 
 /** Headers that help to find out why a receiver answered as it did; no cookies, nothing secret. */

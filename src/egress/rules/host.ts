@@ -109,15 +109,12 @@ export function portOf(url: URL): number {
  * receivers on loopback. HTTPS and a valid certificate are always required.
  */
 export type UnsafeAllowedTargets = {
-  /** The entries in lower case. */
+  /** `host:port` and `*.name:port`, in lower case. */
   readonly entries: readonly string[];
-  readonly exact: ReadonlySet<string>;
-  /** `.name:port` for each `*.name:port`. */
-  readonly underNames: readonly string[];
 };
 
 /** The safe default: deny. */
-export const NO_UNSAFE_ALLOWED_TARGETS: UnsafeAllowedTargets = parseUnsafeAllowedTargets([]);
+export const NO_UNSAFE_ALLOWED_TARGETS: UnsafeAllowedTargets = { entries: [] };
 
 /**
  * Reads entries like `host:port` and `*.name:port`; IPv6 addresses stand in brackets. An entry must be spelled as the
@@ -126,38 +123,28 @@ export const NO_UNSAFE_ALLOWED_TARGETS: UnsafeAllowedTargets = parseUnsafeAllowe
  */
 export function parseUnsafeAllowedTargets(texts: readonly string[]): UnsafeAllowedTargets {
   const entries = texts.map((text) => text.toLowerCase());
-  const exact = new Set<string>();
-  const underNames: string[] = [];
-  for (const entry of entries) {
-    const isWildcard = entry.startsWith("*.");
-    const hostAndPort = isWildcard ? entry.slice(2) : entry;
-    if (!isHostAndPort(hostAndPort) || (isWildcard && !isNameAndPort(hostAndPort))) {
-      throw new Error(`"${entry}" is not of the form host:port or *.name:port.`);
-    }
-    if (isWildcard) underNames.push(`.${hostAndPort}`);
-    else exact.add(hostAndPort);
-  }
-  return { entries, exact, underNames };
+  const malformed = entries.find((entry) => !isEntry(entry));
+  if (malformed === undefined) return { entries };
+  throw new Error(`"${malformed}" is not of the form host:port or *.name:port.`);
 }
 
 /** Whether exactly this host and port are lifted. An IPv6 address may come with or without its brackets. */
-export function allowsUnsafely(targets: UnsafeAllowedTargets, hostname: string, port: number): boolean {
+export function allowsUnsafely({ entries }: UnsafeAllowedTargets, hostname: string, port: number): boolean {
   const host = hostname.includes(":") && !hostname.startsWith("[") ? `[${hostname}]` : hostname;
   const hostAndPort = `${host}:${port}`;
-  return targets.exact.has(hostAndPort) || targets.underNames.some((ending) => isUnder(hostAndPort, ending));
+  return entries.some((entry) =>
+    entry.startsWith("*.") ? isUnder(hostAndPort, entry.slice(1)) : hostAndPort === entry,
+  );
 }
 
 function isUnder(hostAndPort: string, ending: string): boolean {
   return hostAndPort.length > ending.length && hostAndPort.endsWith(ending);
 }
 
-function isHostAndPort(text: string): boolean {
-  const [, host, port] = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+):([1-9]\d{0,4})$/.exec(text) ?? [];
-  if (host === undefined || Number(port) > 65_535) return false;
-  const url = URL.parse(`https://${host}/`);
-  return url !== null && url.hostname === host;
-}
-
-function isNameAndPort(text: string): boolean {
-  return !text.startsWith("[") && !/^[\d.]+:/.test(text);
+function isEntry(text: string): boolean {
+  const [, wildcard, host, port] = /^(\*\.)?(\[[0-9a-f:.]+\]|[a-z0-9._-]+):([1-9]\d{0,4})$/.exec(text) ?? [];
+  if (host === undefined || Number(port) > LAST_PORT) return false;
+  // Under an address there are no names.
+  if (wildcard !== undefined && /^(?:\[|[\d.]+$)/.test(host)) return false;
+  return URL.parse(`https://${host}/`)?.hostname === host;
 }

@@ -29,12 +29,13 @@ export type TargetUrlOptions = { readonly unsafeAllowedTargets?: UnsafeAllowedTa
  * do.
  */
 export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): TargetUrlVerdict {
-  const refusedText = refuseText(text);
-  if (refusedText !== null) return refusedText;
+  if (text.length > TARGET_URL_LENGTH_MAX) return refuseLength(text.length);
+  const fault = findTextFault(text);
+  if (fault !== null) return refuse(fault, FORM_FAULTS[fault]);
 
   // Not URL.parse, which Node 20 did not have at first: pipelines on it run this, too.
   const url = URL.canParse(text) ? new URL(text) : null;
-  if (url === null || url.protocol !== "https:") return refuseMalformed();
+  if (url === null || url.protocol !== "https:") return refuse("url_malformed", FORM_FAULTS.url_malformed);
 
   const refusedTarget = refuseTarget(url, options.unsafeAllowedTargets ?? NO_UNSAFE_ALLOWED_TARGETS);
   if (refusedTarget !== null) return refusedTarget;
@@ -44,40 +45,27 @@ export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): Ta
   return { verdict: "allow", url, href: url.href };
 }
 
+const FORM_FAULTS = {
+  url_has_control_characters:
+    "The URL contains whitespace or control characters. Remove them, or write them percent-encoded.",
+  url_has_backslash: "The URL contains a backslash, which clients read differently. Use / or %5C.",
+  url_not_https: "The URL does not begin with https://. Only HTTPS endpoints are called.",
+  url_has_credentials:
+    "The URL contains a user name or password before its host. Remove it; deliveries are signed instead.",
+  url_has_fragment: "The URL contains a #, and what follows it is never sent. Remove that part.",
+  url_malformed: "The text is not a valid URL. Write it in full, like https://hooks.example.com/analyses.",
+} as const;
+
 /** What only the raw text shows: the parser drops tabs, repairs slashes and splits off credentials and fragment. */
-function refuseText(text: string): TargetUrlRefusal | null {
-  if (text.length > TARGET_URL_LENGTH_MAX) return refuseLength(text.length);
-  if (/[\s\p{Cc}]/u.test(text)) {
-    return refuse(
-      "url_has_control_characters",
-      "The URL contains whitespace or control characters. Remove them, or write them percent-encoded.",
-    );
-  }
-  if (!text.isWellFormed()) return refuseMalformed();
-  if (text.includes("\\")) {
-    return refuse(
-      "url_has_backslash",
-      "The URL contains a backslash, which clients read differently. Use / or %5C.",
-    );
-  }
-  if (!/^https:/i.test(text)) {
-    return refuse("url_not_https", "The URL does not begin with https://. Only HTTPS endpoints are called.");
-  }
-  if (!/^https:\/\/[^/]/i.test(text)) return refuseMalformed();
+function findTextFault(text: string): keyof typeof FORM_FAULTS | null {
+  if (/[\s\p{Cc}]/u.test(text)) return "url_has_control_characters";
+  if (!text.isWellFormed()) return "url_malformed";
+  if (text.includes("\\")) return "url_has_backslash";
+  if (!/^https:/i.test(text)) return "url_not_https";
+  if (!/^https:\/\/[^/]/i.test(text)) return "url_malformed";
   const [authority] = text.slice("https://".length).split(/[/?#]/);
-  if (authority!.includes("@")) {
-    return refuse(
-      "url_has_credentials",
-      "The URL contains a user name or password before its host. Remove it; deliveries are signed instead.",
-    );
-  }
-  if (text.includes("#")) {
-    return refuse(
-      "url_has_fragment",
-      "The URL contains a #, and what follows it is never sent. Remove that part.",
-    );
-  }
-  return null;
+  if (authority!.includes("@")) return "url_has_credentials";
+  return text.includes("#") ? "url_has_fragment" : null;
 }
 
 /** What the parsed URL leads to. A name must be well formed even where everything else is lifted. */
@@ -120,13 +108,6 @@ function addressIn(hostname: string): string | null {
   if (hostname.startsWith("[")) return bareHost(hostname);
   // The parser writes every IPv4 address, however disguised, as four decimals, and no name looks like that.
   return /^\d+\.\d+\.\d+\.\d+$/.test(hostname) ? hostname : null;
-}
-
-function refuseMalformed(): TargetUrlRefusal {
-  return refuse(
-    "url_malformed",
-    "The text is not a valid URL. Write it in full, like https://hooks.example.com/analyses.",
-  );
 }
 
 function refuseLength(length: number): TargetUrlRefusal {

@@ -176,11 +176,11 @@ describe("endpoint pause and resume", () => {
     await resultOf("endpoint", "set", "--account", account_id, "--url", "https://example.com/");
     const paused = await resultOf("endpoint", "pause", "--account", account_id);
     expect(paused).toMatchObject({ url: "https://example.com/", paused_at: expect.any(String), held: 0 });
-    expect((await findEndpoint(database.pool, account_id))?.pausedAt?.toISOString()).toBe(paused.paused_at);
+    expect((await findEndpoint(database.pool, account_id))?.paused_at).toBe(paused.paused_at);
     expect(await resultOf("endpoint", "pause", "--account", account_id)).toEqual(paused);
     const resumed = await resultOf("endpoint", "resume", "--account", account_id);
     expect(resumed).toMatchObject({ paused_at: null, held: 0 });
-    expect(await findEndpoint(database.pool, account_id)).toMatchObject({ pausedAt: null });
+    expect(await findEndpoint(database.pool, account_id)).toMatchObject({ paused_at: null });
     const told = await resultOf("audit", "list", "--account", account_id, "--limit", "2");
     expect(told.map(({ operation }: { operation: string }) => operation)).toEqual([
       "webhooks.endpoint.resume",

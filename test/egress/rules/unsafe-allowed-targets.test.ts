@@ -63,6 +63,8 @@ describe("allowsUnsafely", () => {
   it.each([
     ["localhost", 8443, true],
     ["localhost", 9443, false],
+    ["vocalhost", 8443, false],
+    ["a.localhost", 8443, false],
     ["a.demo.example", 9443, true],
     ["a.b.demo.example", 9443, true],
     ["demo.example", 9443, false],

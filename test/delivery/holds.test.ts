@@ -45,7 +45,7 @@ describe("a pause", () => {
     expect(await takeBackOverflow(pool, overflow)).toEqual({ deliveryIds: [], nextFromId: null });
     expect(await findEndpoint(database.pool, accountId)).toMatchObject({
       held: 3,
-      pausedAt: expect.any(Date),
+      paused_at: expect.any(String),
     });
   });
 
@@ -177,9 +177,9 @@ describe("a pause", () => {
 
   it("twice is once, and without an endpoint it is nothing", async () => {
     await pauseNow();
-    const first = (await findEndpoint(database.pool, accountId))!.pausedAt;
+    const first = (await findEndpoint(database.pool, accountId))!.paused_at;
     expect(await pauseNow()).toBe(true);
-    expect((await findEndpoint(database.pool, accountId))!.pausedAt).toEqual(first);
+    expect((await findEndpoint(database.pool, accountId))!.paused_at).toEqual(first);
     const bare = await insertAccount(database.pool);
     expect([await pauseNow(bare), await resume(bare)]).toEqual([false, false]);
   });
@@ -200,7 +200,7 @@ describe("the clock of a run", () => {
     const before = (await openRow(pool, id!))!;
     await takeWakeups(database.pool);
     await pauseNow();
-    const pausedAt = (await findEndpoint(database.pool, accountId))!.pausedAt!.getTime();
+    const pausedAt = Date.parse((await findEndpoint(database.pool, accountId))!.paused_at!);
     await resume();
     // Two days later.
     const resumedAt = later(2 * 86_400_000);
