@@ -84,7 +84,8 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
       if (isStale) await continueMove(tx, move, move.afterId);
       else if (move.documentId !== null && isTriedAgain(move, failed, lost)) await postponeMove(tx, move);
       else {
-        if (move.documentId === null) await moveLater(tx, move, idsOf([...failed, ...lost]));
+        if (move.documentId === null)
+          await moveLater(tx, move.accountId, move.id, idsOf([...failed, ...lost]));
         if (isEnd) await endMove(tx, move);
         else await continueMove(tx, move, afterId);
       }

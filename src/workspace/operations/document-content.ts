@@ -14,7 +14,7 @@ import { ObjectShareError, ObjectStoreAwayError } from "../objects/object-store.
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
 import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
-import type { SpaceUser } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import { documentBody } from "./documents.ts";
 import {

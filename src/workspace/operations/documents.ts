@@ -126,7 +126,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
         const documentId = await newId(tx);
         const content_type = tidyMediaType(request.body.content_type)!;
-        const inserted = await insertDocument(tx, user, place, {
+        const isInserted = await insertDocument(tx, user, place, {
           id: documentId,
           file_name,
           content_type,
@@ -134,7 +134,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
           storage_key: newObjectKey({ ...space, documentId, fileName: file_name }),
           live_content_type: liveContentType(content_type),
         });
-        if (inserted === "name_taken") throw request.problem("document_name_taken");
+        if (!isInserted) throw request.problem("document_name_taken");
         return { body: documentBody((await findDocument(tx, user, documentId))!) };
       },
     }),
@@ -175,9 +175,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const { id: documentId, space_id: spaceId, storagePrefix, has_content: hasContent } = document;
         if (hasContent) await requireRoomForLeftovers(tx, user);
         const key = newObjectKey({ storagePrefix, documentId, fileName });
-        if ((await renameDocument(tx, document, fileName, key)) === "name_taken") {
-          throw request.problem("document_name_taken");
-        }
+        const isRenamed = await renameDocument(tx, user.accountId, documentId, fileName, key);
+        if (!isRenamed) throw request.problem("document_name_taken");
         if (hasContent) await askForMove(tx, user, spaceId, documentId);
         return { body: documentBody((await findDocument(tx, user, documentId))!) };
       },
@@ -246,7 +245,7 @@ export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         const place = { spaceId: request.params.space_id, folderId };
         requirePermission(await lockSpace(tx, user, place.spaceId), "upload", request);
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const folder = await insertFolder(tx, user, place, name);
+        const folder = await insertFolder(tx, user, place.spaceId, folderId, name);
         if (folder === null) throw request.problem("folder_name_taken");
         return { body: folder };
       },

@@ -16,7 +16,8 @@ import {
   type StoredLink,
 } from "../store/page-links.ts";
 import { findPage, findVersion } from "../store/pages.ts";
-import { holdMember, type SpaceUser } from "../store/spaces.ts";
+import { holdMember } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import {
   get,
@@ -183,7 +184,7 @@ export function pageLinkOperations({
       item: PageLink,
       position: id,
       isCapped: true,
-      readPage: (user, { page_id }, below, limit) => listLinks(pool, user, page_id, below, limit),
+      readPage: (user, { page_id }, below, limit) => listLinks(pool, user, [page_id], below, limit),
       bodyOf: linkBody,
     }),
     get({

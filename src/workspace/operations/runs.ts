@@ -21,7 +21,8 @@ import type { NodeErrorCode } from "../model/workflows.ts";
 import { listNodeRuns, readItems, type StoredItem, type StoredNodeRun } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
 import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
-import { holdMember, isMemberOf, type SpaceUser } from "../store/spaces.ts";
+import { holdMember, isMemberOf } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import {
   get,
   read,

@@ -55,7 +55,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       position: id,
       isCapped: true,
       errors: [],
-      readPage: (user, _, below, limit) => listSpaces(pool, user, below, limit),
+      readPage: (user, _, below, limit) => listSpaces(pool, user, [], below, limit),
       bodyOf: spaceBody,
     }),
     write({
@@ -166,7 +166,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       item: Member,
       position: id,
       isCapped: false,
-      readPage: (user, { space_id }, above, limit) => listMembers(pool, user, space_id, above, limit),
+      readPage: (user, { space_id }, above, limit) => listMembers(pool, user, [space_id], above, limit),
       bodyOf: memberBody,
     }),
     write({
@@ -190,9 +190,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
         const member = { accountId: request.accountId, userId };
         requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
         if ((await findMember(tx, member, spaceId))?.is_owner) throw request.problem("space_owner_fixed");
-        if ((await setMember(tx, member, spaceId, request.body.role)) === "unknown_user") {
-          throw request.problem("not_found");
-        }
+        if (!(await setMember(tx, member, spaceId, request.body.role))) throw request.problem("not_found");
         return { body: memberBody((await findMember(tx, member, spaceId))!) };
       },
     }),

@@ -112,7 +112,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       item: ListedWorkflow,
       position: id,
       isCapped: true,
-      readPage: (user, { space_id }, below, limit) => listWorkflows(pool, user, space_id, below, limit),
+      readPage: (user, { space_id }, below, limit) => listWorkflows(pool, user, [space_id], below, limit),
       bodyOf: listedWorkflowBody,
     }),
     write({
@@ -134,9 +134,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const { space_id: spaceId } = request.body;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "edit_workflows", request);
-        const first = { name: FIRST_WORKFLOW_NAME, draft: FIRST_DEFINITION };
-        const workflowId = await insertWorkflow(tx, user, spaceId, first);
-        return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
+        const { id } = (await insertWorkflow(tx, user, spaceId, FIRST_WORKFLOW_NAME, FIRST_DEFINITION))!;
+        return { body: workflowBody((await findWorkflow(tx, user, id))!) };
       },
     }),
     get({
@@ -175,7 +174,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const user = userOf(request);
         const workflow = await lockWorkflow(tx, user, workflowId);
         requirePermission(workflow, "edit_workflows", request);
-        await updateWorkflow(tx, user.accountId, workflowId, { name, summary });
+        await updateWorkflow(tx, user.accountId, workflowId, name, summary);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),

@@ -9,8 +9,8 @@ import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } fro
 import type { FieldError, Problem } from "../../http/problems.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
 import type { ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
-import type { SpaceUser } from "../store/spaces.ts";
 import { isMemberOf, NAMES_IN_SPACE } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import type { WorkspaceCode } from "./problems.ts";
 
 /** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */

@@ -14,6 +14,7 @@ import { awaitAnalysis } from "../store/awaited-analyses.ts";
 import {
   cancelNodeRuns,
   dropItems,
+  type HandedItems,
   type Item,
   insertItems,
   insertNodeRuns,
@@ -23,8 +24,6 @@ import {
 } from "../store/node-runs.ts";
 import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
 import {
-  addRunItems,
-  type HandedItems,
   holdRequesterRole,
   type LockedRun,
   lockRun,
@@ -143,8 +142,8 @@ async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
  */
 async function urlOf(tx: ClientBase, { step, facts }: RunEnding): Promise<string | null> {
   if (facts.webhookUrl === null) return null;
-  const role = await holdRequesterRole(tx, step.accountId, step.runId);
-  return role !== null && allows(role, "run_workflows") ? facts.webhookUrl : null;
+  const requester = await holdRequesterRole(tx, step.accountId, step.runId);
+  return requester !== null && allows(requester.role, "run_workflows") ? facts.webhookUrl : null;
 }
 
 async function analysisOf(tx: ClientBase, { step, facts, nodeRuns, error }: RunEnding): Promise<object> {
@@ -164,7 +163,7 @@ async function end(
   deliveryId: string | null,
 ): Promise<StepEnd> {
   await setRunStatus(tx, accountId, runId, error === null ? "SUCCEEDED" : "FAILED");
-  await setRunEnd(tx, accountId, runId, { error, deliveryId });
+  await setRunEnd(tx, accountId, runId, error, deliveryId);
   const kind = error === null ? "run.succeeded" : "run.failed";
   const details = error === null ? {} : { details: { error_code: error.code } };
   await insertRunEvents(tx, accountId, runId, [{ kind, nodeId: null, ...details }]);
@@ -192,7 +191,7 @@ export async function recordResult(
   facts: StepFacts,
   result: NodeStepResult,
 ): Promise<StepEnd> {
-  const { accountId, runId, sequence } = step;
+  const { accountId, runId } = step;
   const { nodeId } = facts;
   const run = await lockRun(tx, accountId, runId);
   const items = result.kind === "waiting" ? [] : result.items;
@@ -205,10 +204,7 @@ export async function recordResult(
   const isSource = SOURCE_KINDS.includes(facts.definition.nodes.find(({ id }) => id === nodeId)!.kind);
   const handed = { count: items.length, bytes, broughtBytes: isSource ? bytes : 0 };
   requireRoom(run, handed);
-  if (items.length > 0) {
-    await insertItems(tx, accountId, runId, sequence, texts);
-    await addRunItems(tx, accountId, runId, handed);
-  }
+  if (items.length > 0) await insertItems(tx, step, texts, handed);
   const details = result.kind === "waiting" ? waitDetails(result) : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
   switch (result.kind) {
@@ -330,7 +326,7 @@ export async function recordFailure(
   const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await insertRunEvents(tx, accountId, runId, [
     { kind: "node.failed", nodeId, details: { error_code: code } },
-    ...cancelled.map((id) => ({ kind: "node.cancelled" as const, nodeId: id })),
+    ...cancelled,
   ]);
   if (ITEMS_DROPPED_FOR.includes(code)) await dropItems(tx, accountId, runId);
   const nodeRuns = await listNodeRuns(tx, accountId, runId);

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { accountsBehind } from "./lists.ts";
-import type { SpaceUser } from "./spaces.ts";
+import { change, type SpaceUser } from "./statements.ts";
 
 /** What a rename leaves to do: a space, or one document of it. */
 export type StoredMove = {
@@ -26,21 +26,13 @@ const RETRY_MS_MAX = 3_600_000;
 const retryAt = (failures: string) =>
   `now() + least(${RETRY_MS} * 2.0 ^ (least(${failures}, 20) - 1), ${RETRY_MS_MAX}) * interval '1 millisecond'`;
 
-/** Has the objects of a space moved to where its prefix says, or one document's. @param documentId null: all */
-export async function askForMove(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-  documentId: string | null,
-): Promise<void> {
-  await tx.query(
-    `insert into workspace.moves (account_id, space_id, document_id, asked_by) values ($1, $2, $3, $4)
-     on conflict (account_id, space_id, document_id) do update
-     set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at,
-       failures = excluded.failures, asked_by = excluded.asked_by`,
-    [accountId, spaceId, documentId, userId],
-  );
-}
+/** Has the objects of a space moved to where its prefix says, or one document's. `documentId`: null, all. */
+export const askForMove = change<SpaceUser, [spaceId: string, documentId: string | null]>(
+  `insert into workspace.moves (account_id, asked_by, space_id, document_id) values ($1, $2, $3, $4)
+   on conflict (account_id, space_id, document_id) do update
+   set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at,
+     failures = excluded.failures, asked_by = excluded.asked_by`,
+);
 
 /**
  * The one that waits longest of the next account behind this one that has any: accounts take turns, however much each
@@ -127,50 +119,35 @@ export async function switchKeys(
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Goes on behind these documents, at once. Nothing happens to one that was asked for again. */
-export async function continueMove(
-  database: Pool | ClientBase,
-  { accountId, id, asked }: StoredMove,
-  afterId: string,
-): Promise<void> {
-  await database.query(
-    "update workspace.moves set after_id = $4, next_at = now() where account_id = $1 and id = $2 and asked = $3",
-    [accountId, id, asked, afterId],
+/** Nothing happens to one that was asked for again. */
+function changeMove<Rest extends unknown[]>(text: string) {
+  const changed = change<string, [id: string, asked: number, ...rest: Rest]>(
+    `${text} where account_id = $1 and id = $2 and asked = $3`,
   );
+  return (tx: ClientBase, { accountId, id, asked }: StoredMove, ...rest: Rest) =>
+    changed(tx, accountId, id, asked, ...rest);
 }
+
+/** Goes on behind these documents, at once. */
+export const continueMove = changeMove<[afterId: string]>(
+  "update workspace.moves set after_id = $4, next_at = now()",
+);
+
+/** Tries the move of a document again after a while. */
+export const postponeMove = changeMove<[]>(
+  `update workspace.moves set failures = failures + 1, next_at = ${retryAt("failures + 1")}`,
+);
+
+/** All is where it has to be. */
+export const endMove = changeMove<[]>("delete from workspace.moves");
 
 /** Has these documents of a space moved by themselves, after a while: the space goes on without them. */
-export async function moveLater(
-  tx: ClientBase,
-  { accountId, id }: StoredMove,
-  documentIds: readonly string[],
-): Promise<void> {
-  await tx.query(
-    `insert into workspace.moves (account_id, space_id, document_id, asked_at, asked_by, failures, next_at)
-     select account_id, space_id, unnest($3::uuid[]), asked_at, asked_by, 1, ${retryAt("1")} from workspace.moves
-     where account_id = $1 and id = $2
-     on conflict (account_id, space_id, document_id) do nothing`,
-    [accountId, id, documentIds],
-  );
-}
-
-/** Tries the move of a document again after a while. Nothing happens to one that was asked for again. */
-export async function postponeMove(tx: ClientBase, { accountId, id, asked }: StoredMove): Promise<void> {
-  await tx.query(
-    `update workspace.moves set failures = failures + 1, next_at = ${retryAt("failures + 1")}
-     where account_id = $1 and id = $2 and asked = $3`,
-    [accountId, id, asked],
-  );
-}
-
-/** All is where it has to be. Nothing happens to one that was asked for again. */
-export async function endMove(tx: ClientBase, { accountId, id, asked }: StoredMove): Promise<void> {
-  await tx.query("delete from workspace.moves where account_id = $1 and id = $2 and asked = $3", [
-    accountId,
-    id,
-    asked,
-  ]);
-}
+export const moveLater = change<string, [id: string, documentIds: readonly string[]]>(
+  `insert into workspace.moves (account_id, space_id, document_id, asked_at, asked_by, failures, next_at)
+   select account_id, space_id, unnest($3::uuid[]), asked_at, asked_by, 1, ${retryAt("1")} from workspace.moves
+   where account_id = $1 and id = $2
+   on conflict (account_id, space_id, document_id) do nothing`,
+);
 
 /** Whether the document is still there and its object is still said to be under this key. */
 export async function isStillAt(pool: Pool, accountId: string, document: MovedDocument): Promise<boolean> {

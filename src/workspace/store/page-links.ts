@@ -1,11 +1,11 @@
 import type { ClientBase, Pool } from "pg";
-import type { CappedPage } from "../../base/model/list-page.ts";
+import { timeText } from "../../base/database/time-text.ts";
 import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isBelow, readListPage, timeText } from "./lists.ts";
+import { isBelow, listOf } from "./lists.ts";
 import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
-import type { SpaceUser } from "./spaces.ts";
-import { holdMember, joinMember, personJson } from "./spaces.ts";
+import { joinMember, lockerOf, personJson } from "./spaces.ts";
+import { change, rowOf, type SpaceUser } from "./statements.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {
@@ -133,56 +133,27 @@ const LINKS = `workspace.page_links as l ${SHOWN_VERSION}
 export type FoundLink = StoredLink & { readonly role: SpaceRole };
 
 /** Null: there is no such link, or the user is not a member of its page's space. */
-export async function findLink(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  linkId: string,
-): Promise<FoundLink | null> {
-  const { rows } = await database.query<FoundLink>({
-    name: "find_page_link",
-    text: `
-      select ${LINK}, m.role
-      from ${LINKS}
-      join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
-      ${joinMember("p")}
-      where l.account_id = $1 and l.id = $3`,
-    values: [accountId, userId, linkId],
-  });
-  return rows[0] ?? null;
-}
+export const findLink = rowOf<FoundLink, SpaceUser, [linkId: string]>(
+  `select ${LINK}, m.role
+   from ${LINKS}
+   join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+   ${joinMember("p")}
+   where l.account_id = $1 and l.id = $3`,
+  "find_page_link",
+);
 
-/** The same, locked until the transaction ends: changes of one link, and its visits, take turns. */
-export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string): Promise<FoundLink | null> {
-  await holdMember(tx, user, "link_id", linkId);
-  await tx.query("select from workspace.page_links where account_id = $1 and id = $2 for no key update", [
-    user.accountId,
-    linkId,
-  ]);
-  return await findLink(tx, user, linkId);
-}
+/** Changes of one link, and its visits, take turns. */
+export const lockLink = lockerOf("link_id", findLink);
 
-/**
- * The links of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
- * @param belowId null: from the newest
- */
-export async function listLinks(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  pageId: string,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<StoredLink> | null> {
-  return await readListPage<StoredLink>(database, {
-    isSeen: IS_PAGE_SEEN,
-    total: { upToMax: "workspace.page_links where account_id = $1 and page_id = $3" },
-    rows: `
-      select ${LINK} from ${LINKS}
-      where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
-    order: ["id", "desc"],
-    values: [accountId, userId, pageId, belowId],
-    limit,
-  });
-}
+/** The links of a page, newest first. Null: there is no such page, or the user is not a member of its space. */
+export const listLinks = listOf<StoredLink, [pageId: string]>({
+  isSeen: IS_PAGE_SEEN,
+  total: { upToMax: "workspace.page_links where account_id = $1 and page_id = $3" },
+  rows: `
+    select ${LINK} from ${LINKS}
+    where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
+  order: ["id", "desc"],
+});
 
 /**
  * Links to pages of a space that a user has made and that still open, newest first. Nobody else may ever have seen
@@ -270,14 +241,6 @@ export async function changeLink(
 }
 
 /** The link shows this version of its page from now on. It is locked. */
-export async function pinLink(
-  tx: ClientBase,
-  accountId: string,
-  linkId: string,
-  versionId: string,
-): Promise<void> {
-  await tx.query(
-    `update workspace.page_links set pinned_version_id = $3, updated_at = now() where account_id = $1 and id = $2`,
-    [accountId, linkId, versionId],
-  );
-}
+export const pinLink = change<string, [linkId: string, versionId: string]>(
+  "update workspace.page_links set pinned_version_id = $3, updated_at = now() where account_id = $1 and id = $2",
+);
