@@ -5,14 +5,7 @@ import { findSpaceIds } from "../store/spaces.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
-import {
-  createFindLink,
-  createPasswordTries,
-  createPasswordTurns,
-  createVisitCount,
-  hashPassword,
-  visit,
-} from "../visiting/visits.ts";
+import { createPasswordTurns, createVisiting, hashPassword, visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations, folderOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
@@ -33,13 +26,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   const { pool, objects, pagesUrl } = dependencies;
   const rendering = createRendering(pool);
   const inTurn = createPasswordTurns();
-  const visiting = {
-    pool,
-    rendering,
-    findLink: createFindLink(pool),
-    tryPassword: createPasswordTries(pool, inTurn),
-    countVisit: createVisitCount(pool),
-  };
+  const visiting = createVisiting(pool, rendering, inTurn);
   const forPages = {
     ...dependencies,
     rendering,
