@@ -76,9 +76,72 @@ const tag = "Documents";
 const path = "/v1/documents";
 const params = z.strictObject({ document_id: id });
 
-/** Files in spaces; their bytes are in document-content.ts. */
+const folderPath = "/v1/spaces/{space_id}/folders";
+const folderParams = z.strictObject({ space_id: id });
+
+const NewFolder = z.strictObject({
+  name: z
+    .string()
+    .refine(isFolderName, {
+      error:
+        `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, slashes or backslashes, and no ` +
+        "spaces around it, and be neither . nor ..",
+    })
+    .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
+    .describe("No other folder in the same place has it."),
+  parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
+});
+
+/** Files in spaces, and the folders that they lie in; their bytes are in document-content.ts. */
 export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   return [
+    list({
+      key: "folders.list",
+      tag,
+      summary: "List folders",
+      description:
+        "The folders in a folder, or at the top of the space, oldest first. 404 for an unknown folder, or if you are " +
+        "not a member.",
+      path: folderPath,
+      scope: "documents:read",
+      params: folderParams,
+      filters: { parent_id: id.optional().describe("Whose folders; absent: those at the top.") },
+      item: Folder,
+      position: id,
+      isCapped: false,
+      readPage: (user, { space_id: spaceId, parent_id: folderId = null }, above, limit) =>
+        listFolders(pool, user, { spaceId, folderId }, above, limit),
+      bodyOf: (folder) => folder,
+    }),
+    write({
+      ...reversible,
+      key: "folders.create",
+      tag,
+      summary: "Add a folder",
+      description:
+        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
+        "409 if there already is one with the same name.",
+      method: "POST",
+      path: folderPath,
+      scope: "documents:write",
+      params: folderParams,
+      body: jsonBody(NewFolder),
+      audit: ({ params }, { body: { id: folder_id, parent_id, name } }) => {
+        return { ...params, folder_id, parent_id, name };
+      },
+      response: jsonResponse(201, Folder),
+      errors: ["not_found", "access_denied", "folder_name_taken"],
+      handle: async (request, tx) => {
+        const { name, parent_id: folderId = null } = request.body;
+        const user = userOf(request);
+        const place = { spaceId: request.params.space_id, folderId };
+        requirePermission(await lockSpace(tx, user, place.spaceId), "upload", request);
+        if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
+        const folder = await insertFolder(tx, user, place.spaceId, folderId, name);
+        if (folder === null) throw request.problem("folder_name_taken");
+        return { body: folder };
+      },
+    }),
     list({
       key: "documents.list",
       tag,
@@ -179,75 +242,6 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         if (!isRenamed) throw request.problem("document_name_taken");
         if (hasContent) await askForMove(tx, user, spaceId, documentId);
         return { body: documentBody((await findDocument(tx, user, documentId))!) };
-      },
-    }),
-  ];
-}
-
-const folderPath = "/v1/spaces/{space_id}/folders";
-const folderParams = z.strictObject({ space_id: id });
-
-const NewFolder = z.strictObject({
-  name: z
-    .string()
-    .refine(isFolderName, {
-      error:
-        `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, slashes or backslashes, and no ` +
-        "spaces around it, and be neither . nor ..",
-    })
-    .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
-    .describe("No other folder in the same place has it."),
-  parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
-});
-
-/** What documents of a space lie in. */
-export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  return [
-    list({
-      key: "folders.list",
-      tag,
-      summary: "List folders",
-      description:
-        "The folders in a folder, or at the top of the space, oldest first. 404 for an unknown folder, or if you are " +
-        "not a member.",
-      path: folderPath,
-      scope: "documents:read",
-      params: folderParams,
-      filters: { parent_id: id.optional().describe("Whose folders; absent: those at the top.") },
-      item: Folder,
-      position: id,
-      isCapped: false,
-      readPage: (user, { space_id: spaceId, parent_id: folderId = null }, above, limit) =>
-        listFolders(pool, user, { spaceId, folderId }, above, limit),
-      bodyOf: (folder) => folder,
-    }),
-    write({
-      ...reversible,
-      key: "folders.create",
-      tag,
-      summary: "Add a folder",
-      description:
-        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
-        "409 if there already is one with the same name.",
-      method: "POST",
-      path: folderPath,
-      scope: "documents:write",
-      params: folderParams,
-      body: jsonBody(NewFolder),
-      audit: ({ params }, { body: { id: folder_id, parent_id, name } }) => {
-        return { ...params, folder_id, parent_id, name };
-      },
-      response: jsonResponse(201, Folder),
-      errors: ["not_found", "access_denied", "folder_name_taken"],
-      handle: async (request, tx) => {
-        const { name, parent_id: folderId = null } = request.body;
-        const user = userOf(request);
-        const place = { spaceId: request.params.space_id, folderId };
-        requirePermission(await lockSpace(tx, user, place.spaceId), "upload", request);
-        if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const folder = await insertFolder(tx, user, place.spaceId, folderId, name);
-        if (folder === null) throw request.problem("folder_name_taken");
-        return { body: folder };
       },
     }),
   ];

@@ -41,7 +41,26 @@ const NamedSpace = z.strictObject({
   name: displayName.describe("For people; several spaces may have the same one."),
 });
 
-/** Rooms for documents, which belong to users and their members. */
+const membersPath = "/v1/spaces/{space_id}/members";
+const memberParams = z.strictObject({ space_id: id, user_id: id });
+
+const LINKS_TOLD_MAX = 100;
+
+const RemovedMember = z
+  .object({
+    user_id: id,
+    open_links: z
+      .array(PageLink)
+      .max(LINKS_TOLD_MAX)
+      .describe(
+        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
+          `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
+      ),
+    open_links_total: z.int().min(0).describe("How many there are."),
+  })
+  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
+
+/** Rooms for documents, which belong to users, and who may do what in them. */
 export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   return [
     list({
@@ -117,44 +136,6 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),
-  ];
-}
-
-function spaceBody(space: StoredSpace): Space {
-  const { role } = space;
-  return {
-    ...space,
-    can_read: allows(role, "read"),
-    can_download: allows(role, "download"),
-    can_upload: allows(role, "upload"),
-    can_delete: allows(role, "delete"),
-    can_rename: allows(role, "rename"),
-    skill_count: 0,
-  };
-}
-
-const membersPath = "/v1/spaces/{space_id}/members";
-const memberParams = z.strictObject({ space_id: id, user_id: id });
-
-const LINKS_TOLD_MAX = 100;
-
-const RemovedMember = z
-  .object({
-    user_id: id,
-    open_links: z
-      .array(PageLink)
-      .max(LINKS_TOLD_MAX)
-      .describe(
-        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
-          `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
-      ),
-    open_links_total: z.int().min(0).describe("How many there are."),
-  })
-  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
-
-/** Who may do what in a space. */
-export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  return [
     list({
       key: "spaces.members.list",
       tag,
@@ -231,4 +212,17 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
 
 function memberBody({ userId: _, ...member }: StoredMember): Member {
   return member;
+}
+
+function spaceBody(space: StoredSpace): Space {
+  const { role } = space;
+  return {
+    ...space,
+    can_read: allows(role, "read"),
+    can_download: allows(role, "download"),
+    can_upload: allows(role, "upload"),
+    can_delete: allows(role, "delete"),
+    can_rename: allows(role, "rename"),
+    skill_count: 0,
+  };
 }

@@ -96,7 +96,10 @@ const tag = "Workflows";
 const path = "/v1/workflows";
 const params = z.strictObject({ workflow_id: id });
 
-/** What is done with documents of a space; how a draft becomes that is in workflow-drafts.ts. */
+/** A definition within its other limits has at most 180 KB: one that is too large is told so. */
+const DRAFT_BYTES_MAX = 262_144;
+
+/** What is done with documents of a space: drafts, and the versions that are made of them. */
 export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   return [
     list({
@@ -178,15 +181,6 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
-  ];
-}
-
-/** A definition within its other limits has at most 180 KB: one that is too large is told so. */
-const DRAFT_BYTES_MAX = 262_144;
-
-/** The draft of a workflow, and the versions that are made of it. */
-export function workflowDraftOperations(): readonly Operation[] {
-  return [
     write({
       ...reversible,
       key: "workflows.draft.save",

@@ -7,13 +7,13 @@ import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import { createPasswordTurns, createVisiting, hashPassword, visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
-import { documentOperations, folderOperations } from "./documents.ts";
+import { documentOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
-import { runOperations, runReadOperations } from "./runs.ts";
-import { memberOperations, spaceOperations } from "./spaces.ts";
-import { workflowDraftOperations, workflowOperations } from "./workflows.ts";
+import { runOperations } from "./runs.ts";
+import { spaceOperations } from "./spaces.ts";
+import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
 export type WorkspacePartOptions = WorkspaceDependencies & {
@@ -40,16 +40,12 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       "Write pages there, and show them to anyone by a link.",
     operations: [
       ...spaceOperations(dependencies),
-      ...memberOperations(dependencies),
-      ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
       ...pageOperations(forPages),
       ...pageLinkOperations(forPages),
       ...workflowOperations(dependencies),
-      ...workflowDraftOperations(),
       ...runOperations(dependencies),
-      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
