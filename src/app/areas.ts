@@ -14,7 +14,7 @@ import type { Area } from "../base/model/areas.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
-import { Mover } from "../workspace/moving/mover.ts";
+import { startMover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
@@ -120,7 +120,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
   metrics.registry.onRead(() => setAge(counted, readOldestMove(pool)));
   metrics.registry.onRead(() => setAge(runs, readOldestReadyStep(pool)));
   const objects = openObjects(config, pool);
-  const mover = new Mover({
+  const stopMover = startMover({
     pool,
     objects,
     keptMs: config.movedObjectRetentionSeconds * 1_000,
@@ -134,7 +134,6 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
       log.warn({ work, err }, "objects: an error of the database or the object store; trying again");
     },
   });
-  mover.start();
   const steps = keepStepProcess({
     context,
     log,
@@ -147,7 +146,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     },
   });
   return async () => {
-    await Promise.all([mover.stop(), steps.stop()]);
+    await Promise.all([stopMover(), steps.stop()]);
     await objects.close();
   };
 }

@@ -5,6 +5,7 @@ import { DAY_MS } from "../../base/model/time.ts";
 import { isInPlace, newObjectKey } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import { byTurns } from "../store/lists.ts";
 import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import {
   claimMove,
@@ -22,13 +23,14 @@ import { lockStoragePrefix } from "../store/spaces.ts";
 
 /**
  * Removes objects that no document has and that nobody can bring to one any more: old ones of what was moved, and what
- * uploads and moves left behind. A step of the next accounts behind `afterAccountId`; returns how many of each.
+ * uploads and moves left behind. A step of the next accounts behind `afterAccountId`; returns the last of them, or null
+ * where there was nothing to remove.
  */
 export async function removeLoose(
   { pool, objects }: { readonly pool: Pool; readonly objects: ObjectStore },
   afterAccountId: string,
   signal: AbortSignal,
-): Promise<readonly { readonly accountId: string }[]> {
+): Promise<{ readonly accountId: string } | null> {
   const due = await claimLoose(pool, afterAccountId, OBJECTS_PER_STEP);
   const removals = await Promise.allSettled(
     due.map(async (loose) => {
@@ -38,7 +40,11 @@ export async function removeLoose(
   );
   const failure = removals.find((removal) => removal.status === "rejected");
   if (failure) throw failure.reason;
-  return due;
+  const accountId = due
+    .map((loose) => loose.accountId)
+    .sort()
+    .at(-1);
+  return accountId === undefined ? null : { accountId };
 }
 
 /** Copied at a time, before their rows are switched in one transaction. */
@@ -185,96 +191,58 @@ const REMOVE_EVERY_MS = 10_000;
 const CLEAN_EVERY_MS = 3_600_000;
 /** Nobody else takes a step that is being taken; one that failed, or whose process died, is taken again then. */
 const STEP_LEASE_MS = 30_000;
-/** Before every account. */
-const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
 /** What a put has not gone on with for so long. */
 const UNFINISHED_KEPT_MS = DAY_MS;
 
-export type MoverWork = "move" | "remove" | "clean";
+type MoverWork = "move" | "remove" | "clean";
 
-export type MoverOptions = {
-  readonly pool: Pool;
-  readonly objects: ObjectStore;
-  /** How long the old object of what was moved is kept. */
-  readonly keptMs: number;
+export type MoverOptions = Pick<Moving, "pool" | "objects" | "keptMs" | "onLost"> & {
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
   readonly onError: (work: MoverWork, error: unknown) => void;
-  /** Absent: a second. */
+  /** Absent: five seconds. */
   readonly lookEveryMs?: number;
 };
 
 /**
  * Brings objects to where the names say, and removes what nobody needs. Any number of processes may run one: the rows
  * of `workspace.moves` are the truth, and each step is one process's. Jobs of graphile-worker were the other way: they
- * would have to be kept in step with rows that are needed all the same.
+ * would have to be kept in step with rows that are needed all the same. Returns what stops it.
  */
-export class Mover {
-  readonly #options: MoverOptions;
-  readonly #stopping = new AbortController();
-  #loops: Promise<unknown> = Promise.resolve();
-  /** Whose turn was last, of moves and of removals. */
-  #accountId = FIRST_ACCOUNT;
-  #removedOf = FIRST_ACCOUNT;
-
-  constructor(options: MoverOptions) {
-    this.#options = options;
-  }
-
-  start(): void {
-    const { pool, objects, keptMs, now, onLost, onError } = this.#options;
-    const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
-    const { signal } = this.#stopping;
-    const onUncopied = (error: Error) => onError("move", error);
-    this.#loops = Promise.all([
-      this.#repeat("move", lookEveryMs, async () => {
-        const move = await this.#claim();
-        if (move === null) return false;
-        await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
-        return true;
-      }),
-      this.#repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => {
-        const after = this.#removedOf;
-        const removed = await removeLoose({ pool, objects }, after, signal);
-        this.#removedOf =
-          removed
-            .map(({ accountId }) => accountId)
-            .sort()
-            .at(-1) ?? FIRST_ACCOUNT;
-        return removed.length > 0 || after !== FIRST_ACCOUNT;
-      }),
-      this.#repeat("clean", CLEAN_EVERY_MS, async () => {
-        await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
-        return false;
-      }),
-    ]);
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loops;
-  }
-
-  async #claim(): Promise<StoredMove | null> {
-    const { pool } = this.#options;
-    let move = await claimMove(pool, this.#accountId, STEP_LEASE_MS);
-    if (move === null && this.#accountId !== FIRST_ACCOUNT) {
-      move = await claimMove(pool, FIRST_ACCOUNT, STEP_LEASE_MS);
-    }
-    this.#accountId = move?.accountId ?? FIRST_ACCOUNT;
-    return move;
-  }
+export function startMover(options: MoverOptions): () => Promise<void> {
+  const { pool, objects, keptMs, now, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const onUncopied = (error: Error) => onError("move", error);
+  const claim = byTurns((after) => claimMove(pool, after, STEP_LEASE_MS));
+  const removeNext = byTurns((after) => removeLoose({ pool, objects }, after, signal));
 
   /** @param does resolves with whether there is more to do at once; what it throws is told, and tried again */
-  async #repeat(work: MoverWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
-    const { signal } = this.#stopping;
+  async function repeat(work: MoverWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
     while (!signal.aborted) {
       const hasMore = await does().catch((error: unknown) => {
-        if (!signal.aborted) this.#options.onError(work, error);
+        if (!signal.aborted) onError(work, error);
         return false;
       });
       if (!hasMore) await abortableDelay(everyMs, signal);
     }
   }
+
+  const loops = Promise.all([
+    repeat("move", lookEveryMs, async () => {
+      const move = await claim();
+      if (move === null) return false;
+      await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
+      return true;
+    }),
+    repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => (await removeNext()) !== null),
+    repeat("clean", CLEAN_EVERY_MS, async () => {
+      await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
+      return false;
+    }),
+  ]);
+  return async () => {
+    stopping.abort();
+    await loops;
+  };
 }

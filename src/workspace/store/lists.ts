@@ -26,6 +26,22 @@ export function accountsBehind(accountId: string, table: string, condition = "tr
       )`;
 }
 
+/** Before every account. */
+const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
+
+/** Claims for one account after the other, and behind the last one from the first again. Null: nobody has any. */
+export function byTurns<Claimed extends { readonly accountId: string }>(
+  claim: (afterAccountId: string) => Promise<Claimed | null>,
+): () => Promise<Claimed | null> {
+  let last = FIRST_ACCOUNT;
+  return async () => {
+    const next = await claim(last);
+    const claimed = next === null && last !== FIRST_ACCOUNT ? await claim(FIRST_ACCOUNT) : next;
+    last = claimed?.accountId ?? FIRST_ACCOUNT;
+    return claimed;
+  };
+}
+
 export type ListQuery<Row, Position> = {
   /** Of a statement that is prepared once for each connection. Absent: it is planned each time. */
   readonly name?: string;
