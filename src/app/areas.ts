@@ -18,7 +18,7 @@ import { startMover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
-import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
+import { type RunnerWork, startRunner } from "../workspace/running/runner.ts";
 import { guardPublishing as guardRuns } from "../workspace/store/awaited-analyses.ts";
 import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
@@ -169,7 +169,7 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
   });
   const objects = openObjects(config, pool);
   const tell = (news: RunNews) => context.sendToParent(news);
-  const runner = new Runner({
+  const runner = startRunner({
     pool,
     objects,
     random: context.random,
@@ -180,7 +180,6 @@ export function startAreaSteps({ config, context, databaseUrl, log }: AreaStepOp
       log.warn({ work: fault, err }, "runs: an error of the database or the object store; trying again");
     },
   });
-  runner.start();
   context.onParentMessage((message) => {
     tell({ share: runner.giveWayTo((message as DispatcherNews).attemptsPerSecond) });
   });

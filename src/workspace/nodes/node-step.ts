@@ -1,6 +1,8 @@
+import type { Pool } from "pg";
 import type { NodeOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { NodeErrorCode } from "../model/workflows.ts";
+import type { ObjectStore } from "../objects/object-store.ts";
 import type { Item } from "../store/node-runs.ts";
 
 /** An item that a node is given, and where it is in the input: what is read behind that place follows it. */
@@ -20,7 +22,9 @@ export type ReadInput = (place: InputPlace | null, countMax: number) => Promise<
 export type InputPlace = { readonly source: number; readonly index: number };
 
 /** What a step of a node is about, and what it is given. */
-export type NodeStepInput<Kind extends NodeKind> = {
+type NodeStepInput<Kind extends NodeKind> = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
   readonly node: NodeOf<Kind>;
   readonly accountId: string;
   readonly spaceId: string;

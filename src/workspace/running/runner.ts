@@ -1,12 +1,12 @@
 import type { Pool } from "pg";
 import { abortableDelay } from "../../base/model/backoff.ts";
-import { createNodeSteps } from "../nodes/node-steps.ts";
+import { NODE_STEPS } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { findReaders, wakeAwaiting } from "../store/awaited-analyses.ts";
+import { byTurns } from "../store/lists.ts";
 import { removeEndedRuns } from "../store/runs.ts";
 import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
 import { takeStep } from "./step.ts";
-import type { StepEnd } from "./step-record.ts";
 
 /** Attempts a second of the dispatcher that would leave steps no time: half of what two cores carry. */
 const ATTEMPTS_PER_SECOND_MAX = 500;
@@ -54,8 +54,6 @@ const RENEW_EVERY_MS = 5_000;
 /** Few: webhooks come first. While one is at a document of its account, another account's has the other place. */
 const STEPS_AT_ONCE = 2;
 const CLEAN_EVERY_MS = 3_600_000;
-const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
-
 export type RunnerWork = "look" | "step" | "clean";
 
 export type RunnerOptions = {
@@ -75,86 +73,72 @@ export type RunnerOptions = {
   readonly leaseMs?: number;
 };
 
-/**
- * Takes the steps of runs. Any number of processes may run one: the rows of `workspace.node_runs` are the truth, and
- * each step is one process's.
- */
-export class Runner {
-  readonly #options: RunnerOptions;
-  readonly #stopping = new AbortController();
-  readonly #taking = new Set<Promise<void>>();
-  #loops: Promise<unknown> = Promise.resolve();
-  /** Whose step was taken last: the next account is next. */
-  #accountId = FIRST_ACCOUNT;
-  #lookedAt = Number.NEGATIVE_INFINITY;
-  readonly #pace = new Pace();
-
-  constructor(options: RunnerOptions) {
-    this.#options = options;
-  }
-
-  start(): void {
-    const { pool, retentionMs, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = this.#options;
-    this.#loops = Promise.all([
-      this.#run(),
-      this.#repeat("look", readFeedsEveryMs, () => this.#readFeeds()),
-      this.#repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
-    ]);
-  }
-
+export type Runner = {
   /**
    * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the time
    * that steps may take: 1 is all of it.
    */
-  giveWayTo(attemptsPerSecond: number): number {
-    return this.#pace.told(attemptsPerSecond);
-  }
-
+  giveWayTo(attemptsPerSecond: number): number;
   /** Steps that are being taken are given back. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loops;
-    await Promise.all(this.#taking);
+  stop(): Promise<void>;
+};
+
+/**
+ * Takes the steps of runs. Any number of processes may run one: the rows of `workspace.node_runs` are the truth, and
+ * each step is one process's.
+ */
+export function startRunner(options: RunnerOptions): Runner {
+  const { pool, objects, random, retentionMs, onTaken, onError } = options;
+  const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS, leaseMs = LEASE_MS } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const taking = new Set<Promise<void>>();
+  const pace = new Pace();
+  const work = {
+    pool,
+    objects,
+    nodeSteps: NODE_STEPS,
+    random,
+    onFault: (error: unknown) => onError("step", error),
+  };
+  const claim = byTurns((after) => claimStep(pool, after, leaseMs));
+
+  async function attempt<T>(what: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await does();
+    } catch (error) {
+      if (!signal.aborted) onError(what, error);
+      return undefined;
+    }
   }
 
-  async #run(): Promise<void> {
-    const { signal } = this.#stopping;
-    const { pool, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+  /** @param does resolves with whether there is more to do at once */
+  async function repeat(what: RunnerWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
+    while (!signal.aborted) if (!(await attempt(what, does))) await abortableDelay(everyMs, signal);
+  }
+
+  async function takeSteps(): Promise<void> {
+    let lookedAt = Number.NEGATIVE_INFINITY;
     while (!signal.aborted) {
-      if (performance.now() - this.#lookedAt >= lookEveryMs) {
-        this.#lookedAt = performance.now();
-        await this.#try("look", () => makeStepsReady(pool));
+      if (performance.now() - lookedAt >= lookEveryMs) {
+        lookedAt = performance.now();
+        await attempt("look", () => makeStepsReady(pool));
       }
-      while (this.#mayTake()) {
-        const step = await this.#try("look", () => this.#claim());
+      while (!signal.aborted && taking.size < STEPS_AT_ONCE && pace.mayTake(performance.now())) {
+        const step = await attempt("look", claim);
         if (!step) break;
-        this.#take(step);
+        const taken: Promise<void> = take(step).finally(() => taking.delete(taken));
+        taking.add(taken);
       }
       const wait = new AbortController();
       const looking = abortableDelay(lookEveryMs, AbortSignal.any([signal, wait.signal]));
       // With places left nothing more is to be had now, but a step that ends may have made the next one.
-      await Promise.race([looking, ...this.#taking]);
+      await Promise.race([looking, ...taking]);
       wait.abort();
     }
   }
 
-  #mayTake(): boolean {
-    if (this.#stopping.signal.aborted || this.#taking.size >= STEPS_AT_ONCE) return false;
-    return this.#pace.mayTake(performance.now());
-  }
-
-  async #claim(): Promise<ClaimedStep | null> {
-    const { pool, leaseMs = LEASE_MS } = this.#options;
-    let step = await claimStep(pool, this.#accountId, leaseMs);
-    if (step === null && this.#accountId !== FIRST_ACCOUNT) {
-      step = await claimStep(pool, FIRST_ACCOUNT, leaseMs);
-    }
-    this.#accountId = step?.accountId ?? FIRST_ACCOUNT;
-    return step;
-  }
-
-  #take(step: ClaimedStep): void {
-    const { pool, leaseMs = LEASE_MS } = this.#options;
+  async function take(step: ClaimedStep): Promise<void> {
     const lost = new AbortController();
     const renew = () =>
       renewLease(pool, step, leaseMs).then(
@@ -164,50 +148,34 @@ export class Runner {
       );
     const renewing = setInterval(renew, Math.min(RENEW_EVERY_MS, leaseMs / 3));
     const startedMs = performance.now();
-    const taking = this.#try("step", () => this.#takeStep(step, lost.signal)).then((end) => {
-      this.#pace.ended(performance.now() - startedMs, performance.now());
-      clearInterval(renewing);
-      this.#taking.delete(taking);
-      if (end !== undefined && end !== "lost" && end !== "given_back") this.#options.onTaken();
-    });
-    this.#taking.add(taking);
-  }
-
-  #takeStep(step: ClaimedStep, lost: AbortSignal): Promise<StepEnd> {
-    const { pool, objects, random, onError } = this.#options;
-    const nodeSteps = createNodeSteps(pool, objects);
-    const onFault = (_: ClaimedStep, error: unknown) => onError("step", error);
-    return takeStep(
-      { pool, nodeSteps, random, onFault },
-      step,
-      AbortSignal.any([this.#stopping.signal, lost]),
-    );
+    const end = await attempt("step", () => takeStep(work, step, AbortSignal.any([signal, lost.signal])));
+    pace.ended(performance.now() - startedMs, performance.now());
+    clearInterval(renewing);
+    if (end !== undefined && end !== "lost" && end !== "given_back") onTaken();
   }
 
   /** Returns whether there may be more to read. */
-  async #readFeeds(): Promise<boolean> {
-    const { pool } = this.#options;
+  async function readFeeds(): Promise<boolean> {
     let isMore = false;
     for (const accountId of await findReaders(pool)) {
-      if (this.#stopping.signal.aborted) break;
+      if (signal.aborted) break;
       // Each by itself: an error with one account's feed delays no other's.
-      if (await this.#try("look", () => wakeAwaiting(pool, accountId))) isMore = true;
+      if (await attempt("look", () => wakeAwaiting(pool, accountId))) isMore = true;
     }
     return isMore;
   }
 
-  /** @param does resolves with whether there is more to do at once */
-  async #repeat(work: RunnerWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) if (!(await this.#try(work, does))) await abortableDelay(everyMs, signal);
-  }
-
-  async #try<T>(work: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await does();
-    } catch (error) {
-      if (!this.#stopping.signal.aborted) this.#options.onError(work, error);
-      return undefined;
-    }
-  }
+  const loops = Promise.all([
+    takeSteps(),
+    repeat("look", readFeedsEveryMs, readFeeds),
+    repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
+  ]);
+  return {
+    giveWayTo: (attemptsPerSecond) => pace.told(attemptsPerSecond),
+    stop: async () => {
+      stopping.abort();
+      await loops;
+      await Promise.all(taking);
+    },
+  };
 }

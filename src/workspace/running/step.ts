@@ -2,7 +2,7 @@ import type { Pool } from "pg";
 import { storageRefusalOf } from "../../base/database/storage.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { backoffMs } from "../../base/model/backoff.ts";
-import { type Definition, sourcesOf } from "../model/definition.ts";
+import { sourcesOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
 import {
@@ -14,6 +14,7 @@ import {
   type ReadInput,
 } from "../nodes/node-step.ts";
 import type { NodeSteps } from "../nodes/node-steps.ts";
+import type { ObjectStore } from "../objects/object-store.ts";
 import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
 import { type ClaimedStep, giveBackStep, readStep, type StepFacts } from "../store/steps.ts";
 import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
@@ -21,9 +22,9 @@ import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } f
 /** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
 function createInputReader(
   pool: Pool,
-  { accountId, runId }: ClaimedStep,
-  definition: Definition,
-  nodeId: string,
+  accountId: string,
+  runId: string,
+  { definition, nodeId }: StepFacts,
 ): ReadInput {
   return async (place, countMax): Promise<NodeInput> => {
     const nodeRuns = await listNodeRuns(pool, accountId, runId);
@@ -48,13 +49,14 @@ function createInputReader(
 
 const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };
 
-export type StepWork = {
+type StepWork = {
   readonly pool: Pool;
+  readonly objects: ObjectStore;
   readonly nodeSteps: NodeSteps;
   /** Uniform in [0, 1). */
   readonly random: () => number;
   /** The step failed for reasons that are not its node's, and is tried again, or was for the last time. */
-  readonly onFault: (step: ClaimedStep, error: unknown) => void;
+  readonly onFault: (error: unknown) => void;
 };
 
 const EXHAUSTED = new NodeFailedError(
@@ -70,10 +72,14 @@ export async function takeStep(work: StepWork, step: ClaimedStep, signal: AbortS
   const { pool } = work;
   const facts = await readStep(pool, step);
   if (facts === null) return "lost";
+  const fail = (error: NodeFailedError) => inTransaction(pool, (tx) => recordFailure(tx, step, facts, error));
   // Whatever it does, it ends its process before it has done it.
-  if (step.attempt > STEP_ATTEMPTS_MAX) return await fail(work, step, facts, EXHAUSTED);
+  if (step.attempt > STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);
   try {
-    const startedAt = facts.nodeStatus === "ACTIVE" ? facts.startedAt : await start(pool, step, facts);
+    const startedAt =
+      facts.nodeStatus === "ACTIVE"
+        ? facts.startedAt
+        : await inTransaction(pool, (tx) => recordStart(tx, step, facts));
     if (startedAt === null) return "lost";
     const result = await doStep(work, step, { ...facts, startedAt }, signal);
     return await inTransaction(pool, (tx) => recordResult(tx, step, facts, result));
@@ -83,9 +89,9 @@ export async function takeStep(work: StepWork, step: ClaimedStep, signal: AbortS
       return "given_back";
     }
     const failure = error instanceof NodeFailedError ? error : storageFailureOf(error);
-    if (failure !== null) return await fail(work, step, facts, failure);
-    work.onFault(step, error);
-    if (step.attempt >= STEP_ATTEMPTS_MAX) return await fail(work, step, facts, EXHAUSTED);
+    if (failure !== null) return await fail(failure);
+    work.onFault(error);
+    if (step.attempt >= STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);
     const delayMs = backoffMs(step.attempt - 1, RETRY_BACKOFF, work.random());
     return await inTransaction(pool, (tx) => recordRetry(tx, step, facts, delayMs));
   }
@@ -101,31 +107,17 @@ function storageFailureOf(error: unknown): NodeFailedError | null {
   return new NodeFailedError("storage_full", message);
 }
 
-function start(pool: Pool, step: ClaimedStep, facts: StepFacts): Promise<Date | null> {
-  return inTransaction(pool, (tx) => recordStart(tx, step, facts));
-}
-
-function fail(
-  { pool }: StepWork,
-  step: ClaimedStep,
-  facts: StepFacts,
-  error: NodeFailedError,
-): Promise<StepEnd> {
-  return inTransaction(pool, (tx) => recordFailure(tx, step, facts, error));
-}
-
 async function doStep(
-  { pool, nodeSteps }: StepWork,
-  step: ClaimedStep,
+  { pool, objects, nodeSteps }: StepWork,
+  { accountId, runId }: ClaimedStep,
   facts: StepFacts & { readonly startedAt: Date },
   signal: AbortSignal,
 ): Promise<NodeStepResult> {
-  const { accountId, runId } = step;
   const { definition, nodeId, nodeRunId, spaceId, input: runInput, position, startedAt, now } = facts;
   const node = definition.nodes.find(({ id }) => id === nodeId)!;
-  const readInput = createInputReader(pool, step, definition, nodeId);
+  const readInput = createInputReader(pool, accountId, runId, facts);
   const ids = { accountId, spaceId, runId, nodeRunId };
-  const common = { ...ids, runInput, position, startedAt, now, signal, readInput };
+  const common = { pool, objects, ...ids, runInput, position, startedAt, now, signal, readInput };
   const take = nodeSteps[node.kind] as NodeStep<NodeKind>;
   return await take({ ...common, node });
 }
