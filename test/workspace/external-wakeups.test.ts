@@ -59,13 +59,12 @@ describe("no wake-up is lost", () => {
     const { run: other } = await waiting();
     const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
     expect(await stepOnce(stepping())).toBe("recorded");
-    const step = (await claimNext(database.pool))!;
-    const facts = (await readStep(database.pool, step))!;
-    await inTransaction(database.pool, (tx) => recordStart(tx, step, facts));
-    const analysisId = `${id}:${facts.nodeRunId}`;
+    const step = (await readStep(database.pool, (await claimNext(database.pool))!))!;
+    await inTransaction(database.pool, (tx) => recordStart(tx, step));
+    const analysisId = `${id}:${step.nodeRunId}`;
     await inTransaction(database.pool, async (tx) => {
       const until = new Date(Date.now() + 3_600_000);
-      expect(await recordResult(tx, step, facts, { kind: "waiting", until, analysisId })).toBe("recorded");
+      expect(await recordResult(tx, step, { kind: "waiting", until, analysisId })).toBe("recorded");
       await publishIt(analysisId);
       await read();
     });

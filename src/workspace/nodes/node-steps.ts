@@ -16,7 +16,7 @@ export type NodeSteps = { readonly [Kind in NodeKind]: NodeStep<Kind> };
 /** What every kind of node does. */
 export const NODE_STEPS: NodeSteps = {
   /** Hands on the run's input. */
-  manual_trigger: async ({ runInput }) => ({ kind: "succeeded", items: [runInput] }),
+  manual_trigger: async ({ input }) => ({ kind: "succeeded", items: [input] }),
 
   /** Hands on an item for each document with content that lies in the folder, in the order of ids. */
   documents: async ({ pool, node, accountId, spaceId, position }) => {

@@ -16,16 +16,11 @@ import {
 import type { NodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
-import { type ClaimedStep, giveBackStep, readStep, type StepFacts } from "../store/steps.ts";
+import { type ClaimedStep, giveBackStep, readStep, type Step } from "../store/steps.ts";
 import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
 
 /** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
-function createInputReader(
-  pool: Pool,
-  accountId: string,
-  runId: string,
-  { definition, nodeId }: StepFacts,
-): ReadInput {
+function createInputReader(pool: Pool, { accountId, runId, definition, nodeId }: Step): ReadInput {
   return async (place, countMax): Promise<NodeInput> => {
     const nodeRuns = await listNodeRuns(pool, accountId, runId);
     const sequences = new Map(nodeRuns.map((nodeRun) => [nodeRun.node_id, nodeRun.sequence]));
@@ -68,21 +63,19 @@ const EXHAUSTED = new NodeFailedError(
  * Takes a step that was claimed: reads what it is about, does what its node does, and records what that came to, which
  * only the owner of the lease can.
  */
-export async function takeStep(work: StepWork, step: ClaimedStep, signal: AbortSignal): Promise<StepEnd> {
+export async function takeStep(work: StepWork, claimed: ClaimedStep, signal: AbortSignal): Promise<StepEnd> {
   const { pool } = work;
-  const facts = await readStep(pool, step);
-  if (facts === null) return "lost";
-  const fail = (error: NodeFailedError) => inTransaction(pool, (tx) => recordFailure(tx, step, facts, error));
+  const step = await readStep(pool, claimed);
+  if (step === null) return "lost";
+  const fail = (error: NodeFailedError) => inTransaction(pool, (tx) => recordFailure(tx, step, error));
   // Whatever it does, it ends its process before it has done it.
   if (step.attempt > STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);
   try {
-    const startedAt =
-      facts.nodeStatus === "ACTIVE"
-        ? facts.startedAt
-        : await inTransaction(pool, (tx) => recordStart(tx, step, facts));
+    const isBegun = step.nodeStatus === "ACTIVE";
+    const startedAt = isBegun ? step.startedAt : await inTransaction(pool, (tx) => recordStart(tx, step));
     if (startedAt === null) return "lost";
-    const result = await doStep(work, step, { ...facts, startedAt }, signal);
-    return await inTransaction(pool, (tx) => recordResult(tx, step, facts, result));
+    const result = await doStep(work, step, startedAt, signal);
+    return await inTransaction(pool, (tx) => recordResult(tx, step, result));
   } catch (error) {
     if (signal.aborted) {
       await giveBackStep(pool, step);
@@ -93,7 +86,7 @@ export async function takeStep(work: StepWork, step: ClaimedStep, signal: AbortS
     work.onFault(error);
     if (step.attempt >= STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);
     const delayMs = backoffMs(step.attempt - 1, RETRY_BACKOFF, work.random());
-    return await inTransaction(pool, (tx) => recordRetry(tx, step, facts, delayMs));
+    return await inTransaction(pool, (tx) => recordRetry(tx, step, delayMs));
   }
 }
 
@@ -109,15 +102,12 @@ function storageFailureOf(error: unknown): NodeFailedError | null {
 
 async function doStep(
   { pool, objects, nodeSteps }: StepWork,
-  { accountId, runId }: ClaimedStep,
-  facts: StepFacts & { readonly startedAt: Date },
+  step: Step,
+  startedAt: Date,
   signal: AbortSignal,
 ): Promise<NodeStepResult> {
-  const { definition, nodeId, nodeRunId, spaceId, input: runInput, position, startedAt, now } = facts;
-  const node = definition.nodes.find(({ id }) => id === nodeId)!;
-  const readInput = createInputReader(pool, accountId, runId, facts);
-  const ids = { accountId, spaceId, runId, nodeRunId };
-  const common = { pool, objects, ...ids, runInput, position, startedAt, now, signal, readInput };
+  const node = step.definition.nodes.find(({ id }) => id === step.nodeId)!;
+  const readInput = createInputReader(pool, step);
   const take = nodeSteps[node.kind] as NodeStep<NodeKind>;
-  return await take({ ...common, node });
+  return await take({ ...step, startedAt, pool, objects, node, signal, readInput });
 }

@@ -114,19 +114,19 @@ export async function giveBackStep(pool: Pool, step: ClaimedStep): Promise<void>
   );
 }
 
-/** What a step is about. */
-export type StepFacts = {
-  readonly runStatus: RunStatus;
+/** With what it is about. */
+export type Step = ClaimedStep & {
   readonly workflowId: string;
   readonly spaceId: string;
   readonly definition: Definition;
+  /** What the run was started with. */
   readonly input: Readonly<Record<string, unknown>>;
   readonly webhookUrl: string | null;
   readonly traceparent: string | null;
   readonly nodeId: string;
   readonly nodeRunId: string;
   readonly nodeStatus: RunStatus;
-  /** How far it is; null: at the beginning. */
+  /** What the step before this one left; null: this is the first. */
   readonly position: unknown;
   /** The database's times; the start is null until the first step begins. */
   readonly startedAt: Date | null;
@@ -134,11 +134,11 @@ export type StepFacts = {
 };
 
 /** Null: the step is somebody else's, or its run has ended. */
-export async function readStep(database: Pool | ClientBase, step: ClaimedStep): Promise<StepFacts | null> {
-  const { rows } = await database.query<StepFacts>({
+export async function readStep(database: Pool | ClientBase, claimed: ClaimedStep): Promise<Step | null> {
+  const { rows } = await database.query<Omit<Step, keyof ClaimedStep>>({
     name: "read_step",
     text: `
-      select r.status as "runStatus", r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
+      select r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
         r.webhook_url as "webhookUrl", r.traceparent, n.node_id as "nodeId", n.id as "nodeRunId",
         n.status as "nodeStatus", n.position, n.started_at as "startedAt", now()
       from workspace.node_runs as n
@@ -146,9 +146,9 @@ export async function readStep(database: Pool | ClientBase, step: ClaimedStep): 
       join workspace.workflow_versions as v
         on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
       where n.account_id = $1 and n.run_id = $2 and n.sequence = $3 and n.lease_token = $4`,
-    values: keyOf(step),
+    values: keyOf(claimed),
   });
-  return rows[0] ?? null;
+  return rows[0] === undefined ? null : { ...claimed, ...rows[0] };
 }
 
 /** Where a step has brought its node run. */
