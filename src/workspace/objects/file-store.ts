@@ -91,12 +91,8 @@ async function syncFolder(folder: string): Promise<void> {
 }
 
 async function sync(path: string, flags: string): Promise<void> {
-  const handle = await open(path, flags);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(path, flags);
+  await handle.sync();
 }
 
 function isAbsent(error: unknown): boolean {
@@ -180,9 +176,11 @@ const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
-  const store = new FileStore(folder);
-  await store.open();
-  return store;
+  const [root, unfinished] = [join(folder, "keys"), join(folder, "unfinished")];
+  for (const each of [root, unfinished]) {
+    await asking(`use the folder ${each}`, () => mkdir(each, { recursive: true, mode: 0o700 }));
+  }
+  return new FileStore(root, unfinished);
 }
 
 class FileStore implements ObjectStore {
@@ -191,15 +189,9 @@ class FileStore implements ObjectStore {
   /** On the same file system, so that a file is renamed from here to there. */
   readonly #unfinished: string;
 
-  constructor(folder: string) {
-    this.#root = join(folder, "keys");
-    this.#unfinished = join(folder, "unfinished");
-  }
-
-  async open(): Promise<void> {
-    for (const folder of [this.#root, this.#unfinished]) {
-      await asking(`use the folder ${folder}`, () => mkdir(folder, { recursive: true, mode: 0o700 }));
-    }
+  constructor(root: string, unfinished: string) {
+    this.#root = root;
+    this.#unfinished = unfinished;
   }
 
   async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
@@ -207,12 +199,7 @@ class FileStore implements ObjectStore {
     const reader = new BodyReader(body, sizeBytes);
     const asked = `store ${JSON.stringify(key)}`;
     await this.#withDraft(async (draft) => {
-      const handle = await asking(asked, () => open(draft, "wx", 0o600));
-      try {
-        await writeBody(handle, reader, { sizeBytes, asked, signal });
-      } finally {
-        await handle.close();
-      }
+      await writeBody(draft, reader, { sizeBytes, asked, signal });
       signal.throwIfAborted();
       await asking(asked, () => putInPlace(draft, this.#root, pathOf(key)));
     });
@@ -320,9 +307,10 @@ class FileStore implements ObjectStore {
 
 type Writing = { readonly sizeBytes: number; readonly asked: string; readonly signal: AbortSignal };
 
-/** Writes the whole body and brings it to the disk. */
-async function writeBody(handle: FileHandle, reader: BodyReader, writing: Writing): Promise<void> {
+/** Writes the whole body to a new file, and brings it to the disk. */
+async function writeBody(file: string, reader: BodyReader, writing: Writing): Promise<void> {
   const { sizeBytes, asked, signal } = writing;
+  await using handle = await asking(asked, () => open(file, "wx", 0o600));
   const block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, sizeBytes));
   for (let leftBytes = sizeBytes; leftBytes > 0; ) {
     const part = block.subarray(0, Math.min(block.length, leftBytes));
