@@ -73,17 +73,17 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
   const { pool, signal } = moving;
   const page = await readMovePage(pool, move, OBJECTS_PER_STEP);
   const wanted = page
-    .filter((document) => !isInPlace(document.storageKey, document))
+    .filter((document) => !isInPlace(document.storage_key, document))
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
-  const stored = wanted.filter(({ hasContent }) => hasContent);
+  const stored = wanted.filter(({ has_content }) => has_content);
   const newKeys = stored.map(({ newKey }) => newKey);
   if (newKeys.length > 0) await reserveKeys(pool, move, newKeys, 0);
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
-    const switches = [...copied, ...wanted.filter(({ hasContent }) => !hasContent)];
+    const switches = [...copied, ...wanted.filter(({ has_content }) => !has_content)];
     const isEnd = page.length < OBJECTS_PER_STEP;
-    const afterId = page.at(-1)?.documentId ?? move.afterId;
+    const afterId = page.at(-1)?.id ?? move.afterId;
     return await inTransaction(pool, async (tx) => {
       const { isStale, count } = await switchAll(tx, moving, move, switches, newKeys);
       // Whoever renamed the space has asked for this again, and a reservation that has run out is made again.
@@ -115,7 +115,7 @@ async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwi
   const { pool, objects, onLost, onUncopied, signal } = moving;
   const { accountId } = move;
   const copies = await Promise.allSettled(
-    stored.map(({ storageKey, newKey }) => objects.copy(storageKey, newKey, signal)),
+    stored.map(({ storage_key, newKey }) => objects.copy(storage_key, newKey, signal)),
   );
   signal.throwIfAborted();
   const [copied, failed, lost]: [KeySwitch[], KeySwitch[], KeySwitch[]] = [[], [], []];
@@ -130,7 +130,7 @@ async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwi
     // Otherwise somebody else has moved it meanwhile.
     else if (await isStillAt(pool, accountId, document)) {
       lost.push(document);
-      onLost({ accountId, documentId: document.documentId });
+      onLost({ accountId, documentId: document.id });
     }
   }
   if (errors.length > 0 && copied.length === 0) await expectStore(moving);
@@ -156,7 +156,7 @@ function isTriedAgain(
 }
 
 function idsOf(documents: readonly KeySwitch[]): string[] {
-  return documents.map(({ documentId }) => documentId);
+  return documents.map(({ id }) => id);
 }
 
 /** @param newKeys all that were reserved: those that no document gets are released */
@@ -171,16 +171,16 @@ async function switchAll(
   const storagePrefix = await lockStoragePrefix(tx, accountId, move.spaceId);
   const isStale = switches.some((one) => one.storagePrefix !== storagePrefix);
   const taken = isStale || newKeys.length === 0 ? null : await takeReserved(tx, accountId, newKeys);
-  const possible = isStale ? [] : switches.filter((one) => !one.hasContent || taken?.has(one.newKey));
+  const possible = isStale ? [] : switches.filter((one) => !one.has_content || taken?.has(one.newKey));
   const switched = possible.length === 0 ? new Set() : await switchKeys(tx, accountId, possible);
-  const used = possible.filter(({ documentId }) => switched.has(documentId));
+  const used = possible.filter(({ id }) => switched.has(id));
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
   const unused = newKeys.filter((key) => !usedKeys.has(key));
-  const left = used.filter(({ hasContent }) => hasContent);
+  const left = used.filter(({ has_content }) => has_content);
   if (unused.length > 0) await releaseKeys(tx, move, { keys: unused });
   if (left.length > 0) {
-    const keys = left.map(({ storageKey }) => storageKey);
-    await releaseKeys(tx, move, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
+    const keys = left.map(({ storage_key }) => storage_key);
+    await releaseKeys(tx, move, { keys, bytes: left.map(({ file_size }) => file_size), keptMs });
   }
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }

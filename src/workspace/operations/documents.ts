@@ -187,18 +187,18 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const space = await lockSpace(tx, user, spaceId);
         requirePermission(space, "upload", request);
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const documentId = await newId(tx);
+        const id = await newId(tx);
         const content_type = tidyMediaType(request.body.content_type)!;
         const isInserted = await insertDocument(tx, user, place, {
-          id: documentId,
+          id,
           file_name,
           content_type,
           file_size,
-          storage_key: newObjectKey({ ...space, documentId, fileName: file_name }),
+          storage_key: newObjectKey({ ...space, id, file_name }),
           live_content_type: liveContentType(content_type),
         });
         if (!isInserted) throw request.problem("document_name_taken");
-        return { body: documentBody((await findDocument(tx, user, documentId))!) };
+        return { body: documentBody((await findDocument(tx, user, id))!) };
       },
     }),
     get({
@@ -231,17 +231,17 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { file_name: fileName } = request.body;
+        const { file_name } = request.body;
         const user = userOf(request);
         const document = await lockDocument(tx, user, request.params.document_id);
         requirePermission(document, "rename", request);
-        const { id: documentId, space_id: spaceId, storagePrefix, has_content: hasContent } = document;
-        if (hasContent) await requireRoomForLeftovers(tx, user);
-        const key = newObjectKey({ storagePrefix, documentId, fileName });
-        const isRenamed = await renameDocument(tx, user.accountId, documentId, fileName, key);
+        const { id, space_id, has_content } = document;
+        if (has_content) await requireRoomForLeftovers(tx, user);
+        const key = newObjectKey({ ...document, file_name });
+        const isRenamed = await renameDocument(tx, user.accountId, id, file_name, key);
         if (!isRenamed) throw request.problem("document_name_taken");
-        if (hasContent) await askForMove(tx, user, spaceId, documentId);
-        return { body: documentBody((await findDocument(tx, user, documentId))!) };
+        if (has_content) await askForMove(tx, user, space_id, id);
+        return { body: documentBody((await findDocument(tx, user, id))!) };
       },
     }),
   ];

@@ -3,7 +3,7 @@ import { z } from "zod";
 import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
-import type { Caller, HandlerCode, JudgeRepeat, Operation } from "../../http/operation.ts";
+import type { Caller, ErasedRequest, HandlerCode, JudgeRepeat, Operation } from "../../http/operation.ts";
 import { jsonResponse } from "../../http/operation-io.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../../http/pagination.ts";
 import type { FieldError, Problem } from "../../http/problems.ts";
@@ -31,13 +31,10 @@ export const reversible = {
   idempotency: "key_required",
 } as const;
 
-type Telling<Told extends z.ZodType, Row> = {
-  readonly key: `${string}.${string}`;
-  readonly tag: string;
-  readonly summary: string;
-  readonly description: string;
-  readonly path: `/v1/${string}`;
-  readonly scope: `${string}:${string}`;
+type Telling<Told extends z.ZodType, Row> = Pick<
+  Operation,
+  "key" | "tag" | "summary" | "description" | "path" | "scope"
+> & {
   /** What is told of a row. */
   readonly bodyOf: (row: Row) => z.output<Told>;
 };
@@ -129,31 +126,22 @@ type Declared = {
   readonly holdsSecret?: true;
 };
 
+type AnyRequest = Pick<ErasedRequest, "accountId" | "caller" | "params" | "body">;
+
 /** By what the path names, or the body. A write that names nothing in a space, or tells a secret, says by itself. */
 function byMembership({ key, params, body, judgeRepeat, holdsSecret }: Declared): JudgeRepeat<AnyRequest> {
-  const name = NAMES_IN_SPACE.find((one) => params !== undefined && one in params.shape);
-  const isInBody = hasSpaceId(body);
-  if ((holdsSecret || (name === undefined && !isInBody)) && judgeRepeat === undefined)
+  const inPath = NAMES_IN_SPACE.find((one) => params !== undefined && one in params.shape);
+  const { schema } = (body ?? {}) as { readonly schema?: unknown };
+  const isInBody = schema instanceof z.ZodObject && "space_id" in schema.shape;
+  if ((holdsSecret || (inPath === undefined && !isInBody)) && judgeRepeat === undefined)
     throw new Error(
       `Operation ${key} names nothing in a space, or tells a secret: who is answered a repeat?`,
     );
   return async (request, tx) => {
-    const named = (name === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
-    const isMember = await isMemberOf(tx, userOf(request), name ?? "space_id", named[name ?? "space_id"]!);
-    return isMember ? "again" : "gone";
+    const named = (inPath === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
+    const name = inPath ?? "space_id";
+    return (await isMemberOf(tx, userOf(request), name, named[name]!)) ? "again" : "gone";
   };
-}
-
-type AnyRequest = {
-  readonly accountId: string;
-  readonly caller: Caller;
-  readonly params: unknown;
-  readonly body: unknown;
-};
-
-function hasSpaceId(body: unknown): boolean {
-  const schema = (body as { readonly schema?: unknown } | undefined)?.schema;
-  return schema instanceof z.ZodObject && "space_id" in schema.shape;
 }
 
 /** What the operations depend on. */

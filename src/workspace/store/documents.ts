@@ -82,7 +82,7 @@ export type ReadDocument = Pick<
   "id" | "file_name" | "content_type" | "file_size" | "storage_key" | "has_content"
 >;
 
-const READ_DOCUMENT = "id, file_name, content_type, file_size::float8, storage_key, has_content";
+export const READ_DOCUMENT = "id, file_name, content_type, file_size::float8, storage_key, has_content";
 
 /** Those with content that lie directly in the place, in the order of ids. @param aboveId null: from the first */
 export async function listUploaded(

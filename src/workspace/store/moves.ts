@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { READ_DOCUMENT, type ReadDocument } from "./documents.ts";
 import { accountsBehind } from "./lists.ts";
 import { change, type SpaceUser } from "./statements.ts";
 
@@ -64,14 +65,7 @@ export async function claimMove(
 }
 
 /** A document that may have to be moved, and where its space has it. */
-export type MovedDocument = {
-  readonly documentId: string;
-  readonly fileName: string;
-  readonly fileSize: number;
-  readonly storageKey: string;
-  readonly hasContent: boolean;
-  readonly storagePrefix: string;
-};
+type MovedDocument = ReadDocument & { readonly storagePrefix: string };
 
 /** The next documents of a move. */
 export async function readMovePage(
@@ -80,13 +74,12 @@ export async function readMovePage(
   countMax: number,
 ): Promise<readonly MovedDocument[]> {
   const { rows } = await pool.query<MovedDocument>(
-    `select d.id as "documentId", d.file_name as "fileName", d.file_size::float8 as "fileSize",
-       d.storage_key as "storageKey",
-       d.has_content as "hasContent", s.storage_prefix as "storagePrefix"
-     from workspace.documents as d
-     join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
-     where d.account_id = $1 and d.space_id = $2 and ${documentId === null ? "d.id > $3" : "d.id = $3"}
-     order by d.id limit $4`,
+    `select ${READ_DOCUMENT}, (
+       select storage_prefix from workspace.spaces where account_id = $1 and id = $2
+     ) as "storagePrefix"
+     from workspace.documents
+     where account_id = $1 and space_id = $2 and ${documentId === null ? "id > $3" : "id = $3"}
+     order by id limit $4`,
     [accountId, spaceId, documentId ?? afterId, countMax],
   );
   return rows;
@@ -101,20 +94,13 @@ export async function switchKeys(
   switches: readonly KeySwitch[],
 ): Promise<ReadonlySet<string>> {
   const { rows } = await tx.query<{ id: string }>(
-    `update workspace.documents as d set storage_key = s.new_key
-     from unnest($2::uuid[], $3::text[], $4::text[], $5::boolean[], $6::text[])
-       as s (id, file_name, storage_key, has_content, new_key)
+    `update workspace.documents as d set storage_key = s."newKey"
+     from json_to_recordset($2)
+       as s (id uuid, file_name text, storage_key text, has_content boolean, "newKey" text)
      where d.account_id = $1 and d.id = s.id and d.file_name = s.file_name and d.storage_key = s.storage_key
        and d.has_content = s.has_content
      returning d.id`,
-    [
-      accountId,
-      switches.map(({ documentId }) => documentId),
-      switches.map(({ fileName }) => fileName),
-      switches.map(({ storageKey }) => storageKey),
-      switches.map(({ hasContent }) => hasContent),
-      switches.map(({ newKey }) => newKey),
-    ],
+    [accountId, JSON.stringify(switches)],
   );
   return new Set(rows.map(({ id }) => id));
 }
@@ -153,7 +139,7 @@ export const moveLater = change<string, [id: string, documentIds: readonly strin
 export async function isStillAt(pool: Pool, accountId: string, document: MovedDocument): Promise<boolean> {
   const { rowCount } = await pool.query(
     "select from workspace.documents where account_id = $1 and id = $2 and storage_key = $3",
-    [accountId, document.documentId, document.storageKey],
+    [accountId, document.id, document.storage_key],
   );
   return rowCount === 1;
 }
