@@ -162,13 +162,13 @@ export function pageLinkOperations({
         if (page.current_version === null) throw request.problem("page_not_published");
         const token = newToken();
         const passwordHash = hashIn(hashed) ?? null;
-        const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
-        const linkId = await insertLink(tx, user, page.id, digestToken(token), settings);
-        if (linkId === null) {
+        const digest = digestToken(token);
+        const link = await insertLink(tx, user, page.id, digest, label, expires_at, max_visits, passwordHash);
+        if (link === null) {
           const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
           throw invalidRequest("body.expires_at", message);
         }
-        const body = foundLinkBody((await findLink(tx, user, linkId))!);
+        const body = foundLinkBody((await findLink(tx, user, link.id))!);
         return { body: { ...body, url: `${pagesUrl}${LINK_PATH}/${token}` } };
       },
     }),
@@ -222,19 +222,12 @@ export function pageLinkOperations({
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findLink(pool, user, request.params.link_id)),
       handle: async (request, tx, hashed) => {
-        const { label, expires_at: expiresAt, max_visits: maxVisits, pinned, status } = request.body;
+        const { password: _, ...changes } = request.body;
         const user = userOf(request);
         const link = await lockLink(tx, user, request.params.link_id);
         requirePermission(link, "edit_pages", request);
         if (link.status === "REVOKED") throw request.problem("page_link_revoked");
-        await changeLink(tx, user.accountId, link.id, {
-          label,
-          expiresAt,
-          maxVisits,
-          passwordHash: hashIn(hashed),
-          isFollowing: pinned === false,
-          isRevoked: status === "REVOKED",
-        });
+        await changeLink(tx, user.accountId, link.id, { ...changes, password_hash: hashIn(hashed) });
         return { body: foundLinkBody((await findLink(tx, user, link.id))!) };
       },
     }),

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { READ_DOCUMENT, type ReadDocument } from "./documents.ts";
 import { accountsBehind } from "./lists.ts";
-import { change, type SpaceUser } from "./statements.ts";
+import { change, rowOf, type SpaceUser } from "./statements.ts";
 
 /** What a rename leaves to do: a space, or one document of it. */
 export type StoredMove = {
@@ -39,30 +39,21 @@ export const askForMove = change<SpaceUser, [spaceId: string, documentId: string
  * The one that waits longest of the next account behind this one that has any: accounts take turns, however much each
  * has renamed. Nobody else takes it for `leaseMs`. Null: no account behind this one has any.
  */
-export async function claimMove(
-  pool: Pool,
-  afterAccountId: string,
-  leaseMs: number,
-): Promise<StoredMove | null> {
-  const { rows } = await pool.query<StoredMove>({
-    name: "claim_move",
-    text: `
-      with recursive ${accountsBehind("$1::uuid", "workspace.moves")}, due as (
-        select move.* from accounts cross join lateral (
-          select account_id, id from workspace.moves as m
-          where m.account_id = accounts.account_id and m.next_at <= now()
-          order by m.next_at limit 1 for update skip locked
-        ) as move
-        limit 1
-      )
-      update workspace.moves as m set next_at = now() + $2::float8 * interval '1 millisecond'
-      from due where m.account_id = due.account_id and m.id = due.id
-      returning m.account_id as "accountId", m.asked_by as "userId", m.id, m.asked, m.space_id as "spaceId",
-        m.document_id as "documentId", m.after_id as "afterId", m.failures`,
-    values: [afterAccountId, leaseMs],
-  });
-  return rows[0] ?? null;
-}
+export const claimMove = rowOf<StoredMove, string, [leaseMs: number]>(
+  `with recursive ${accountsBehind("$1::uuid", "workspace.moves")}, due as (
+     select move.* from accounts cross join lateral (
+       select account_id, id from workspace.moves as m
+       where m.account_id = accounts.account_id and m.next_at <= now()
+       order by m.next_at limit 1 for update skip locked
+     ) as move
+     limit 1
+   )
+   update workspace.moves as m set next_at = now() + $2::float8 * interval '1 millisecond'
+   from due where m.account_id = due.account_id and m.id = due.id
+   returning m.account_id as "accountId", m.asked_by as "userId", m.id, m.asked, m.space_id as "spaceId",
+     m.document_id as "documentId", m.after_id as "afterId", m.failures`,
+  "claim_move",
+);
 
 /** A document that may have to be moved, and where its space has it. */
 type MovedDocument = ReadDocument & { readonly storagePrefix: string };

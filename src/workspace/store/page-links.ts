@@ -178,67 +178,49 @@ export async function listOpenLinksOf(
   return { links: rows.map(({ total: _, ...link }) => link), total: rows[0]?.total ?? 0 };
 }
 
-/** What its maker chooses. Null: no limit, no password. */
-export type LinkSettings = {
-  readonly label: string;
-  /** ISO 8601. */
-  readonly expiresAt: string | null;
-  readonly maxVisits: number | null;
-  readonly passwordHash: string | null;
-};
-
 /**
- * A link that follows new versions. Returns its id; null: it would have expired already. The page has a version, and
- * the user may edit it.
+ * A link that follows new versions; null: it would have expired already. The page has a version, and the user may edit
+ * it. Null stands for no limit, and no password.
  */
-export async function insertLink(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  pageId: string,
-  tokenDigest: Uint8Array,
-  { label, expiresAt, maxVisits, passwordHash }: LinkSettings,
-): Promise<string | null> {
-  const { rows } = await tx.query<{ id: string }>(
-    `insert into workspace.page_links (account_id, page_id, token_digest, label, expires_at, max_visits,
-       password_hash, created_by)
-     select $1, $2, $3, $4, $5, $6, $7, $8 where $5::timestamptz is null or $5 > now() returning id`,
-    [accountId, pageId, tokenDigest, label, expiresAt, maxVisits, passwordHash, userId],
-  );
-  return rows[0]?.id ?? null;
-}
+export const insertLink = rowOf<
+  { id: string },
+  SpaceUser,
+  [
+    pageId: string,
+    tokenDigest: Uint8Array,
+    label: string,
+    expiresAt: string | null,
+    maxVisits: number | null,
+    passwordHash: string | null,
+  ]
+>(
+  `insert into workspace.page_links (account_id, created_by, page_id, token_digest, label, expires_at, max_visits,
+     password_hash)
+   select $1, $2, $3, $4, $5, $6, $7, $8 where $6::timestamptz is null or $6 > now() returning id`,
+);
 
-export type LinkChanges = { readonly [Name in keyof LinkSettings]?: LinkSettings[Name] | undefined } & {
-  readonly isFollowing: boolean;
-  readonly isRevoked: boolean;
+type LinkChanges = {
+  readonly [Name in "label" | "expires_at" | "max_visits" | "status"]?: PageLink[Name] | undefined;
+} & {
+  readonly password_hash: string | null | undefined;
+  /** It follows new versions again. */
+  readonly pinned?: false | undefined;
 };
 
 /** Changes what is given; what is undefined stays. The link is locked. */
-export async function changeLink(
-  tx: ClientBase,
-  accountId: string,
-  linkId: string,
-  { label, expiresAt, maxVisits, passwordHash, isFollowing, isRevoked }: LinkChanges,
-): Promise<void> {
-  await tx.query(
-    `update workspace.page_links set
-       label = coalesce($3, label),
-       expires_at = case when $4 then $5 else expires_at end,
-       max_visits = case when $6 then $7 else max_visits end,
-       password_hash = case when $8 then $9 else password_hash end,
-       auth_version = auth_version + case when $8 then 1 else 0 end,
-       pinned_version_id = case when $10 then null else pinned_version_id end,
-       status = case when $11 then 'REVOKED' else status end,
-       updated_at = now()
-     where account_id = $1 and id = $2`,
-    [
-      ...[accountId, linkId, label ?? null],
-      ...[expiresAt !== undefined, expiresAt ?? null],
-      ...[maxVisits !== undefined, maxVisits ?? null],
-      ...[passwordHash !== undefined, passwordHash ?? null],
-      ...[isFollowing, isRevoked],
-    ],
-  );
-}
+export const changeLink = change<string, [linkId: string, changes: LinkChanges]>(
+  `update workspace.page_links set
+     label = coalesce(given ->> 'label', label),
+     expires_at = case when given ? 'expires_at' then (given ->> 'expires_at')::timestamptz else expires_at end,
+     max_visits = case when given ? 'max_visits' then (given ->> 'max_visits')::integer else max_visits end,
+     password_hash = case when given ? 'password_hash' then given ->> 'password_hash' else password_hash end,
+     auth_version = auth_version + (given ? 'password_hash')::integer,
+     pinned_version_id = case when given ? 'pinned' then null else pinned_version_id end,
+     status = coalesce(given ->> 'status', status),
+     updated_at = now()
+   from (select $3::jsonb as given) as changes
+   where account_id = $1 and id = $2`,
+);
 
 /** The link shows this version of its page from now on. It is locked. */
 export const pinLink = change<string, [linkId: string, versionId: string]>(

@@ -6,7 +6,7 @@ export type Database = Pool | ClientBase;
 export type SpaceUser = { readonly accountId: string; readonly userId: string };
 
 /** For whom a statement is: `$1` is the account, and `$2` the user, where it is for one. */
-type Who = string | SpaceUser;
+type Who = string | { readonly accountId: string; readonly userId: string | null };
 /** What is `$2` or `$3`, and those behind it. */
 type Values = readonly unknown[];
 

@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { RunStatus } from "../model/workflows.ts";
 import { accountsBehind } from "./lists.ts";
+import { rowOf } from "./statements.ts";
 
 /** A node run whose next step is one process's, until its lease ends. */
 export type ClaimedStep = {
@@ -61,32 +62,23 @@ export async function makeStepsReady(pool: Pool): Promise<void> {
  * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
  * each has. One that nobody records is taken again after `leaseMs`. Null: no account behind this one has any.
  */
-export async function claimStep(
-  pool: Pool,
-  afterAccountId: string,
-  leaseMs: number,
-): Promise<ClaimedStep | null> {
-  const { rows } = await pool.query<ClaimedStep>({
-    name: "claim_step",
-    // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
-    text: `
-      with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
-        select step.* from accounts cross join lateral (
-          select account_id, run_id, sequence from workspace.node_runs as n
-          where n.is_ready and n.account_id = accounts.account_id
-          order by n.next_at limit 1 for no key update skip locked
-        ) as step
-        limit 1
-      )
-      update workspace.node_runs as n
-      set is_ready = false, next_at = now() + $2::float8 * interval '1 millisecond',
-        attempt = n.attempt + (n.lease_token is not null)::integer, lease_token = gen_random_uuid()
-      from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)
-      returning n.account_id as "accountId", n.run_id as "runId", n.sequence, n.lease_token as "leaseToken", n.attempt`,
-    values: [afterAccountId, leaseMs],
-  });
-  return rows[0] ?? null;
-}
+export const claimStep = rowOf<ClaimedStep, string, [leaseMs: number]>(
+  // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
+  `with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
+     select step.* from accounts cross join lateral (
+       select account_id, run_id, sequence from workspace.node_runs as n
+       where n.is_ready and n.account_id = accounts.account_id
+       order by n.next_at limit 1 for no key update skip locked
+     ) as step
+     limit 1
+   )
+   update workspace.node_runs as n
+   set is_ready = false, next_at = now() + $2::float8 * interval '1 millisecond',
+     attempt = n.attempt + (n.lease_token is not null)::integer, lease_token = gen_random_uuid()
+   from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)
+   returning n.account_id as "accountId", n.run_id as "runId", n.sequence, n.lease_token as "leaseToken", n.attempt`,
+  "claim_step",
+);
 
 const OF_STEP = "account_id = $1 and run_id = $2 and sequence = $3 and lease_token = $4";
 
