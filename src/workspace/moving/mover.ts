@@ -40,11 +40,7 @@ export async function removeLoose(
   );
   const failure = removals.find((removal) => removal.status === "rejected");
   if (failure) throw failure.reason;
-  const accountId = due
-    .map((loose) => loose.accountId)
-    .sort()
-    .at(-1);
-  return accountId === undefined ? null : { accountId };
+  return due.toSorted((a, b) => (a.accountId < b.accountId ? -1 : 1)).at(-1) ?? null;
 }
 
 /** Copied at a time, before their rows are switched in one transaction. */
@@ -77,38 +73,33 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
   const stored = wanted.filter(({ has_content }) => has_content);
   const newKeys = stored.map(({ newKey }) => newKey);
-  if (newKeys.length > 0) await reserveKeys(pool, move, newKeys, 0);
+  await reserveKeys(pool, move, newKeys, 0);
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
     const switches = [...copied, ...wanted.filter(({ has_content }) => !has_content)];
-    const isEnd = page.length < OBJECTS_PER_STEP;
-    const afterId = page.at(-1)?.id ?? move.afterId;
+    const isTriedAgain = failed.length > 0 || (lost.length > 0 && move.failures + 1 < LOST_TRIES_MAX);
     return await inTransaction(pool, async (tx) => {
       const { isStale, count } = await switchAll(tx, moving, move, switches, newKeys);
       // Whoever renamed the space has asked for this again, and a reservation that has run out is made again.
       if (isStale) await continueMove(tx, move, move.afterId);
-      else if (move.documentId !== null && isTriedAgain(move, failed, lost)) await postponeMove(tx, move);
+      else if (move.documentId !== null && isTriedAgain) await postponeMove(tx, move);
       else {
-        if (move.documentId === null)
-          await moveLater(tx, move.accountId, move.id, idsOf([...failed, ...lost]));
-        if (isEnd) await endMove(tx, move);
-        else await continueMove(tx, move, afterId);
+        const left = [...failed, ...lost].map(({ id }) => id);
+        if (move.documentId === null) await moveLater(tx, move.accountId, move.id, left);
+        if (page.length < OBJECTS_PER_STEP) await endMove(tx, move);
+        else await continueMove(tx, move, page.at(-1)!.id);
       }
       return count;
     });
   } catch (error) {
     // If this fails too, they are released when their time is over.
-    if (newKeys.length > 0) await releaseKeys(pool, move, { keys: newKeys }).catch(() => undefined);
+    await releaseKeys(pool, move, { keys: newKeys }).catch(() => undefined);
     throw error;
   }
 }
 
-type Copies = {
-  readonly copied: readonly KeySwitch[];
-  readonly failed: readonly KeySwitch[];
-  readonly lost: readonly KeySwitch[];
-};
+type Copies = Readonly<Record<"copied" | "failed" | "lost", readonly KeySwitch[]>>;
 
 /** @throws ObjectStoreAwayError when nothing can be copied because the store is away */
 async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwitch[]): Promise<Copies> {
@@ -133,30 +124,14 @@ async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwi
       onLost({ accountId, documentId: document.id });
     }
   }
-  if (errors.length > 0 && copied.length === 0) await expectStore(moving);
+  // Whatever the store has there: an outage is no fault of an object's.
+  if (errors.length > 0 && copied.length === 0) {
+    await objects.stat(STORE_ID_KEY, signal).catch((error: unknown) => {
+      if (!(error instanceof ObjectNotFoundError)) throw error;
+    });
+  }
   for (const error of errors) onUncopied(error);
   return { copied, failed, lost };
-}
-
-/** Whatever it has there: an outage of the store is no fault of an object's. */
-async function expectStore({ objects, signal }: Moving): Promise<void> {
-  try {
-    await objects.stat(STORE_ID_KEY, signal);
-  } catch (error) {
-    if (!(error instanceof ObjectNotFoundError)) throw error;
-  }
-}
-
-function isTriedAgain(
-  { failures }: StoredMove,
-  failed: readonly unknown[],
-  lost: readonly unknown[],
-): boolean {
-  return failed.length > 0 || (lost.length > 0 && failures + 1 < LOST_TRIES_MAX);
-}
-
-function idsOf(documents: readonly KeySwitch[]): string[] {
-  return documents.map(({ id }) => id);
 }
 
 /** @param newKeys all that were reserved: those that no document gets are released */
@@ -170,18 +145,15 @@ async function switchAll(
   const { accountId } = move;
   const storagePrefix = await lockStoragePrefix(tx, accountId, move.spaceId);
   const isStale = switches.some((one) => one.storagePrefix !== storagePrefix);
-  const taken = isStale || newKeys.length === 0 ? null : await takeReserved(tx, accountId, newKeys);
-  const possible = isStale ? [] : switches.filter((one) => !one.has_content || taken?.has(one.newKey));
-  const switched = possible.length === 0 ? new Set() : await switchKeys(tx, accountId, possible);
+  const taken = await takeReserved(tx, accountId, isStale ? [] : newKeys);
+  const possible = isStale ? [] : switches.filter((one) => !one.has_content || taken.has(one.newKey));
+  const switched = await switchKeys(tx, accountId, possible);
   const used = possible.filter(({ id }) => switched.has(id));
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
-  const unused = newKeys.filter((key) => !usedKeys.has(key));
+  await releaseKeys(tx, move, { keys: newKeys.filter((key) => !usedKeys.has(key)) });
   const left = used.filter(({ has_content }) => has_content);
-  if (unused.length > 0) await releaseKeys(tx, move, { keys: unused });
-  if (left.length > 0) {
-    const keys = left.map(({ storage_key }) => storage_key);
-    await releaseKeys(tx, move, { keys, bytes: left.map(({ file_size }) => file_size), keptMs });
-  }
+  const keys = left.map(({ storage_key }) => storage_key);
+  await releaseKeys(tx, move, { keys, bytes: left.map(({ file_size }) => file_size), keptMs });
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }
 
