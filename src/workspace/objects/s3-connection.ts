@@ -6,6 +6,7 @@ import {
   type ServiceInputTypes,
   type ServiceOutputTypes,
 } from "@aws-sdk/client-s3";
+import type { S3Address } from "../../base/config/kinds.ts";
 import { AccountPlaces, type Place } from "../../base/model/account-places.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
 import {
@@ -100,15 +101,7 @@ export function withoutSecrets(error: unknown): Error {
   return Object.assign(new Error(error.message), code === undefined ? {} : { code });
 }
 
-export type S3Options = {
-  readonly bucket: string;
-  /** Null: Amazon's own in the region. */
-  readonly endpoint: string | null;
-  readonly region: string;
-  readonly isPathStyle: boolean;
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-};
+export type S3Options = S3Address & { readonly accessKeyId: string; readonly secretAccessKey: string };
 
 /** Memory that parts are read into, until it is disposed of. */
 export type Held = Disposable & {
