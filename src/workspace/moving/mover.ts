@@ -143,8 +143,8 @@ async function switchAll(
   newKeys: readonly string[],
 ): Promise<{ isStale: boolean; count: number }> {
   const { accountId } = move;
-  const storagePrefix = await lockStoragePrefix(tx, accountId, move.spaceId);
-  const isStale = switches.some((one) => one.storagePrefix !== storagePrefix);
+  const space = await lockStoragePrefix(tx, accountId, move.spaceId);
+  const isStale = switches.some((one) => one.storagePrefix !== space?.storagePrefix);
   const taken = await takeReserved(tx, accountId, isStale ? [] : newKeys);
   const possible = isStale ? [] : switches.filter((one) => !one.has_content || taken.has(one.newKey));
   const switched = await switchKeys(tx, accountId, possible);

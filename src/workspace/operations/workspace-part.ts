@@ -49,7 +49,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     ],
     problems: workspaceProblems,
     pages: [],
-    findSpaces: (accountId, userId, tx) => findSpaceIds(tx ?? pool, { accountId, userId }),
+    findSpaces: async (accountId, userId, tx) => (await findSpaceIds(tx ?? pool, { accountId, userId }))!.ids,
     findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     addRoutes: createVisitingRoutes({

@@ -7,7 +7,7 @@ import type { Definition } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
-import { isUnfinished, type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
+import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
 import { joinMember, userJson } from "./spaces.ts";
@@ -36,7 +36,7 @@ export async function createRun(
 /** False: it had ended. Whoever is at a step of it cannot record it any more. */
 export async function cancelRun(tx: ClientBase, accountId: string, runId: string): Promise<boolean> {
   const run = await lockRun(tx, accountId, runId);
-  if (run === null || !isUnfinished(run.status)) return false;
+  if (!run?.isUnfinished) return false;
   const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await setRunStatus(tx, accountId, runId, "CANCELLED");
   await insertRunEvents(tx, accountId, runId, [...cancelled, { kind: "run.cancelled", nodeId: null }]);
@@ -193,6 +193,7 @@ export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: Space
 
 export type LockedRun = {
   readonly status: RunStatus;
+  readonly isUnfinished: boolean;
   readonly itemCount: number;
   readonly itemBytes: number;
   /** Of those, what its sources handed on. */
@@ -204,7 +205,7 @@ export type LockedRun = {
  * other. Null: there is no such run.
  */
 export const lockRun = lockOf<LockedRun, string, [runId: string]>(
-  `select status, item_count as "itemCount", item_bytes::float8 as "itemBytes",
+  `select status, completed_at is null as "isUnfinished", item_count as "itemCount", item_bytes::float8 as "itemBytes",
      brought_bytes::float8 as "broughtBytes"
    from workspace.runs where account_id = $1 and id = $2 for no key update`,
   "lock_run",

@@ -66,14 +66,10 @@ export async function insertSpace(
  * What the user is in the space, whose row is locked until the transaction ends: changes of one space and its members
  * take turns, and each sees what the one before has left. Null: there is no such space, or the user is not a member.
  */
-export async function lockSpace(
-  tx: ClientBase,
-  user: SpaceUser,
-  spaceId: string,
-): Promise<{ readonly role: SpaceRole; readonly storagePrefix: string } | null> {
-  const storagePrefix = await lockStoragePrefix(tx, user.accountId, spaceId);
+export async function lockSpace(tx: ClientBase, user: SpaceUser, spaceId: string) {
+  const space = await lockStoragePrefix(tx, user.accountId, spaceId);
   const member = await findRole(tx, user, spaceId);
-  return storagePrefix === null || member === null ? null : { ...member, storagePrefix };
+  return space && member && { ...space, ...member };
 }
 
 const findRole = rowOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string]>(
@@ -81,17 +77,9 @@ const findRole = rowOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string
 );
 
 /** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
-export async function lockStoragePrefix(
-  tx: ClientBase,
-  accountId: string,
-  spaceId: string,
-): Promise<string | null> {
-  const { rows } = await tx.query<{ storage_prefix: string }>(
-    "select storage_prefix from workspace.spaces where account_id = $1 and id = $2 for no key update",
-    [accountId, spaceId],
-  );
-  return rows[0]?.storage_prefix ?? null;
-}
+export const lockStoragePrefix = lockOf<{ readonly storagePrefix: string }, string, [spaceId: string]>(
+  `select storage_prefix as "storagePrefix" from workspace.spaces where account_id = $1 and id = $2 for no key update`,
+);
 
 /** Gives the space its new name and prefix, which new objects are kept under from now on. */
 export async function renameSpace(tx: ClientBase, accountId: string, spaceId: string, name: string) {
@@ -123,11 +111,7 @@ const MEMBERS = `workspace.space_members as m
   join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
 
 /** The spaces that the user is a member of. */
-export async function findSpaceIds(database: Database, user: SpaceUser): Promise<readonly string[]> {
-  return (await readSpaceIds(database, user))!.ids;
-}
-
-const readSpaceIds = rowOf<{ readonly ids: readonly string[] }, SpaceUser, []>(
+export const findSpaceIds = rowOf<{ readonly ids: readonly string[] }, SpaceUser, []>(
   "select array(select space_id from workspace.space_members where account_id = $1 and user_id = $2) as ids",
   "find_space_ids",
 );
