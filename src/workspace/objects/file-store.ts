@@ -83,11 +83,7 @@ async function pruneFolders(root: string, path: string): Promise<void> {
 
 /** Brings a folder's names to the disk. One that somebody has removed meanwhile has none. */
 async function syncFolder(folder: string): Promise<void> {
-  try {
-    await sync(folder, "r");
-  } catch (error) {
-    if (!isAbsent(error)) throw error;
-  }
+  await sync(folder, "r").catch(nullIfAbsent);
 }
 
 async function sync(path: string, flags: string): Promise<void> {
@@ -305,11 +301,12 @@ class FileStore implements ObjectStore {
   }
 }
 
-type Writing = { readonly sizeBytes: number; readonly asked: string; readonly signal: AbortSignal };
-
 /** Writes the whole body to a new file, and brings it to the disk. */
-async function writeBody(file: string, reader: BodyReader, writing: Writing): Promise<void> {
-  const { sizeBytes, asked, signal } = writing;
+async function writeBody(
+  file: string,
+  reader: BodyReader,
+  { sizeBytes, asked, signal }: { sizeBytes: number; asked: string; signal: AbortSignal },
+): Promise<void> {
   await using handle = await asking(asked, () => open(file, "wx", 0o600));
   const block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, sizeBytes));
   for (let leftBytes = sizeBytes; leftBytes > 0; ) {
@@ -328,14 +325,9 @@ function partOf({ start, end }: ByteRange, sizeBytes: number, key: string): Byte
   return { start, end: Math.min(end, sizeBytes - 1) };
 }
 
-async function unlinkIfThere(file: string): Promise<boolean> {
-  try {
-    await unlink(file);
-    return true;
-  } catch (error) {
-    nullIfAbsent(error);
-    return false;
-  }
+/** Null: there was none. */
+async function unlinkIfThere(file: string): Promise<true | null> {
+  return await unlink(file).then(() => true as const, nullIfAbsent);
 }
 
 async function asking<T>(asked: string, work: () => Promise<T>): Promise<T> {

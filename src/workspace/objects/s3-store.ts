@@ -40,13 +40,6 @@ import {
 /** S3's limit for one object. */
 const PARTS_MAX = 10_000;
 
-type Part = {
-  readonly number: number;
-  readonly start: number;
-  readonly bytes: number;
-  readonly isLast: boolean;
-};
-
 /** Sends a body part by part, each of them out of the put's one piece of memory. */
 async function putInParts(
   s3: S3,
@@ -155,7 +148,7 @@ function partBytesOf(sizeBytes: number, partBytesMin: number): number {
 }
 
 /** At least `partBytesMin` each but for the last, and no more of them than S3 takes. */
-function* partsOf(sizeBytes: number, partBytesMin: number): Generator<Part> {
+function* partsOf(sizeBytes: number, partBytesMin: number) {
   const partBytes = partBytesOf(sizeBytes, partBytesMin);
   for (let start = 0, number = 1; start < sizeBytes; start += partBytes, number++) {
     const bytes = Math.min(partBytes, sizeBytes - start);
@@ -238,12 +231,7 @@ class S3Store implements ObjectStore {
     const asked = `read ${JSON.stringify(key)}`;
     const wanted = range === null ? {} : { Range: `bytes=${range.start}-${range.end}` };
     const command = new GetObjectCommand({ ...this.#s3.target(key), ...wanted });
-    const answer = await this.#s3.send(command, {
-      asked,
-      key,
-      ...(range === null ? {} : { start: range.start }),
-      signal,
-    });
+    const answer = await this.#s3.send(command, { asked, key, start: range?.start, signal });
     const bodyBytes = answer.ContentLength ?? 0;
     const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
     try {

@@ -180,23 +180,20 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(201, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { space_id: spaceId, folder_id: folderId = null, file_name, file_size } = request.body;
-        if (file_size > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
+        const { folder_id = null, ...named } = request.body;
+        const { space_id, file_name } = named;
+        if (named.file_size > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
         const user = userOf(request);
-        const place = { spaceId, folderId };
-        const space = await lockSpace(tx, user, spaceId);
+        const space = await lockSpace(tx, user, space_id);
         requirePermission(space, "upload", request);
+        const place = { spaceId: space_id, folderId: folder_id };
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
         const id = await newId(tx);
-        const content_type = tidyMediaType(request.body.content_type)!;
-        const isInserted = await insertDocument(tx, user, place, {
-          id,
-          file_name,
-          content_type,
-          file_size,
-          storage_key: newObjectKey({ ...space, id, file_name }),
-          live_content_type: liveContentType(content_type),
-        });
+        const content_type = tidyMediaType(named.content_type)!;
+        const storage_key = newObjectKey({ ...space, id, file_name });
+        const live_content_type = liveContentType(content_type);
+        const document = { ...named, id, folder_id, content_type, storage_key, live_content_type };
+        const isInserted = await insertDocument(tx, user, document);
         if (!isInserted) throw request.problem("document_name_taken");
         return { body: documentBody((await findDocument(tx, user, id))!) };
       },

@@ -174,26 +174,16 @@ export async function listDocuments(
   return await list(database, user, [spaceId, folderId], belowId, limit);
 }
 
-export type NewDocument = Pick<
-  Document,
-  "id" | "file_name" | "content_type" | "file_size" | "storage_key" | "live_content_type"
->;
+type NewDocument = Omit<ReadDocument, "has_content"> &
+  Pick<Document, "space_id" | "folder_id" | "live_content_type">;
 
 /** A document without content; false: its name is taken. The place exists, and its space is locked. */
-export async function insertDocument(
-  tx: ClientBase,
-  user: SpaceUser,
-  { spaceId, folderId }: FolderPlace,
-  { id, file_name, content_type, file_size, storage_key, live_content_type }: NewDocument,
-): Promise<boolean> {
-  const facts = [id, file_name, content_type, file_size, storage_key, live_content_type];
-  return await insert(tx, user, spaceId, folderId, ...facts);
-}
-
-const insert = change<SpaceUser, [spaceId: string, folderId: string | null, ...facts: unknown[]]>(
-  `insert into workspace.documents (account_id, uploaded_by, space_id, folder_id, id, file_name, content_type,
+export const insertDocument = change<SpaceUser, [document: NewDocument]>(
+  `insert into workspace.documents (account_id, uploaded_by, id, space_id, folder_id, file_name, content_type,
      file_size, storage_key, live_content_type)
-   values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+   select $1, $2, d.*
+   from json_to_record($3) as d (id uuid, space_id uuid, folder_id uuid, file_name text, content_type text,
+     file_size bigint, storage_key text, live_content_type text)
    on conflict (account_id, space_id, folder_id, file_name) do nothing`,
 );
 
