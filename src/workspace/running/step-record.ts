@@ -169,17 +169,21 @@ export async function recordResult(tx: ClientBase, step: Step, result: NodeStepR
   const { accountId, runId, nodeId } = step;
   const run = await lockRun(tx, accountId, runId);
   const items = result.kind === "waiting" ? [] : result.items;
-  const errorItems = items.filter(isError).length;
+  // They say of themselves that something is wrong with them.
+  const errorItems = items.filter(({ error }) => typeof error === "object" && error !== null).length;
   const texts = items.map((item) => JSON.stringify(item));
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-  const change = { items: items.length, errorItems, ...changeOf(result, step) };
+  const change = { items: items.length, errorItems, ...changeOf(result) };
   const handedOn = await changeNodeRun(tx, step, change);
   if (run === null || handedOn === null) return "lost";
   const isSource = SOURCE_KINDS.includes(step.definition.nodes.find(({ id }) => id === nodeId)!.kind);
   const handed = { count: items.length, bytes, broughtBytes: isSource ? bytes : 0 };
   requireRoom(run, handed);
   if (items.length > 0) await insertItems(tx, step, texts, handed);
-  const details = result.kind === "waiting" ? waitDetails(result) : handedOn;
+  const details =
+    result.kind === "waiting"
+      ? { until: result.until, ...(result.analysisId !== null && { analysis_id: result.analysisId }) }
+      : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
   switch (result.kind) {
     case "progressed":
@@ -195,31 +199,17 @@ export async function recordResult(tx: ClientBase, step: Step, result: NodeStepR
   }
 }
 
-function waitDetails({ until, analysisId }: NodeStepResult & { kind: "waiting" }) {
-  return { until: until.toISOString(), ...(analysisId !== null && { analysis_id: analysisId }) };
-}
-
-function changeOf(result: NodeStepResult, { position }: Step): NodeChange {
+function changeOf(result: NodeStepResult): NodeChange {
   switch (result.kind) {
     case "progressed":
-      return { status: "ACTIVE", position: result.position, next: { inMs: 0 } };
+      return { status: "ACTIVE", position: result.position, inMs: 0 };
     case "waiting":
-      return {
-        status: "WAITING",
-        position,
-        next: { at: result.until },
-        awaitedAnalysisId: result.analysisId,
-      };
+      return { status: "WAITING", until: result.until, awaitedAnalysisId: result.analysisId };
     case "succeeded":
-      return { status: "SUCCEEDED", position, next: null };
+      return { status: "SUCCEEDED" };
     default:
       throw new Error(`A result of unknown kind: ${JSON.stringify(result satisfies never)}`);
   }
-}
-
-/** Of items that say of themselves that something is wrong with them. */
-function isError({ error }: Item): boolean {
-  return typeof error === "object" && error !== null;
 }
 
 function requireRoom({ itemCount, itemBytes, ...run }: LockedRun, handed: HandedItems): void {
@@ -266,23 +256,23 @@ async function settleStatus(
 
 /** The step is tried again in `delayMs`. Whether it had begun, its row alone knows. */
 export async function recordRetry(tx: ClientBase, step: Step, delayMs: number): Promise<StepEnd> {
-  const { accountId, runId, nodeId, position } = step;
+  const { accountId, runId, nodeId } = step;
   const attempt = step.attempt + 1;
   await lockRun(tx, accountId, runId);
-  const retried = { status: null, position, attempt, next: { inMs: delayMs } };
-  if (!(await changeNodeRun(tx, step, retried))) return "lost";
+  const handedOn = await changeNodeRun(tx, step, { status: null, attempt, inMs: delayMs });
+  if (handedOn === null) return "lost";
   await insertRunEvents(tx, accountId, runId, [{ kind: "node.retried", nodeId, details: { attempt } }]);
   return "recorded";
 }
 
 /** The node has failed, and with it the run: the other nodes stop where they are. */
 export async function recordFailure(tx: ClientBase, step: Step, error: NodeFailedError): Promise<StepEnd> {
-  const { accountId, runId, nodeId, position } = step;
+  const { accountId, runId, nodeId } = step;
   const { code, message } = error;
   await lockRun(tx, accountId, runId);
   const attempt = Math.min(step.attempt, STEP_ATTEMPTS_MAX);
-  const failed = { status: "FAILED", position, attempt, error, next: null } as const;
-  if (!(await changeNodeRun(tx, step, failed))) return "lost";
+  const handedOn = await changeNodeRun(tx, step, { status: "FAILED", attempt, error });
+  if (handedOn === null) return "lost";
   const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await insertRunEvents(tx, accountId, runId, [
     { kind: "node.failed", nodeId, details: { error_code: code } },

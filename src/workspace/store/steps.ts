@@ -147,7 +147,8 @@ export async function readStep(database: Pool | ClientBase, claimed: ClaimedStep
 export type NodeChange = {
   /** Null: it stays. */
   readonly status: RunStatus | null;
-  readonly position: unknown;
+  /** Absent: it stays, too. */
+  readonly position?: unknown;
   /** Of the next step; absent: its first. */
   readonly attempt?: number;
   /** Handed on by this step; absent: nothing. */
@@ -157,8 +158,9 @@ export type NodeChange = {
   readonly error?: { readonly code: string; readonly message: string };
   /** The analysis that ends its wait sooner; absent, or null: there is none. */
   readonly awaitedAnalysisId?: string | null;
-  /** When the next step may be taken: so many milliseconds from now, or at a time; null: there is none. */
-  readonly next: { readonly inMs: number } | { readonly at: Date } | null;
+  /** When the next step may be taken: so many milliseconds from now, or at a time; both absent: there is none. */
+  readonly inMs?: number;
+  readonly until?: Date;
 };
 
 /**
@@ -184,10 +186,10 @@ export type HandedOn = { readonly items: number; readonly errors: number };
 /** The step has ended, and the lease with it. Its run is locked. Null: the step is somebody else's. */
 export async function changeNodeRun(
   tx: ClientBase,
-  step: ClaimedStep,
-  change: NodeChange,
+  step: Step,
+  { status, attempt = 1, items = 0, errorItems = 0, error, ...change }: NodeChange,
 ): Promise<HandedOn | null> {
-  const { status, position, attempt = 1, items = 0, errorItems = 0, error, awaitedAnalysisId, next } = change;
+  const { position = step.position, awaitedAnalysisId = null, inMs = null, until = null } = change;
   const { rows } = await tx.query<HandedOn>({
     name: "change_node_run",
     text: `
@@ -203,9 +205,7 @@ export async function changeNodeRun(
       ...keyOf(step),
       ...[status, position === null ? null : JSON.stringify(position), attempt, items, errorItems],
       ...[error?.code ?? null, error?.message ?? null],
-      next !== null && "at" in next ? next.at : null,
-      next !== null && "inMs" in next ? next.inMs : null,
-      awaitedAnalysisId ?? null,
+      ...[until, inMs, awaitedAnalysisId],
     ],
   });
   return rows[0] ?? null;
