@@ -83,8 +83,8 @@ async function explain(ask: (pool: Pool) => Promise<unknown>): Promise<Explained
   return explained!;
 }
 
-const inSpace = () => ({ spaceId, folderId: null });
-const inFolder = () => ({ spaceId, folderId });
+const inSpace = (): [string, null] => [spaceId, null];
+const inFolder = (): [string, string] => [spaceId, folderId];
 test.each<[string, (database: Pool) => Promise<unknown>]>([
   ["the first documents", (pool) => listDocuments(pool, user, inSpace(), null, LIMIT)],
   ["documents from the middle", (pool) => listDocuments(pool, user, inSpace(), ids[0]!, LIMIT)],

@@ -109,8 +109,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       item: Folder,
       position: id,
       isCapped: false,
-      readPage: (user, { space_id: spaceId, parent_id: folderId = null }, above, limit) =>
-        listFolders(pool, user, { spaceId, folderId }, above, limit),
+      readPage: (user, { space_id, parent_id = null }, above, limit) =>
+        listFolders(pool, user, [space_id, parent_id], above, limit),
       bodyOf: (folder) => folder,
     }),
     write({
@@ -158,8 +158,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       item: Document,
       position: id,
       isCapped: true,
-      readPage: (user, { space_id: spaceId, folder_id: folderId = null }, below, limit) =>
-        listDocuments(pool, user, { spaceId, folderId }, below, limit),
+      readPage: (user, { space_id, folder_id = null }, below, limit) =>
+        listDocuments(pool, user, [space_id, folder_id], below, limit),
       bodyOf: (document) => document,
     }),
     write({

@@ -99,27 +99,33 @@ type WithPassword = {
   readonly body: { readonly password?: string | null | undefined };
 };
 
-/** Null: it has none; undefined: it stays; not for whom the page or link is not to be changed. */
-type Hashed = { readonly passwordHash: string | null | undefined } | "not_allowed";
-
 /** Links by which anybody can open a page. */
 export function pageLinkOperations({
   pool,
   pagesUrl,
   hashPassword,
 }: PageLinkDependencies): readonly Operation[] {
-  /** No transaction waits for it, and it is not done for whoever is refused anyway. */
+  /**
+   * No transaction waits for it, and it is not done for whoever is refused anyway. Resolves with what tells it: null,
+   * there is no password; undefined, it stays. That throws TemporarilyUnavailable for whoever was allowed only after
+   * the look: there is never a link without its password.
+   */
   async function hashOf(
-    request: WithPassword,
+    { accountId, caller, body: { password } }: WithPassword,
     gone: AbortSignal,
     find: (user: SpaceUser) => Promise<{ readonly role: SpaceRole } | null>,
-  ): Promise<Hashed> {
-    const { password } = request.body;
-    if (typeof password !== "string") return { passwordHash: password };
-    const found = await find(userOf(request));
-    if (found === null || !allows(found.role, "edit_pages")) return "not_allowed";
-    return { passwordHash: await hashPassword(request.accountId, password, gone) };
+  ): Promise<() => string | null | undefined> {
+    if (typeof password !== "string") return () => password;
+    const found = await find(userOf({ accountId, caller }));
+    if (found === null || !allows(found.role, "edit_pages")) {
+      return () => {
+        throw new TemporarilyUnavailable("a role was changed meanwhile");
+      };
+    }
+    const hash = await hashPassword(accountId, password, gone);
+    return () => hash;
   }
+
   return [
     write({
       ...reversible,
@@ -161,7 +167,7 @@ export function pageLinkOperations({
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page.current_version === null) throw request.problem("page_not_published");
         const token = newToken();
-        const passwordHash = hashIn(hashed) ?? null;
+        const passwordHash = hashed() ?? null;
         const digest = digestToken(token);
         const link = await insertLink(tx, user, page.id, digest, label, expires_at, max_visits, passwordHash);
         if (link === null) {
@@ -227,7 +233,7 @@ export function pageLinkOperations({
         const link = await lockLink(tx, user, request.params.link_id);
         requirePermission(link, "edit_pages", request);
         if (link.status === "REVOKED") throw request.problem("page_link_revoked");
-        await changeLink(tx, user.accountId, link.id, { ...changes, password_hash: hashIn(hashed) });
+        await changeLink(tx, user.accountId, link.id, { ...changes, password_hash: hashed() });
         return { body: foundLinkBody((await findLink(tx, user, link.id))!) };
       },
     }),
@@ -270,12 +276,6 @@ export function pageLinkOperations({
       },
     }),
   ];
-}
-
-/** Never a link without its password. @throws TemporarilyUnavailable for whoever was allowed only after the look */
-function hashIn(hashed: Hashed): string | null | undefined {
-  if (hashed === "not_allowed") throw new TemporarilyUnavailable("a role was changed meanwhile");
-  return hashed.passwordHash;
 }
 
 /** What the API tells of a link. */

@@ -1,9 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import { timeText } from "../../base/database/time-text.ts";
-import type { CappedPage } from "../../base/model/list-page.ts";
 import type { Document, Folder } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isAbove, isBelow, listOf } from "./lists.ts";
+import { isAbove, isBelow, type ListQuery, listOf } from "./lists.ts";
 import { IS_MEMBER, joinMember, namedUserJson } from "./spaces.ts";
 import { change, type Database, rowOf, type SpaceUser } from "./statements.ts";
 
@@ -21,28 +20,25 @@ const IS_PLACE_SEEN = `
 ${IS_MEMBER} and ($4::uuid is null
   or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4))`;
 
-/**
- * The folders in a place, oldest first. Null: there is no such place, or whoever asks is not a member of the space.
- * @param aboveId null: from the first
- */
-export async function listFolders(
-  database: Database,
-  user: SpaceUser,
-  { spaceId, folderId }: FolderPlace,
-  aboveId: string | null,
-  limit: number,
-): Promise<CappedPage<Folder> | null> {
-  // By the index, which a condition that can be of either kind would not.
-  const parent = folderId === null ? "is null and $4::uuid is null" : "= $4";
+type SeenPlace = [spaceId: string, folderId: string | null];
+
+/** A list of its own for the top, by the index, which a condition that can be of either kind would not go by. */
+function listIn<Row extends object>(query: (inFolder: boolean) => ListQuery<Row, string>) {
+  const [ofTop, ofFolder] = [listOf<Row, SeenPlace>(query(false)), listOf<Row, SeenPlace>(query(true))];
+  return (...asked: Parameters<typeof ofTop>) => (asked[2][1] === null ? ofTop : ofFolder)(...asked);
+}
+
+/** The folders in a place, oldest first. Null: there is no such place, or the user is not a member of the space. */
+export const listFolders = listIn<Folder>((inFolder) => {
+  const parent = inFolder ? "= $4" : "is null and $4::uuid is null";
   const inPlace = `f.account_id = $1 and f.space_id = $3 and f.parent_id ${parent}`;
-  const list = listOf<Folder, [spaceId: string, folderId: string | null]>({
+  return {
     isSeen: IS_PLACE_SEEN,
     total: { exactly: `select count(*)::integer from workspace.folders as f where ${inPlace}` },
     rows: `select ${FOLDER} from ${FOLDERS} where ${inPlace} and ${isAbove("f.id", "$5")}`,
     order: ["id", "asc"],
-  });
-  return await list(database, user, [spaceId, folderId], aboveId, limit);
-}
+  };
+});
 
 /** Whether there is such a folder in the space; the space's top always is. */
 export async function hasFolder(database: Database, accountId: string, { spaceId, folderId }: FolderPlace) {
@@ -150,29 +146,21 @@ export async function lockDocument(
 }
 
 /**
- * The documents of a space, or of one of its folders, newest first. Null: there is no such place, or whoever asks is
- * not a member of the space. @param folderId null: wherever they lie @param belowId null: from the newest
+ * The documents of a folder, newest first; of no folder: of the space, wherever they lie. Null: there is no such place,
+ * or the user is not a member of the space.
  */
-export async function listDocuments(
-  database: Database,
-  user: SpaceUser,
-  { spaceId, folderId }: FolderPlace,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<Document> | null> {
-  // By the index, which a condition that can be of either kind would not, nor a count in no order.
-  const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
-  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
-  const list = listOf<Document, [spaceId: string, folderId: string | null]>({
+export const listDocuments = listIn<Document>((inFolder) => {
+  // A count in no order would not go by the index, either.
+  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder ? "d.folder_id = $4" : "$4::uuid is null"}`;
+  return {
     isSeen: IS_PLACE_SEEN,
     total: { upToMax: `workspace.documents as d where ${inPlace} order by d.id` },
     rows: `
       select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
       where ${inPlace} and ${isBelow("d.id", "$5")}`,
     order: ["id", "desc"],
-  });
-  return await list(database, user, [spaceId, folderId], belowId, limit);
-}
+  };
+});
 
 type NewDocument = Omit<ReadDocument, "has_content"> &
   Pick<Document, "space_id" | "folder_id" | "live_content_type">;
