@@ -162,10 +162,10 @@ function otherStore(found: string): ObjectStoreAwayError {
   return new ObjectStoreAwayError("be used", new Error(`it is another one: ${found}. ${todo}`));
 }
 
-type StoreConfig = Pick<Config, "stateDir" | "objectStoreUrl" | "awsAccessKeyId" | "awsSecretAccessKey">;
-
 /** The store that the configuration names: S3, or files below the state folder. */
-export async function openObjectStore(config: StoreConfig): Promise<ObjectStore> {
+export async function openObjectStore(
+  config: Pick<Config, "stateDir" | "objectStoreUrl" | "awsAccessKeyId" | "awsSecretAccessKey">,
+): Promise<ObjectStore> {
   const { stateDir, objectStoreUrl, awsAccessKeyId, awsSecretAccessKey } = config;
   if (objectStoreUrl === null) return await openFileStore(join(stateDir, "objects"));
   // The client takes half a second and 40 MB to load: only who has S3 pays for it.

@@ -159,7 +159,7 @@ export function pageLinkOperations({
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findPage(pool, user, request.params.page_id)),
       handle: async (request, tx, hashed) => {
-        const { label, expires_at = null, max_visits = null } = request.body;
+        const { password: _, ...settings } = request.body;
         const user = userOf(request);
         await holdMember(tx, user, "page_id", request.params.page_id);
         const page = await findPage(tx, user, request.params.page_id);
@@ -167,9 +167,8 @@ export function pageLinkOperations({
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page.current_version === null) throw request.problem("page_not_published");
         const token = newToken();
-        const passwordHash = hashed() ?? null;
-        const digest = digestToken(token);
-        const link = await insertLink(tx, user, page.id, digest, label, expires_at, max_visits, passwordHash);
+        const newLink = { ...settings, password_hash: hashed() };
+        const link = await insertLink(tx, user, page.id, digestToken(token), newLink);
         if (link === null) {
           const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
           throw invalidRequest("body.expires_at", message);

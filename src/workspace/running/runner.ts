@@ -187,21 +187,11 @@ export type RunnerOptions = {
   readonly leaseMs?: number;
 };
 
-export type Runner = {
-  /**
-   * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the time
-   * that steps may take: 1 is all of it.
-   */
-  giveWayTo(attemptsPerSecond: number): number;
-  /** Steps that are being taken are given back. */
-  stop(): Promise<void>;
-};
-
 /**
  * Takes the steps of runs. Any number of processes may run one: the rows of `workspace.node_runs` are the truth, and
  * each step is one process's.
  */
-export function startRunner(options: RunnerOptions): Runner {
+export function startRunner(options: RunnerOptions) {
   const { pool, objects, random, retentionMs, onTaken, onError } = options;
   const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS, leaseMs = LEASE_MS } = options;
   const stopping = new AbortController();
@@ -285,7 +275,12 @@ export function startRunner(options: RunnerOptions): Runner {
     repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
   ]);
   return {
-    giveWayTo: (attemptsPerSecond) => pace.told(attemptsPerSecond),
+    /**
+     * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the
+     * time that steps may take: 1 is all of it.
+     */
+    giveWayTo: (attemptsPerSecond: number) => pace.told(attemptsPerSecond),
+    /** Steps that are being taken are given back. */
     stop: async () => {
       stopping.abort();
       await loops;

@@ -71,8 +71,8 @@ const lockReader = lockOf<{ readonly position: string }, string, []>(
 );
 
 /**
- * Whoever holds a node run, or has its lease, looks for the analysis itself before it waits again. The ids are an array:
- * in a join that was planned for few node runs, they were read again for each that waits.
+ * Whoever holds a node run, or has its lease, looks for the analysis itself before it waits again. The ids are an
+ * array: in a join that was planned for few node runs, they were read again for each that waits.
  */
 const wake = rowOf<{ readonly events: number }, string, [after: string]>(
   `with published as (

@@ -178,32 +178,29 @@ export async function listOpenLinksOf(
   return { links: rows.map(({ total: _, ...link }) => link), total: rows[0]?.total ?? 0 };
 }
 
-/**
- * A link that follows new versions; null: it would have expired already. The page has a version, and the user may edit
- * it. Null stands for no limit, and no password.
- */
+/** What its maker chooses. Null, as absent for a new link: no limit, no password. */
+type LinkSettings = {
+  readonly [Name in "label" | "expires_at" | "max_visits"]?: PageLink[Name] | undefined;
+} & { readonly password_hash: string | null | undefined };
+
+type NewLink = LinkSettings & { readonly label: string };
+
+/** It follows new versions; null: it would have expired already. The page has one, and the user may edit it. */
 export const insertLink = rowOf<
   { id: string },
   SpaceUser,
-  [
-    pageId: string,
-    tokenDigest: Uint8Array,
-    label: string,
-    expiresAt: string | null,
-    maxVisits: number | null,
-    passwordHash: string | null,
-  ]
+  [pageId: string, tokenDigest: Uint8Array, link: NewLink]
 >(
   `insert into workspace.page_links (account_id, created_by, page_id, token_digest, label, expires_at, max_visits,
      password_hash)
-   select $1, $2, $3, $4, $5, $6, $7, $8 where $6::timestamptz is null or $6 > now() returning id`,
+   select $1, $2, $3, $4, l.*
+   from json_to_record($5) as l (label text, expires_at timestamptz, max_visits integer, password_hash text)
+   where l.expires_at is null or l.expires_at > now() returning id`,
 );
 
-type LinkChanges = {
-  readonly [Name in "label" | "expires_at" | "max_visits" | "status"]?: PageLink[Name] | undefined;
-} & {
-  readonly password_hash: string | null | undefined;
-  /** It follows new versions again. */
+/** `pinned`: it follows new versions again. */
+type LinkChanges = LinkSettings & {
+  readonly status?: "REVOKED" | undefined;
   readonly pinned?: false | undefined;
 };
 

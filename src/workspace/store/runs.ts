@@ -12,6 +12,7 @@ import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
 import { joinMember, userJson } from "./spaces.ts";
 import { change, lockOf, rowOf, type SpaceUser } from "./statements.ts";
+import type { Step } from "./steps.ts";
 
 /** A run that begins at its trigger. Returns its id. */
 export async function createRun(
@@ -71,15 +72,13 @@ export async function removeEndedRuns(pool: Pool, retentionMs: number): Promise<
 /** Why an analysis was not published. */
 export type PublicationRefusal = { readonly code: string; readonly message: string };
 
-export type RunPublication = Publication & { readonly traceparent: string | null };
-
 /**
  * Publishes in the transaction; one that is refused leaves it as it was. Returns the delivery's id.
  * @param isLast whatever fails counts as a refusal: trying again did not help
  */
 export async function publishInside(
   tx: ClientBase,
-  { traceparent, ...publication }: RunPublication,
+  { traceparent, ...publication }: Publication & { readonly traceparent: string | null },
   isLast: boolean,
 ): Promise<string | PublicationRefusal> {
   await tx.query("savepoint publication");
@@ -165,18 +164,11 @@ export const findRunnable = rowOf<RunnableWorkflow, SpaceUser, [workflowId: stri
    where w.account_id = $1 and w.id = $3`,
 );
 
-/** Of a version of a workflow. */
-export type NewRun = {
-  readonly spaceId: string;
-  readonly workflowId: string;
-  readonly version: number;
-  readonly definition: Definition;
-  readonly input: Readonly<Record<string, unknown>>;
-  readonly webhookUrl: string | null;
-  readonly traceparent: string | null;
-  /** The requester's. */
-  readonly keyId: string;
-};
+/** Of a version of a workflow. `keyId`: the requester's. */
+export type NewRun = Pick<
+  Step,
+  "spaceId" | "workflowId" | "definition" | "input" | "webhookUrl" | "traceparent"
+> & { readonly version: number; readonly keyId: string };
 
 /** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
 export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<boolean> {
