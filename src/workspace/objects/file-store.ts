@@ -72,10 +72,7 @@ async function linkOrCopy(source: string, target: string): Promise<void> {
 /** Removes the folders above a removed file that are empty now. */
 async function pruneFolders(root: string, path: string): Promise<void> {
   for (const folder of foldersUp(root, path)) {
-    const isGone = await rmdir(folder).then(
-      () => true,
-      (error: NodeJS.ErrnoException) => isAbsent(error),
-    );
+    const isGone = await rmdir(folder).then(() => true, isAbsent);
     // It is in use. What else may be wrong with it is found by who puts something there.
     if (!isGone) return;
   }

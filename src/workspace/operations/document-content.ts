@@ -127,7 +127,8 @@ export function contentOperations({
         if (!(await takeReserved(tx, accountId, [key])).has(key)) {
           throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
         }
-        await setUploaded(tx, document, user.userId, key);
+        const isSet = await setUploaded(tx, user, document.id, key);
+        if (!isSet) throw new Error(`Document ${document.id} was to be without content.`);
         // Renamed meanwhile, it or its space.
         if (!isInPlace(key, document)) {
           await askForMove(tx, user, document.space_id, document.id);

@@ -212,7 +212,9 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         }
         const faults = await findFolderFaults(tx, user.accountId, space_id, definition, "body.definition");
         if (faults.length > 0) throw request.problem("invalid_request", faults);
-        await saveDraft(tx, user.accountId, workflow, definition);
+        const isSaved = await saveDraft(tx, user.accountId, workflowId, revision, definition);
+        if (!isSaved)
+          throw new Error(`The draft of workflow ${workflowId} was to be at revision ${revision}.`);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
@@ -269,17 +271,11 @@ async function findFolderFaults(
   { nodes }: Definition,
   place: string,
 ): Promise<readonly FieldError[]> {
-  const named = nodes.flatMap((node, index) => {
-    if (node.kind !== "documents" || node.parameters.folder_id === null) return [];
-    return [{ folderId: node.parameters.folder_id, index }];
-  });
-  if (named.length === 0) return [];
-  const wanted = named.map(({ folderId }) => folderId);
+  const folders = nodes.map((node) => (node.kind === "documents" ? node.parameters.folder_id : null));
+  const wanted = folders.filter((id) => id !== null);
   const found = await findFolders(tx, accountId, spaceId, wanted);
-  return named
-    .filter(({ folderId }) => !found.has(folderId))
-    .map(({ index }) => ({
-      path: `${place}.nodes.${index}.parameters.folder_id`,
-      message: "The space has no such folder. List its folders, or give null for its top.",
-    }));
+  const message = "The space has no such folder. List its folders, or give null for its top.";
+  return folders.flatMap((id, index) =>
+    id === null || found.has(id) ? [] : [{ path: `${place}.nodes.${index}.parameters.folder_id`, message }],
+  );
 }

@@ -42,15 +42,6 @@ const ITEMS_MAX = 100;
 /** An analysis may have 512, and three are around an item. */
 const ITEM_LEVELS_MAX = 509;
 
-/** Of the run; what is left out is read as the run's node items. */
-type RunSummary = {
-  readonly nodes: readonly { readonly node_id: string; readonly items: number; readonly errors: number }[];
-  /** Of the nodes that no edge leads from, in the order in which they began. */
-  readonly items: readonly Item[];
-  /** All that these nodes have handed on. */
-  readonly items_total: number;
-};
-
 type EndedRun = {
   /** The one that ends it. */
   readonly step: Step;
@@ -59,8 +50,11 @@ type EndedRun = {
   readonly error: RunError | null;
 };
 
-/** What a webhook has room for. */
-async function summarizeRun(tx: ClientBase, { step, nodeRuns }: EndedRun): Promise<RunSummary> {
+/**
+ * What a webhook has room for; the rest is read as the run's node items. `items`: of the nodes that no edge leads from,
+ * in the order in which they began. `items_total`: all that these nodes have handed on.
+ */
+async function summarizeRun(tx: ClientBase, { step, nodeRuns }: EndedRun) {
   const { accountId, runId, definition } = step;
   const nodes = nodeRuns.map(({ node_id, output_counts }) => ({ node_id, ...output_counts }));
   const last = nodeRuns.filter(({ node_id }) => targetsOf(definition, node_id).length === 0);

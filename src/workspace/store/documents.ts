@@ -175,21 +175,15 @@ export const insertDocument = change<SpaceUser, [document: NewDocument]>(
    on conflict (account_id, space_id, folder_id, file_name) do nothing`,
 );
 
-/** The document has its content, under that key, from that user. Its space is locked, and it was seen to have none. */
-export async function setUploaded(
-  tx: ClientBase,
-  { tenant_id: accountId, id }: Pick<Document, "tenant_id" | "id">,
-  userId: string,
-  storageKey: string,
-): Promise<void> {
-  const { rowCount } = await tx.query(
-    `update workspace.documents
-     set status = 'UPLOADED', has_content = true, storage_key = $3, uploaded_by = $4
-     where account_id = $1 and id = $2 and status = 'PENDING_UPLOAD'`,
-    [accountId, id, storageKey, userId],
-  );
-  if (rowCount !== 1) throw new Error(`Document ${id} was to be without content.`);
-}
+/**
+ * The document has its content, under that key, from that user; false: it had some. Its space is locked, and it was
+ * seen to have none.
+ */
+export const setUploaded = change<SpaceUser, [documentId: string, storageKey: string]>(
+  `update workspace.documents
+   set status = 'UPLOADED', has_content = true, storage_key = $4, uploaded_by = $2
+   where account_id = $1 and id = $3 and status = 'PENDING_UPLOAD'`,
+);
 
 /** Gives the document another name, and one without content that key; false: its name is taken. Its space is locked. */
 export const renameDocument = change<

@@ -1,4 +1,3 @@
-import type { ClientBase } from "pg";
 import { timeText } from "../../base/database/time-text.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
@@ -86,21 +85,12 @@ export const updateWorkflow = change<
    where account_id = $1 and id = $2`,
 );
 
-/** The draft is replaced, which was seen at that revision. The workflow is locked. */
-export async function saveDraft(
-  tx: ClientBase,
-  accountId: string,
-  { id, draft_revision }: Pick<StoredWorkflow, "id" | "draft_revision">,
-  draft: Definition,
-): Promise<void> {
-  const { rowCount } = await tx.query(
-    `update workspace.workflows
-     set draft = $4, draft_revision = draft_revision + 1, draft_updated_at = now(), updated_at = now()
-     where account_id = $1 and id = $2 and draft_revision = $3`,
-    [accountId, id, draft_revision, draft],
-  );
-  if (rowCount !== 1) throw new Error(`The draft of workflow ${id} was to be at revision ${draft_revision}.`);
-}
+/** The draft is replaced, which was seen at that revision; false: it is at another. The workflow is locked. */
+export const saveDraft = change<string, [workflowId: string, revision: number, draft: Definition]>(
+  `update workspace.workflows
+   set draft = $4, draft_revision = draft_revision + 1, draft_updated_at = now(), updated_at = now()
+   where account_id = $1 and id = $2 and draft_revision = $3`,
+);
 
 /** Makes the draft the next version, and that the current one. The workflow is locked. */
 export const insertVersion = change<SpaceUser, [workflowId: string, changeNote: string | null]>(

@@ -47,13 +47,9 @@ export function createRendering(pool: Pool) {
     if (tooHeavy.has(digest)) return null;
     const expectedMs = Buffer.byteLength(markdown) * MS_PER_BYTE;
     return await inTurn(accountId, { waitMs: ANSWER_WITHIN_MS, gone, expectedMs }, async () => {
-      try {
-        return (await rendered()) ?? (await renderInThread(markdown, withinMs));
-      } catch (error) {
-        if (!(error instanceof TextTooHeavyError)) throw error;
-        tooHeavy.set(digest, true, TOO_HEAVY_MS);
-        return null;
-      }
+      const html = (await rendered()) ?? (await renderInThread(markdown, withinMs));
+      if (html === null) tooHeavy.set(digest, true, TOO_HEAVY_MS);
+      return html;
     });
   }
 
@@ -84,25 +80,23 @@ export function createRendering(pool: Pool) {
   };
 }
 
-/** It takes too long, too much memory, or becomes too large. */
-class TextTooHeavyError extends Error {
-  override readonly name = "TextTooHeavyError";
-}
-
 /** Threads without a text: to start one takes longer than most texts. */
 const idle: Worker[] = [];
 
-/** In a thread of its own: some texts would keep requests waiting for minutes. */
-async function renderInThread(markdown: string, withinMs: number): Promise<string> {
+/**
+ * In a thread of its own: some texts would keep requests waiting for minutes. Null: it takes too long, too much memory,
+ * or becomes too large.
+ */
+async function renderInThread(markdown: string, withinMs: number): Promise<string | null> {
   const thread = idle.pop() ?? (await startThread());
   try {
     thread.postMessage(markdown);
     const [html] = await once(thread, "message", { signal: AbortSignal.timeout(withinMs) });
     idle.push(thread);
     return html;
-  } catch (cause) {
+  } catch {
     await thread.terminate();
-    throw new TextTooHeavyError("a text could not be rendered", { cause });
+    return null;
   }
 }
 
