@@ -194,8 +194,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         if (rendered?.revision !== page.revision) throw changed();
         const { html } = rendered;
         if (html === null) throw request.problem("page_too_heavy");
-        const version = await insertVersion(tx, user, page.id, { html, renderer: RENDERER });
-        return { body: version };
+        return { body: (await insertVersion(tx, user, page.id, html, RENDERER))! };
       },
     }),
     list({

@@ -3,6 +3,7 @@ import { displayName, id } from "../../api/fields.ts";
 import type { Operation } from "../../http/operation.ts";
 import { jsonBody, jsonResponse } from "../../http/operation-io.ts";
 import { cancelReplaysOf } from "../../log/replays-sql.ts";
+import { storagePrefix } from "../model/documents.ts";
 import { PageLink } from "../model/pages.ts";
 import { allows } from "../model/roles.ts";
 import { Member, role, Space } from "../model/spaces.ts";
@@ -126,12 +127,12 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       response: jsonResponse(200, Space),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { accountId, body } = request;
+        const { name } = request.body;
         const { space_id: spaceId } = request.params;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
         await requireRoomForLeftovers(tx, user);
-        await renameSpace(tx, accountId, spaceId, body.name);
+        await renameSpace(tx, user.accountId, spaceId, name, storagePrefix(name, spaceId));
         await askForMove(tx, user, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },

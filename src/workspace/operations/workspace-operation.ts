@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
+import type { CappedPage } from "../../base/model/list-page.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
 import type { Caller, ErasedRequest, HandlerCode, JudgeRepeat, Operation } from "../../http/operation.ts";
@@ -80,7 +80,7 @@ type Listed<Told extends z.ZodType, Row, Position, Params, Filters> = Telling<To
     asked: Asked<Params & Filters>,
     from: Position | null,
     limit: number,
-  ) => Promise<ListPage<Row, Position> | CappedPage<Row, Position> | null>;
+  ) => Promise<CappedPage<Row, Position> | null>;
 };
 
 /** The parameters of a list's path, and its filters. */
@@ -110,8 +110,7 @@ export function list<Told extends z.ZodType, Row, Position, Params = unknown, Fi
       const filter = [user, asked];
       const page = await readPage(user, asked, cursors.read(cursor, filter), limit);
       if (page === null) throw request.problem("not_found" as never);
-      const headers = "isTotalCapped" in page ? totalHeaders(page) : {};
-      return { body: cursors.pageBody(page, filter, bodyOf), headers };
+      return { body: cursors.pageBody(page, filter, bodyOf), headers: totalHeaders(page) };
     },
   });
 }

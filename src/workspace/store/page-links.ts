@@ -3,7 +3,7 @@ import { timeText } from "../../base/database/time-text.ts";
 import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, listOf } from "./lists.ts";
-import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
+import { IS_PAGE_SEEN } from "./pages.ts";
 import { joinMember, lockerOf, personJson } from "./spaces.ts";
 import { change, rowOf, type SpaceUser } from "./statements.ts";
 
@@ -98,7 +98,8 @@ export async function readVersion(
 export async function storeHtml(
   pool: Pool,
   { accountId, versionId }: ShownVersion,
-  { html, renderer }: RenderedText,
+  html: string,
+  renderer: number,
 ): Promise<void> {
   await pool.query(
     `update workspace.page_versions set html = $3, renderer = $4

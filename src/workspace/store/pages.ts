@@ -1,4 +1,3 @@
-import type { ClientBase } from "pg";
 import { timeText } from "../../base/database/time-text.ts";
 import type { Page, PageVersion, PageVersionWithText, PageWithText } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
@@ -17,20 +16,8 @@ const VERSION = `v.id, v.page_id, v.number, v.title, v.revision, ${personJson("u
 
 const BY_USER = "join sealpost.users as u on u.account_id = v.account_id and u.id = v.published_by";
 
-/** What a renderer has made of a version's text. */
-export type RenderedText = { readonly html: string; readonly renderer: number };
-
 /** Publishes what is being written, of which this is the HTML. The page is locked. */
-export async function insertVersion(
-  tx: ClientBase,
-  user: SpaceUser,
-  pageId: string,
-  { html, renderer }: RenderedText,
-): Promise<PageVersion> {
-  return (await insertRendered(tx, user, pageId, html, renderer))!;
-}
-
-const insertRendered = rowOf<PageVersion, SpaceUser, [pageId: string, html: string, renderer: number]>(
+export const insertVersion = rowOf<PageVersion, SpaceUser, [pageId: string, html: string, renderer: number]>(
   `with v as (
      insert into workspace.page_versions
        (account_id, page_id, number, title, markdown, html, renderer, revision, published_by)

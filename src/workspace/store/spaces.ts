@@ -82,11 +82,7 @@ export const lockStoragePrefix = lockOf<{ readonly storagePrefix: string }, stri
 );
 
 /** Gives the space its new name and prefix, which new objects are kept under from now on. */
-export async function renameSpace(tx: ClientBase, accountId: string, spaceId: string, name: string) {
-  await setName(tx, accountId, spaceId, name, storagePrefix(name, spaceId));
-}
-
-const setName = change<string, [spaceId: string, name: string, storagePrefix: string]>(
+export const renameSpace = change<string, [spaceId: string, name: string, storagePrefix: string]>(
   "update workspace.spaces set name = $3, storage_prefix = $4 where account_id = $1 and id = $2",
 );
 

@@ -71,7 +71,7 @@ export function createRendering(pool: Pool) {
       const bounds = { withinMs: RENEWED_WITHIN_MS, gone };
       const html = await render(link.accountId, markdown, bounds, renewed);
       if (html === null) throw new TemporarilyUnavailable("a page could not be rendered in time");
-      await storeHtml(pool, link, { html, renderer: RENDERER }).catch((error: unknown) => {
+      await storeHtml(pool, link, html, RENDERER).catch((error: unknown) => {
         // It is longer now than the account may store: the next visit renders it again.
         if (storageRefusalOf(error) === null) throw error;
       });
