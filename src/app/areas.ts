@@ -10,11 +10,11 @@ import { abortableDelay } from "../base/model/backoff.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
-import { Mover } from "../workspace/moving/mover.ts";
+import { startMover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
-import { Runner, type RunnerWork } from "../workspace/running/runner.ts";
+import { type RunnerWork, startRunner } from "../workspace/running/runner.ts";
 import { guardPublishing as guardRuns } from "../workspace/store/awaited-analyses.ts";
 import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
@@ -110,7 +110,7 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
     metrics.registry.onRead(async () => void (await sample(sampled)));
   }
   const objects = openObjects(config, pool);
-  const mover = new Mover({
+  const stopMover = startMover({
     pool,
     objects,
     keptMs: config.movedObjectRetentionSeconds * 1_000,
@@ -124,10 +124,9 @@ export function startAreaWork(options: AreaWorkOptions): () => Promise<void> {
       log.warn({ work, err }, "objects: an error of the database or the object store; trying again");
     },
   });
-  mover.start();
   const stopSteps = keepStepProcess(options, runs);
   return async () => {
-    await Promise.all([mover.stop(), stopSteps()]);
+    await Promise.all([stopMover(), stopSteps()]);
     await objects.close();
   };
 }
@@ -248,7 +247,7 @@ export function startAreaSteps(
   });
   const objects = openObjects(config, pool);
   const tell = (news: RunNews) => context.sendToParent(news);
-  const runner = new Runner({
+  const runner = startRunner({
     pool,
     objects,
     random: context.random,
@@ -260,7 +259,6 @@ export function startAreaSteps(
       log.warn({ work: fault, err }, "runs: an error of the database or the object store; trying again");
     },
   });
-  runner.start();
   context.onParentMessage((message) => {
     tell({ share: runner.giveWayTo((message as DispatcherNews).attemptsPerSecond) });
   });

@@ -1,7 +1,8 @@
 // A space's document_count is kept as documents come and go, whoever makes them.
 import { expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
-import { insertSpace, type SpaceUser } from "../../src/workspace/store/spaces.ts";
+import { insertSpace } from "../../src/workspace/store/spaces.ts";
+import type { SpaceUser } from "../../src/workspace/store/statements.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, createTestUser } from "../support/installation.ts";
 import { startTestApi } from "../support/sealpost-api.ts";

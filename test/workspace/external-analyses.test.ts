@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import { createAccount } from "../../src/accounts/accounts-sql.ts";
 import type { Definition } from "../../src/workspace/model/definition.ts";
 import type { ReadInput } from "../../src/workspace/nodes/node-step.ts";
-import { type NodeSteps, waitStep } from "../../src/workspace/nodes/node-steps.ts";
+import { NODE_STEPS, type NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
 import { countRows, SECRETS_KEY } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { EXTERNAL, publishIt, read, waiting } from "./external-world.ts";
@@ -179,7 +179,7 @@ test("large analyses are read few at a time, and none is left out", async () => 
       counts.push(found.items.length);
       return found;
     };
-    return waitStep({ ...input, readInput });
+    return NODE_STEPS.wait({ ...input, readInput });
   };
   expect(await stepAll({ ...stepping(), nodeSteps: { wait } })).toBe("run_succeeded");
   expect(counts).toEqual([5, 5, 2]);

@@ -3,7 +3,7 @@ import { describe, expect, test } from "vitest";
 import { createAccount } from "../../src/accounts/accounts-sql.ts";
 import { createDispatchPool } from "../../src/base/database/pools.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
-import { createExternalAnalysisStep } from "../../src/workspace/nodes/node-steps.ts";
+import { NODE_STEPS } from "../../src/workspace/nodes/node-steps.ts";
 import { recordResult, recordStart } from "../../src/workspace/running/step-record.ts";
 import { readStep } from "../../src/workspace/store/steps.ts";
 import { countRows, publishAny, SECRETS_KEY } from "../support/installation.ts";
@@ -37,7 +37,7 @@ describe("no wake-up is lost", () => {
   test("when the feed was read between the node's look and the record of its wait", async () => {
     const { run: other } = await waiting();
     const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
-    const look = createExternalAnalysisStep(database.pool);
+    const look = NODE_STEPS.external_analysis;
     const nodeSteps = {
       external_analysis: async (input: Parameters<typeof look>[0]) => {
         const result = await look(input);
@@ -59,13 +59,12 @@ describe("no wake-up is lost", () => {
     const { run: other } = await waiting();
     const { id } = await runs.started(await runs.newWorkflow(space.id, EXTERNAL));
     expect(await stepOnce(stepping())).toBe("recorded");
-    const step = (await claimNext(database.pool))!;
-    const facts = (await readStep(database.pool, step))!;
-    await inTransaction(database.pool, (tx) => recordStart(tx, step, facts));
-    const analysisId = `${id}:${facts.nodeRunId}`;
+    const step = (await readStep(database.pool, (await claimNext(database.pool))!))!;
+    await inTransaction(database.pool, (tx) => recordStart(tx, step));
+    const analysisId = `${id}:${step.nodeRunId}`;
     await inTransaction(database.pool, async (tx) => {
       const until = new Date(Date.now() + 3_600_000);
-      expect(await recordResult(tx, step, facts, { kind: "waiting", until, analysisId })).toBe("recorded");
+      expect(await recordResult(tx, step, { kind: "waiting", until, analysisId })).toBe("recorded");
       await publishIt(analysisId);
       await read();
     });
@@ -94,7 +93,7 @@ describe("no wake-up is lost", () => {
       await Promise.all(Array.from({ length: count }, () => runs.started(workflow_id)));
       // All have come to the node that will wait.
       for (let n = 0; n < count; n++) expect(await stepOnce(stepping())).toBe("recorded");
-      const look = createExternalAnalysisStep(database.pool);
+      const look = NODE_STEPS.external_analysis;
       const publishing: Promise<unknown>[] = [];
       const nodeSteps = {
         external_analysis: async (input: Parameters<typeof look>[0]) => {

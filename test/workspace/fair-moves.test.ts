@@ -1,6 +1,6 @@
 // Accounts that rename much leave another one's renames their turn, and what these leave behind.
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { Mover } from "../../src/workspace/moving/mover.ts";
+import { startMover } from "../../src/workspace/moving/mover.ts";
 import { GREEDY_COUNTS } from "../support/fair-shares.ts";
 import { rowsOf } from "../support/installation.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
@@ -93,15 +93,14 @@ async function claimedInOrder(
       };
     },
   });
-  const mover = new Mover({
+  const stop = startMover({
     ...{ pool: watched, objects, keptMs: 0, now: Date.now, lookEveryMs: 10 },
     onLost: () => undefined,
     onError: (_, error) => {
       throw error;
     },
   });
-  mover.start();
   await expect.poll(() => order.length, { timeout: 30_000 }).toBeGreaterThanOrEqual(count);
-  await mover.stop();
+  await stop();
   return order.slice(0, count);
 }

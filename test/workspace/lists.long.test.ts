@@ -4,7 +4,8 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createApiPool } from "../../src/base/database/pools.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { findDocument, listDocuments } from "../../src/workspace/store/documents.ts";
-import { findSpace, insertSpace, listSpaces, type SpaceUser } from "../../src/workspace/store/spaces.ts";
+import { findSpace, insertSpace, listSpaces } from "../../src/workspace/store/spaces.ts";
+import type { SpaceUser } from "../../src/workspace/store/statements.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { createTestAccount, createTestUser } from "../support/installation.ts";
 import { patience } from "../support/time-limits.ts";
@@ -82,15 +83,15 @@ async function explain(ask: (pool: Pool) => Promise<unknown>): Promise<Explained
   return explained!;
 }
 
-const inSpace = () => ({ spaceId, folderId: null });
-const inFolder = () => ({ spaceId, folderId });
+const inSpace = (): [string, null] => [spaceId, null];
+const inFolder = (): [string, string] => [spaceId, folderId];
 test.each<[string, (database: Pool) => Promise<unknown>]>([
   ["the first documents", (pool) => listDocuments(pool, user, inSpace(), null, LIMIT)],
   ["documents from the middle", (pool) => listDocuments(pool, user, inSpace(), ids[0]!, LIMIT)],
   ["the first of a folder", (pool) => listDocuments(pool, user, inFolder(), null, LIMIT)],
   ["some of a folder, from the middle", (pool) => listDocuments(pool, user, inFolder(), ids[0]!, LIMIT)],
   ["one document", (pool) => findDocument(pool, user, ids[0]!)],
-  ["the spaces", (pool) => listSpaces(pool, user, null, LIMIT)],
+  ["the spaces", (pool) => listSpaces(pool, user, [], null, LIMIT)],
   ["the space", (pool) => findSpace(pool, user, spaceId)],
 ])("%s are found by index", async (name, ask) => {
   const { Plan: plan, "Execution Time": ms } = await explain(ask);

@@ -3,13 +3,7 @@ import { expect, test } from "vitest";
 import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { TemporarilyUnavailable } from "../../src/http/problems.ts";
 import { createRendering } from "../../src/workspace/visiting/rendering.ts";
-import {
-  createFindLink,
-  createPasswordTries,
-  createPasswordTurns,
-  createVisitCount,
-  visit,
-} from "../../src/workspace/visiting/visits.ts";
+import { createPasswordTurns, createVisiting, visit } from "../../src/workspace/visiting/visits.ts";
 import { startTestApi } from "../support/sealpost-api.ts";
 import { api, database, pageWorld, usePages, world } from "./page-world.ts";
 
@@ -40,13 +34,8 @@ test("a visit that has no room for its page is not counted", async () => {
     told.push([accountId, bytes > 2_000]);
     throw new TemporarilyUnavailable("no room");
   };
-  const options = {
-    pool: database.pool,
-    rendering: createRendering(database.pool),
-    findLink: createFindLink(database.pool),
-    tryPassword: createPasswordTries(database.pool, createPasswordTurns()),
-    countVisit: createVisitCount(database.pool),
-  };
+  const { pool } = database;
+  const options = createVisiting(pool, createRendering(pool), createPasswordTurns());
   const visitor = { token: String(link.url).split("/").at(-1)!, password: null, ...VISITOR, hold };
   const visiting = visit(options, visitor, (_accountId, _turn, work) => work());
   await expect(visiting).rejects.toThrow("no room");

@@ -4,10 +4,8 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { countVisits, openLinks } from "../../src/workspace/store/page-links.ts";
 import { createRendering } from "../../src/workspace/visiting/rendering.ts";
 import {
-  createFindLink,
-  createPasswordTries,
   createPasswordTurns,
-  createVisitCount,
+  createVisiting,
   digestToken,
   hashPassword,
   visit,
@@ -20,6 +18,7 @@ const HOST = "console.localhost";
 /** Whoever comes from elsewhere, as a proxy says. */
 const from = (address: string) => ({ "x-forwarded-for": address });
 const PASSWORD = "correct horse";
+const newVisiting = (pool: Pool) => createVisiting(pool, createRendering(pool), createPasswordTurns());
 const VISITOR = {
   address: "192.0.2.8",
   isAsking: false,
@@ -285,8 +284,8 @@ describe("wrong passwords", () => {
 });
 
 test("a visit needs the password that the link has at its end", async () => {
-  const rendering = createRendering(database.pool);
-  const tryPassword = createPasswordTries(database.pool, createPasswordTurns());
+  const visiting = newVisiting(database.pool);
+  const { tryPassword } = visiting;
   const opened = async (change: Json) => {
     const { link } = await world.linked({ password: PASSWORD });
     let left = 1;
@@ -298,13 +297,7 @@ test("a visit needs the password that the link has at its end", async () => {
     const token = tokenOf(link);
     const visitor = { token, password: PASSWORD, ...VISITOR };
     const { kind } = await visit(
-      {
-        pool: database.pool,
-        rendering,
-        findLink: createFindLink(database.pool),
-        tryPassword: tryAndChange,
-        countVisit: createVisitCount(database.pool),
-      },
+      { ...visiting, tryPassword: tryAndChange },
       visitor,
       (_accountId, _turn, work) => work(),
     );
@@ -352,7 +345,7 @@ test("a link finds its version among thousands by its key, pinned or not", async
 
 test("a visit that was begun before the password changed is not counted", async () => {
   const { link } = await world.linked({ password: PASSWORD });
-  const opened = async () => (await createFindLink(database.pool)(tokenOf(link)))!;
+  const opened = async () => (await newVisiting(database.pool).findLink(tokenOf(link)))!;
   const begun = await opened();
   await api.ask("PATCH", `/v1/page-links/${link.id}`, { body: { password: "another horse" } });
   expect(await countVisits(database.pool, begun, 1)).toBe(0);
@@ -361,8 +354,8 @@ test("a visit that was begun before the password changed is not counted", async 
 
 test("visits that are counted together are as many as are left, and no more", async () => {
   const { link } = await world.linked({ max_visits: 7 });
-  const opened = (await createFindLink(database.pool)(tokenOf(link)))!;
-  const counts = [createVisitCount(database.pool), createVisitCount(database.pool)];
+  const opened = (await newVisiting(database.pool).findLink(tokenOf(link)))!;
+  const counts = [newVisiting(database.pool).countVisit, newVisiting(database.pool).countVisit];
   const counted = await Promise.all(Array.from({ length: 20 }, (_, n) => counts[n % 2]!(opened)));
   expect(counted.filter(Boolean)).toHaveLength(7);
   expect((await visits(link)).visit_count).toBe(7);
@@ -391,7 +384,7 @@ test("links that are asked for together are found by one statement, and those th
     statements++;
     return database.pool.query(statement);
   };
-  const find = createFindLink({ query } as unknown as Pool);
+  const find = newVisiting({ query } as unknown as Pool).findLink;
   const tokens = [...links.map(tokenOf), "a".repeat(43), tokenOf(links[0]!)];
   const found = await Promise.all(tokens.map(find));
   expect(found.map((link) => link?.id)).toEqual([links[0]!.id, links[1]!.id, undefined, links[0]!.id]);

@@ -2,11 +2,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { beforeEach, expect, test } from "vitest";
 import { STEP_ATTEMPTS_MAX } from "../../src/workspace/model/workflows.ts";
-import { createAnalyzeStep } from "../../src/workspace/nodes/analyze.ts";
+import { analyze as analyzeStep } from "../../src/workspace/nodes/analyze.ts";
 import { NodeFailedError } from "../../src/workspace/nodes/node-step.ts";
 import type { NodeSteps } from "../../src/workspace/nodes/node-steps.ts";
 import type { Json } from "../support/sealpost-api.ts";
-import { api, database, documents, objects, runs, space, stepping, useRuns } from "./run-world.ts";
+import { api, database, documents, runs, space, stepping, useRuns } from "./run-world.ts";
 import { chain, claimNext, endWaits, stepAll, take } from "./support/runs.ts";
 
 useRuns();
@@ -140,9 +140,8 @@ test("a node that fails ends its run, though nothing of it can be published for 
 test("documents are analysed, however long it takes to read which", async () => {
   const workflow = await runs.newWorkflow(space.id, chain({ kind: "analyze" }));
   const { id } = await runs.started(workflow, { input: { a: 1 } });
-  const step = createAnalyzeStep(database.pool, objects);
   const analyze: NodeSteps["analyze"] = (input) =>
-    step({
+    analyzeStep({
       ...input,
       readInput: async (...which) => {
         await sleep(501);

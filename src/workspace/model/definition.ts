@@ -3,7 +3,7 @@ import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../../base/model/formats.
 import { isTriggerKind, NODE_KINDS, type NodeKind, nodeParameters, TRIGGER_KINDS } from "./node-kinds.ts";
 
 /** A definition's nodes and edges, whatever they do. */
-export type Graph<Node extends { readonly id: string } = { readonly id: string }> = {
+type Graph<Node extends { readonly id: string } = { readonly id: string }> = {
   readonly nodes: readonly Node[];
   readonly edges: readonly { readonly from: string; readonly to: string }[];
 };
@@ -18,45 +18,8 @@ export function targetsOf({ edges }: Graph, nodeId: string): readonly string[] {
   return edges.filter(({ from }) => from === nodeId).map(({ to }) => to);
 }
 
-/** The nodes to which edges lead from this one, itself included. */
-function reachableFrom(graph: Graph, nodeId: string): ReadonlySet<string> {
-  const reached = new Set([nodeId]);
-  // It grows meanwhile.
-  for (const id of reached) {
-    for (const target of targetsOf(graph, id)) reached.add(target);
-  }
-  return reached;
-}
-
-/** An edge that closes a circle: of its nodes the first is the last again. */
-export type Circle = { readonly edgeIndex: number; readonly nodeIds: readonly string[] };
-
-/** Without their edges, the graph has no circle. */
-function findCircles({ nodes, edges }: Graph): readonly Circle[] {
-  const circles: Circle[] = [];
-  const way: string[] = [];
-  const seen = new Set<string>();
-  const leave = new Map(
-    nodes.map(({ id }) => [id, [] as { readonly to: string; readonly edgeIndex: number }[]]),
-  );
-  for (const [edgeIndex, { from, to }] of edges.entries()) leave.get(from)?.push({ to, edgeIndex });
-
-  function follow(id: string): void {
-    seen.add(id);
-    way.push(id);
-    for (const { to, edgeIndex } of leave.get(id) ?? []) {
-      const at = way.indexOf(to);
-      if (at >= 0) circles.push({ edgeIndex, nodeIds: [...way.slice(at), to] });
-      else if (!seen.has(to)) follow(to);
-    }
-    way.pop();
-  }
-  for (const { id } of nodes) if (!seen.has(id)) follow(id);
-  return circles;
-}
-
 /** Where in a definition (`["edges", 3, "to"]`), and what is wrong and what to do, in sentences. */
-export type Fault = { readonly path: readonly (string | number)[]; readonly message: string };
+type Fault = { readonly path: readonly (string | number)[]; readonly message: string };
 
 type Checked = Graph<{ readonly id: string; readonly kind: NodeKind }>;
 
@@ -70,16 +33,15 @@ function findStructureFaults(definition: Checked): readonly Fault[] {
     ...findTriggerFaults(definition),
     ...findEdgeFaults(definition),
   ];
-  return single.length > 0 ? single : findWayFaults(definition);
+  return single.length > 0 ? single : [...findCircleFaults(definition), ...findUnreachedFaults(definition)];
 }
 
 function* findIdFaults({ nodes }: Checked): Generator<Fault> {
-  const first = new Map<string, number>();
-  for (const [index, { id }] of nodes.entries()) {
-    const other = first.get(id);
-    if (other === undefined) first.set(id, index);
-    else
-      yield { path: ["nodes", index, "id"], message: `nodes.${other} has this id. Give each node its own.` };
+  const ids = nodes.map(({ id }) => id);
+  for (const [index, id] of ids.entries()) {
+    const first = ids.indexOf(id);
+    const message = `nodes.${first} has this id. Give each node its own.`;
+    if (first < index) yield { path: ["nodes", index, "id"], message };
   }
 }
 
@@ -102,37 +64,50 @@ function* findTriggerFaults({ nodes, edges }: Checked): Generator<Fault> {
 
 function* findEdgeFaults({ nodes, edges }: Checked): Generator<Fault> {
   const ids = new Set(nodes.map(({ id }) => id));
-  const first = new Map<string, number>();
+  const names = edges.map(({ from, to }) => `${from} ${to}`);
   for (const [index, edge] of edges.entries()) {
     for (const end of ["from", "to"] as const) {
       const message = `No node has the id ${edge[end]}. Add the node, or remove this edge.`;
       if (!ids.has(edge[end])) yield { path: ["edges", index, end], message };
     }
-    const name = `${edge.from} ${edge.to}`;
-    const other = first.get(name);
-    if (other === undefined) first.set(name, index);
-    else yield { path: ["edges", index], message: `edges.${other} is the same. Remove one of them.` };
+    const first = names.indexOf(names[index]!);
+    const message = `edges.${first} is the same. Remove one of them.`;
+    if (first < index) yield { path: ["edges", index], message };
   }
 }
 
-function* findCircleFaults(definition: Checked): Generator<Fault> {
-  for (const { edgeIndex, nodeIds } of findCircles(definition)) {
-    const message = `Closes a cycle, which no run would leave. Remove one of its edges: ${nodeIds.join(" > ")}.`;
-    yield { path: ["edges", edgeIndex], message };
+/** Of each edge that closes a circle: without these, the graph has none. */
+function findCircleFaults({ nodes, edges }: Checked): readonly Fault[] {
+  const faults: Fault[] = [];
+  const way: string[] = [];
+  const seen = new Set<string>();
+  const leaving = Map.groupBy(edges.entries(), ([, { from }]) => from);
+
+  function follow(id: string): void {
+    seen.add(id);
+    way.push(id);
+    for (const [index, { to }] of leaving.get(id) ?? []) {
+      const at = way.indexOf(to);
+      if (at >= 0) {
+        const circle = [...way.slice(at), to].join(" > ");
+        const message = `Closes a cycle, which no run would leave. Remove one of its edges: ${circle}.`;
+        faults.push({ path: ["edges", index], message });
+      } else if (!seen.has(to)) follow(to);
+    }
+    way.pop();
   }
+  for (const { id } of nodes) if (!seen.has(id)) follow(id);
+  return faults;
 }
 
 function* findUnreachedFaults(definition: Checked): Generator<Fault> {
-  const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
-  const reached = reachableFrom(definition, trigger.id);
+  const reached = new Set([definition.nodes.find(({ kind }) => isTriggerKind(kind))!.id]);
+  // It grows meanwhile.
+  for (const id of reached) for (const target of targetsOf(definition, id)) reached.add(target);
   for (const [index, { id }] of definition.nodes.entries()) {
     const message = "No edges lead here from the trigger. Add some, or remove the node.";
     if (!reached.has(id)) yield { path: ["nodes", index], message };
   }
-}
-
-function findWayFaults(definition: Checked): readonly Fault[] {
-  return [...findCircleFaults(definition), ...findUnreachedFaults(definition)];
 }
 
 export const NODES_MAX = 100;

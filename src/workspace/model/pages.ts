@@ -30,50 +30,48 @@ export function isMarkdown(text: string): boolean {
   return text.isWellFormed() && !text.includes("\0") && Buffer.byteLength(text) <= MARKDOWN_BYTES_MAX;
 }
 
-const page = z.object({
-  id,
-  space_id: id,
-  title: z.string(),
-  revision: z.int().min(1).describe("The draft's: it changes with each save."),
-  current_version: z
-    .object({ id, number: z.int().min(1), published_at: time })
-    .nullable()
-    .describe("The newest version; null: nothing has been published."),
-  draft_differs: z
-    .boolean()
-    .describe("Whether the draft differs from that version, so that it can be published."),
-  created_by: Person,
-  created_at: time,
-  updated_at: time.describe("When it was last saved."),
-});
-
-export const Page = page.meta({ id: "Page", description: "A text that links can show to anyone." });
+export const Page = z
+  .object({
+    id,
+    space_id: id,
+    title: z.string(),
+    revision: z.int().min(1).describe("The draft's: it changes with each save."),
+    current_version: z
+      .object({ id, number: z.int().min(1), published_at: time })
+      .nullable()
+      .describe("The newest version; null: nothing has been published."),
+    draft_differs: z
+      .boolean()
+      .describe("Whether the draft differs from that version, so that it can be published."),
+    created_by: Person,
+    created_at: time,
+    updated_at: time.describe("When it was last saved."),
+  })
+  .meta({ id: "Page", description: "A text that links can show to anyone." });
 export type Page = z.output<typeof Page>;
 
-export const PageWithText = page
-  .extend({ markdown: z.string().describe("The draft.") })
-  .meta({ id: "PageWithText", description: "A page with its draft." });
+export const PageWithText = Page.extend({ markdown: z.string().describe("The draft.") }).meta({
+  id: "PageWithText",
+  description: "A page with its draft.",
+});
 export type PageWithText = z.output<typeof PageWithText>;
 
-const version = z.object({
-  id,
-  page_id: id,
-  number: z.int().min(1),
-  title: z.string(),
-  revision: z.int().min(1).describe("The page's, when it was published."),
-  published_by: Person,
-  published_at: time,
-});
-
-export const PageVersion = version.meta({
-  id: "PageVersion",
-  description: "A published version of a page; it never changes.",
-});
+export const PageVersion = z
+  .object({
+    id,
+    page_id: id,
+    number: z.int().min(1),
+    title: z.string(),
+    revision: z.int().min(1).describe("The page's, when it was published."),
+    published_by: Person,
+    published_at: time,
+  })
+  .meta({ id: "PageVersion", description: "A published version of a page; it never changes." });
 export type PageVersion = z.output<typeof PageVersion>;
 
-export const PageVersionWithText = version
-  .extend({ markdown: z.string().describe("What its links show.") })
-  .meta({ id: "PageVersionWithText", description: "A version of a page with its text." });
+export const PageVersionWithText = PageVersion.extend({
+  markdown: z.string().describe("What its links show."),
+}).meta({ id: "PageVersionWithText", description: "A version of a page with its text." });
 export type PageVersionWithText = z.output<typeof PageVersionWithText>;
 
 const anything = z.record(z.string(), z.unknown());

@@ -21,13 +21,6 @@ export const CHANGE_NOTE_CHARS_MAX = 1_000;
 export const RUN_STATUSES = ["QUEUED", "ACTIVE", "WAITING", "SUCCEEDED", "FAILED", "CANCELLED"] as const;
 export type RunStatus = (typeof RUN_STATUSES)[number];
 
-/** Of those that go on. */
-const UNFINISHED_STATUSES = ["QUEUED", "ACTIVE", "WAITING"] as const satisfies readonly RunStatus[];
-
-export function isUnfinished(status: RunStatus): boolean {
-  return UNFINISHED_STATUSES.some((one) => one === status);
-}
-
 /** What happens to a run and its nodes, as its events tell. */
 export const RUN_EVENT_KINDS = [
   "run.created",
@@ -129,47 +122,44 @@ const LastRun = z.object({ id, status: z.enum(RUN_STATUSES), created_at: time })
 
 const none = z.array(z.unknown()).max(0);
 
-const listedFields = {
-  id,
-  space_id: id,
-  name: z.string(),
-  summary: z.string(),
-  status: z.enum(WORKFLOW_STATUSES),
-  enabled: z.boolean().describe("True: workflows cannot be switched off yet."),
-  has_draft: z.boolean().describe("True: there always is one, also after it was published."),
-  draft_differs: z.boolean().describe("Whether the draft differs from the current version."),
-  draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next save must name it."),
-  current_version: ListedVersion.nullable().describe("The version published last; null: none."),
-  node_count: z.int().min(1).describe("Of the draft."),
-  trigger_kinds: z.array(z.enum(TRIGGER_KINDS)).describe("Of the draft: how runs can begin."),
-  last_run: LastRun.nullable().describe("The newest; null: none that is still kept."),
-  created_at: time,
-  updated_at: time,
-  draft_updated_at: time,
-  access: Access,
-  access_mode: accessMode,
-  created_by: User,
-  published_by: User.nullable().describe("Who published the current version."),
-  share_count: z.int().min(0).describe("0: there are no shares yet."),
-  webhooks: none.describe("Empty: no webhook starts a workflow yet."),
-  triggers: none.describe("Empty: workflows cannot start automatically yet."),
-  shares: none.describe("Empty: there are no shares yet."),
-  pins: none.describe("Empty: no items are kept for a node yet."),
-};
-
-export const ListedWorkflow = z.object(listedFields).meta({
-  id: "ListedWorkflow",
-  description: "A workflow without its definition: get it by its id for that.",
-});
+export const ListedWorkflow = z
+  .object({
+    id,
+    space_id: id,
+    name: z.string(),
+    summary: z.string(),
+    status: z.enum(WORKFLOW_STATUSES),
+    enabled: z.boolean().describe("True: workflows cannot be switched off yet."),
+    has_draft: z.boolean().describe("True: there always is one, also after it was published."),
+    draft_differs: z.boolean().describe("Whether the draft differs from the current version."),
+    draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next save must name it."),
+    current_version: ListedVersion.nullable().describe("The version published last; null: none."),
+    node_count: z.int().min(1).describe("Of the draft."),
+    trigger_kinds: z.array(z.enum(TRIGGER_KINDS)).describe("Of the draft: how runs can begin."),
+    last_run: LastRun.nullable().describe("The newest; null: none that is still kept."),
+    created_at: time,
+    updated_at: time,
+    draft_updated_at: time,
+    access: Access,
+    access_mode: accessMode,
+    created_by: User,
+    published_by: User.nullable().describe("Who published the current version."),
+    share_count: z.int().min(0).describe("0: there are no shares yet."),
+    webhooks: none.describe("Empty: no webhook starts a workflow yet."),
+    triggers: none.describe("Empty: workflows cannot start automatically yet."),
+    shares: none.describe("Empty: there are no shares yet."),
+    pins: none.describe("Empty: no items are kept for a node yet."),
+  })
+  .meta({
+    id: "ListedWorkflow",
+    description: "A workflow without its definition: get it by its id for that.",
+  });
 export type ListedWorkflow = z.output<typeof ListedWorkflow>;
 
-export const Workflow = z
-  .object({
-    ...listedFields,
-    current_version: Version.nullable().describe("The version published last; null: none."),
-    draft: Definition,
-  })
-  .meta({ id: "Workflow", description: "Work on the documents of a space, as you see it." });
+export const Workflow = ListedWorkflow.extend({
+  current_version: Version.nullable().describe("The version published last; null: none."),
+  draft: Definition,
+}).meta({ id: "Workflow", description: "Work on the documents of a space, as you see it." });
 export type Workflow = z.output<typeof Workflow>;
 
 /** What every workflow says of what is not offered yet. */

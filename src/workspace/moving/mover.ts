@@ -5,6 +5,7 @@ import { DAY_MS } from "../../base/model/time.ts";
 import { isInPlace, newObjectKey } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import { byTurns } from "../store/lists.ts";
 import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import {
   claimMove,
@@ -22,13 +23,14 @@ import { lockStoragePrefix } from "../store/spaces.ts";
 
 /**
  * Removes objects that no document has and that nobody can bring to one any more: old ones of what was moved, and what
- * uploads and moves left behind. A step of the next accounts behind `afterAccountId`; returns how many of each.
+ * uploads and moves left behind. A step of the next accounts behind `afterAccountId`; returns the last of them, or null
+ * where there was nothing to remove.
  */
 export async function removeLoose(
   { pool, objects }: { readonly pool: Pool; readonly objects: ObjectStore },
   afterAccountId: string,
   signal: AbortSignal,
-): Promise<readonly { readonly accountId: string }[]> {
+): Promise<{ readonly accountId: string } | null> {
   const due = await claimLoose(pool, afterAccountId, OBJECTS_PER_STEP);
   const removals = await Promise.allSettled(
     due.map(async (loose) => {
@@ -38,7 +40,7 @@ export async function removeLoose(
   );
   const failure = removals.find((removal) => removal.status === "rejected");
   if (failure) throw failure.reason;
-  return due;
+  return due.toSorted((a, b) => (a.accountId < b.accountId ? -1 : 1)).at(-1) ?? null;
 }
 
 /** Copied at a time, before their rows are switched in one transaction. */
@@ -67,48 +69,44 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
   const { pool, signal } = moving;
   const page = await readMovePage(pool, move, OBJECTS_PER_STEP);
   const wanted = page
-    .filter((document) => !isInPlace(document.storageKey, document))
+    .filter((document) => !isInPlace(document.storage_key, document))
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
-  const stored = wanted.filter(({ hasContent }) => hasContent);
+  const stored = wanted.filter(({ has_content }) => has_content);
   const newKeys = stored.map(({ newKey }) => newKey);
-  if (newKeys.length > 0) await reserveKeys(pool, move, newKeys, 0);
+  await reserveKeys(pool, move, newKeys, 0);
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();
-    const switches = [...copied, ...wanted.filter(({ hasContent }) => !hasContent)];
-    const isEnd = page.length < OBJECTS_PER_STEP;
-    const afterId = page.at(-1)?.documentId ?? move.afterId;
+    const switches = [...copied, ...wanted.filter(({ has_content }) => !has_content)];
+    const isTriedAgain = failed.length > 0 || (lost.length > 0 && move.failures + 1 < LOST_TRIES_MAX);
     return await inTransaction(pool, async (tx) => {
       const { isStale, count } = await switchAll(tx, moving, move, switches, newKeys);
       // Whoever renamed the space has asked for this again, and a reservation that has run out is made again.
       if (isStale) await continueMove(tx, move, move.afterId);
-      else if (move.documentId !== null && isTriedAgain(move, failed, lost)) await postponeMove(tx, move);
+      else if (move.documentId !== null && isTriedAgain) await postponeMove(tx, move);
       else {
-        if (move.documentId === null) await moveLater(tx, move, idsOf([...failed, ...lost]));
-        if (isEnd) await endMove(tx, move);
-        else await continueMove(tx, move, afterId);
+        const left = [...failed, ...lost].map(({ id }) => id);
+        if (move.documentId === null) await moveLater(tx, move.accountId, move.id, left);
+        if (page.length < OBJECTS_PER_STEP) await endMove(tx, move);
+        else await continueMove(tx, move, page.at(-1)!.id);
       }
       return count;
     });
   } catch (error) {
     // If this fails too, they are released when their time is over.
-    if (newKeys.length > 0) await releaseKeys(pool, move, { keys: newKeys }).catch(() => undefined);
+    await releaseKeys(pool, move, { keys: newKeys }).catch(() => undefined);
     throw error;
   }
 }
 
-type Copies = {
-  readonly copied: readonly KeySwitch[];
-  readonly failed: readonly KeySwitch[];
-  readonly lost: readonly KeySwitch[];
-};
+type Copies = Readonly<Record<"copied" | "failed" | "lost", readonly KeySwitch[]>>;
 
 /** @throws ObjectStoreAwayError when nothing can be copied because the store is away */
 async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwitch[]): Promise<Copies> {
   const { pool, objects, onLost, onUncopied, signal } = moving;
   const { accountId } = move;
   const copies = await Promise.allSettled(
-    stored.map(({ storageKey, newKey }) => objects.copy(storageKey, newKey, signal)),
+    stored.map(({ storage_key, newKey }) => objects.copy(storage_key, newKey, signal)),
   );
   signal.throwIfAborted();
   const [copied, failed, lost]: [KeySwitch[], KeySwitch[], KeySwitch[]] = [[], [], []];
@@ -123,33 +121,17 @@ async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwi
     // Otherwise somebody else has moved it meanwhile.
     else if (await isStillAt(pool, accountId, document)) {
       lost.push(document);
-      onLost({ accountId, documentId: document.documentId });
+      onLost({ accountId, documentId: document.id });
     }
   }
-  if (errors.length > 0 && copied.length === 0) await expectStore(moving);
+  // Whatever the store has there: an outage is no fault of an object's.
+  if (errors.length > 0 && copied.length === 0) {
+    await objects.stat(STORE_ID_KEY, signal).catch((error: unknown) => {
+      if (!(error instanceof ObjectNotFoundError)) throw error;
+    });
+  }
   for (const error of errors) onUncopied(error);
   return { copied, failed, lost };
-}
-
-/** Whatever it has there: an outage of the store is no fault of an object's. */
-async function expectStore({ objects, signal }: Moving): Promise<void> {
-  try {
-    await objects.stat(STORE_ID_KEY, signal);
-  } catch (error) {
-    if (!(error instanceof ObjectNotFoundError)) throw error;
-  }
-}
-
-function isTriedAgain(
-  { failures }: StoredMove,
-  failed: readonly unknown[],
-  lost: readonly unknown[],
-): boolean {
-  return failed.length > 0 || (lost.length > 0 && failures + 1 < LOST_TRIES_MAX);
-}
-
-function idsOf(documents: readonly KeySwitch[]): string[] {
-  return documents.map(({ documentId }) => documentId);
 }
 
 /** @param newKeys all that were reserved: those that no document gets are released */
@@ -161,20 +143,17 @@ async function switchAll(
   newKeys: readonly string[],
 ): Promise<{ isStale: boolean; count: number }> {
   const { accountId } = move;
-  const storagePrefix = await lockStoragePrefix(tx, accountId, move.spaceId);
-  const isStale = switches.some((one) => one.storagePrefix !== storagePrefix);
-  const taken = isStale || newKeys.length === 0 ? null : await takeReserved(tx, accountId, newKeys);
-  const possible = isStale ? [] : switches.filter((one) => !one.hasContent || taken?.has(one.newKey));
-  const switched = possible.length === 0 ? new Set() : await switchKeys(tx, accountId, possible);
-  const used = possible.filter(({ documentId }) => switched.has(documentId));
+  const space = await lockStoragePrefix(tx, accountId, move.spaceId);
+  const isStale = switches.some((one) => one.storagePrefix !== space?.storagePrefix);
+  const taken = await takeReserved(tx, accountId, isStale ? [] : newKeys);
+  const possible = isStale ? [] : switches.filter((one) => !one.has_content || taken.has(one.newKey));
+  const switched = await switchKeys(tx, accountId, possible);
+  const used = possible.filter(({ id }) => switched.has(id));
   const usedKeys = new Set(used.map(({ newKey }) => newKey));
-  const unused = newKeys.filter((key) => !usedKeys.has(key));
-  const left = used.filter(({ hasContent }) => hasContent);
-  if (unused.length > 0) await releaseKeys(tx, move, { keys: unused });
-  if (left.length > 0) {
-    const keys = left.map(({ storageKey }) => storageKey);
-    await releaseKeys(tx, move, { keys, bytes: left.map(({ fileSize }) => fileSize), keptMs });
-  }
+  await releaseKeys(tx, move, { keys: newKeys.filter((key) => !usedKeys.has(key)) });
+  const left = used.filter(({ has_content }) => has_content);
+  const keys = left.map(({ storage_key }) => storage_key);
+  await releaseKeys(tx, move, { keys, bytes: left.map(({ file_size }) => file_size), keptMs });
   return { isStale: isStale || possible.length < switches.length, count: used.length };
 }
 
@@ -184,96 +163,58 @@ const REMOVE_EVERY_MS = 10_000;
 const CLEAN_EVERY_MS = 3_600_000;
 /** Nobody else takes a step that is being taken; one that failed, or whose process died, is taken again then. */
 const STEP_LEASE_MS = 30_000;
-/** Before every account. */
-const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
 /** What a put has not gone on with for so long. */
 const UNFINISHED_KEPT_MS = DAY_MS;
 
-export type MoverWork = "move" | "remove" | "clean";
+type MoverWork = "move" | "remove" | "clean";
 
-export type MoverOptions = {
-  readonly pool: Pool;
-  readonly objects: ObjectStore;
-  /** How long the old object of what was moved is kept. */
-  readonly keptMs: number;
+export type MoverOptions = Pick<Moving, "pool" | "objects" | "keptMs" | "onLost"> & {
   /** Milliseconds since the epoch. */
   readonly now: () => number;
-  readonly onLost: (document: { readonly accountId: string; readonly documentId: string }) => void;
   readonly onError: (work: MoverWork, error: unknown) => void;
-  /** Absent: a second. */
+  /** Absent: five seconds. */
   readonly lookEveryMs?: number;
 };
 
 /**
  * Brings objects to where the names say, and removes what nobody needs. Any number of processes may run one: the rows
  * of `workspace.moves` are the truth, and each step is one process's. Jobs of graphile-worker were the other way: they
- * would have to be kept in step with rows that are needed all the same.
+ * would have to be kept in step with rows that are needed all the same. Returns what stops it.
  */
-export class Mover {
-  readonly #options: MoverOptions;
-  readonly #stopping = new AbortController();
-  #loops: Promise<unknown> = Promise.resolve();
-  /** Whose turn was last, of moves and of removals. */
-  #accountId = FIRST_ACCOUNT;
-  #removedOf = FIRST_ACCOUNT;
-
-  constructor(options: MoverOptions) {
-    this.#options = options;
-  }
-
-  start(): void {
-    const { pool, objects, keptMs, now, onLost, onError } = this.#options;
-    const { lookEveryMs = LOOK_EVERY_MS } = this.#options;
-    const { signal } = this.#stopping;
-    const onUncopied = (error: Error) => onError("move", error);
-    this.#loops = Promise.all([
-      this.#repeat("move", lookEveryMs, async () => {
-        const move = await this.#claim();
-        if (move === null) return false;
-        await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
-        return true;
-      }),
-      this.#repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => {
-        const after = this.#removedOf;
-        const removed = await removeLoose({ pool, objects }, after, signal);
-        this.#removedOf =
-          removed
-            .map(({ accountId }) => accountId)
-            .sort()
-            .at(-1) ?? FIRST_ACCOUNT;
-        return removed.length > 0 || after !== FIRST_ACCOUNT;
-      }),
-      this.#repeat("clean", CLEAN_EVERY_MS, async () => {
-        await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
-        return false;
-      }),
-    ]);
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loops;
-  }
-
-  async #claim(): Promise<StoredMove | null> {
-    const { pool } = this.#options;
-    let move = await claimMove(pool, this.#accountId, STEP_LEASE_MS);
-    if (move === null && this.#accountId !== FIRST_ACCOUNT) {
-      move = await claimMove(pool, FIRST_ACCOUNT, STEP_LEASE_MS);
-    }
-    this.#accountId = move?.accountId ?? FIRST_ACCOUNT;
-    return move;
-  }
+export function startMover(options: MoverOptions): () => Promise<void> {
+  const { pool, objects, keptMs, now, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const onUncopied = (error: Error) => onError("move", error);
+  const claim = byTurns((after) => claimMove(pool, after, STEP_LEASE_MS));
+  const removeNext = byTurns((after) => removeLoose({ pool, objects }, after, signal));
 
   /** @param does resolves with whether there is more to do at once; what it throws is told, and tried again */
-  async #repeat(work: MoverWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
-    const { signal } = this.#stopping;
+  async function repeat(work: MoverWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
     while (!signal.aborted) {
       const hasMore = await does().catch((error: unknown) => {
-        if (!signal.aborted) this.#options.onError(work, error);
+        if (!signal.aborted) onError(work, error);
         return false;
       });
       if (!hasMore) await abortableDelay(everyMs, signal);
     }
   }
+
+  const loops = Promise.all([
+    repeat("move", lookEveryMs, async () => {
+      const move = await claim();
+      if (move === null) return false;
+      await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
+      return true;
+    }),
+    repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => (await removeNext()) !== null),
+    repeat("clean", CLEAN_EVERY_MS, async () => {
+      await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
+      return false;
+    }),
+  ]);
+  return async () => {
+    stopping.abort();
+    await loops;
+  };
 }

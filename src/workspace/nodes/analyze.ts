@@ -1,17 +1,16 @@
 import { createHash } from "node:crypto";
 import { MIMEType } from "node:util";
-import type { Pool } from "pg";
 import { isUuid } from "../../base/model/formats.ts";
 import type { ItemErrorCode } from "../model/workflows.ts";
 import { readMovedObject } from "../objects/known-store.ts";
-import { ObjectNotFoundError, type ObjectStore } from "../objects/object-store.ts";
-import { type ReadDocument, readDocument } from "../store/documents.ts";
+import { ObjectNotFoundError } from "../objects/object-store.ts";
+import { readDocument } from "../store/documents.ts";
 import type { Item } from "../store/node-runs.ts";
-import type { InputItem, InputPlace, NodeStep } from "./node-step.ts";
+import type { InputPlace, NodeStep } from "./node-step.ts";
 
-export type WordCount = { readonly word: string; readonly count: number };
+type WordCount = { readonly word: string; readonly count: number };
 
-export type TextAnalysis = {
+type TextAnalysis = {
   readonly lines: number;
   readonly words: number;
   /** Not offered: what guesses it well takes 90 MB of memory. */
@@ -36,12 +35,7 @@ export function analyzeText(text: string, topWords: number): TextAnalysis {
     const word = segment.toLowerCase();
     counts.set(word, (counts.get(word) ?? 0) + 1);
   }
-  return {
-    lines: countLines(text),
-    words,
-    language: null,
-    top_words: mostFrequent(counts, topWords),
-  };
+  return { lines: countLines(text), words, language: null, top_words: mostFrequent(counts, topWords) };
 }
 
 /** Sorting all of them took a second where each word stands once, and few are wanted. */
@@ -68,7 +62,7 @@ const DOCUMENT_BYTES_MAX = 256 * 1_024 ** 2;
 /** Counting the words of so many takes half a second, and their text is in memory. */
 const TEXT_BYTES_MAX = 1_024 ** 2;
 
-export type DocumentAnalysis = {
+type DocumentAnalysis = {
   readonly content_type: string;
   readonly bytes: number;
   /** In hex. */
@@ -77,43 +71,40 @@ export type DocumentAnalysis = {
   readonly text: TextAnalysis | null;
 };
 
-type Asked = {
-  readonly pool: Pool;
-  readonly objects: ObjectStore;
-  readonly accountId: string;
-  readonly spaceId: string;
-  /** Whatever the item says: whoever started the run may have named any other. */
-  readonly documentId: unknown;
-  readonly topWords: number;
-  readonly signal: AbortSignal;
-};
+type Analyzing = Parameters<NodeStep<"analyze">>[0];
 
-/** Reads a document of the space once, as a stream. */
-async function analyzeDocument(asked: Asked): Promise<DocumentAnalysis | ItemErrorCode> {
-  const document = await find(asked);
+/**
+ * Reads a document of the space once, as a stream.
+ * @param documentId whatever the item says: whoever started the run may have named any other
+ */
+async function analyzeDocument(
+  input: Analyzing,
+  documentId: unknown,
+): Promise<DocumentAnalysis | ItemErrorCode> {
+  const document = await find(input, documentId);
   if (document === null) return "document_not_found";
   const { content_type, file_size, storage_key } = document;
   if (!document.has_content) return "document_not_uploaded";
   if (file_size > DOCUMENT_BYTES_MAX) return "document_too_large";
   const isText = new MIMEType(content_type).type === "text" && file_size <= TEXT_BYTES_MAX;
-  const read = (key: string) => readObject(asked, key, isText);
-  const findKey = async () => (await find(asked))?.storage_key ?? null;
+  const read = (key: string) => readObject(input, key, isText);
+  const findKey = async () => (await find(input, documentId))?.storage_key ?? null;
   try {
     const { text, ...facts } = await readMovedObject(storage_key, read, findKey);
-    const analysis = text === null ? null : analyzeText(decode(text, content_type), asked.topWords);
-    return { content_type, ...facts, text: analysis };
+    const { top_words } = input.node.parameters;
+    return { content_type, ...facts, text: text && analyzeText(decode(text, content_type), top_words) };
   } catch (error) {
     if (error instanceof ObjectNotFoundError) return "document_gone";
     throw error;
   }
 }
 
-async function find({ pool, accountId, spaceId, documentId }: Asked): Promise<ReadDocument | null> {
+async function find({ pool, accountId, spaceId }: Analyzing, documentId: unknown) {
   if (typeof documentId !== "string" || !isUuid(documentId.toLowerCase())) return null;
   return await readDocument(pool, accountId, spaceId, documentId);
 }
 
-async function readObject({ objects, signal }: Asked, key: string, isText: boolean) {
+async function readObject({ objects, signal }: Analyzing, key: string, isText: boolean) {
   const { body } = await objects.get(key, null, signal);
   const hash = createHash("sha256");
   const chunks: Buffer[] = [];
@@ -143,31 +134,24 @@ const ITEMS_PER_STEP = 100;
 const ITEMS_AT_ONCE = 4;
 
 /** Says of each document what it has in it. */
-export function createAnalyzeStep(pool: Pool, objects: ObjectStore): NodeStep<"analyze"> {
-  return async ({ node, accountId, spaceId, position, signal, readInput }) => {
-    const startedMs = performance.now();
-    const { items: input, isEnd } = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
-    const analyze = async ({ item }: InputItem): Promise<Item> => {
-      if (!("document_id" in item)) return { ...item, analysis: null };
-      const asked = { pool, objects, accountId, spaceId, documentId: item.document_id, signal };
-      return analyzed(item, await analyzeDocument({ ...asked, topWords: node.parameters.top_words }));
-    };
-    const items: Item[] = [];
-    do {
-      signal.throwIfAborted();
-      const next = input.slice(items.length, items.length + ITEMS_AT_ONCE);
-      // None is left behind when another one fails: each holds a file or a connection.
-      const analyses = await Promise.allSettled(next.map(analyze));
-      for (const analysis of analyses) {
-        if (analysis.status === "rejected") throw analysis.reason;
-        items.push(analysis.value);
-      }
-    } while (items.length < input.length && performance.now() - startedMs < STEP_MS);
-    return isEnd && items.length === input.length
-      ? { kind: "succeeded", items }
-      : { kind: "progressed", items, position: input[items.length - 1]!.place };
-  };
-}
+export const analyze: NodeStep<"analyze"> = async (input) => {
+  const startedMs = performance.now();
+  const { items: given, isEnd } = await input.readInput(input.position as InputPlace | null, ITEMS_PER_STEP);
+  const items: Item[] = [];
+  do {
+    input.signal.throwIfAborted();
+    const next = given.slice(items.length, items.length + ITEMS_AT_ONCE);
+    // None is left behind when another one fails: each holds a file or a connection.
+    const analyses = await Promise.allSettled(next.map(({ item }) => analyzed(input, item)));
+    for (const analysis of analyses) {
+      if (analysis.status === "rejected") throw analysis.reason;
+      items.push(analysis.value);
+    }
+  } while (items.length < given.length && performance.now() - startedMs < STEP_MS);
+  return isEnd && items.length === given.length
+    ? { kind: "succeeded", items }
+    : { kind: "progressed", items, position: given[items.length - 1]!.place };
+};
 
 const messages: Readonly<Record<ItemErrorCode, string>> = {
   document_not_found: "The workflow's space has no such document.",
@@ -176,7 +160,9 @@ const messages: Readonly<Record<ItemErrorCode, string>> = {
   document_too_large: "The document is too large to be analysed.",
 };
 
-function analyzed(item: Item, result: DocumentAnalysis | ItemErrorCode): Item {
+async function analyzed(input: Analyzing, item: Item): Promise<Item> {
+  if (!("document_id" in item)) return { ...item, analysis: null };
+  const result = await analyzeDocument(input, item.document_id);
   return typeof result === "string"
     ? { ...item, analysis: null, error: { code: result, message: messages[result] } }
     : { ...item, analysis: result };

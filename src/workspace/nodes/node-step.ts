@@ -1,7 +1,10 @@
+import type { Pool } from "pg";
 import type { NodeOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { NodeErrorCode } from "../model/workflows.ts";
+import type { ObjectStore } from "../objects/object-store.ts";
 import type { Item } from "../store/node-runs.ts";
+import type { Step } from "../store/steps.ts";
 
 /** An item that a node is given, and where it is in the input: what is read behind that place follows it. */
 export type InputItem = { readonly item: Item; readonly place: InputPlace };
@@ -20,19 +23,14 @@ export type ReadInput = (place: InputPlace | null, countMax: number) => Promise<
 export type InputPlace = { readonly source: number; readonly index: number };
 
 /** What a step of a node is about, and what it is given. */
-export type NodeStepInput<Kind extends NodeKind> = {
+type NodeStepInput<Kind extends NodeKind> = Pick<
+  Step,
+  "accountId" | "spaceId" | "runId" | "nodeRunId" | "input" | "position" | "now"
+> & {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
   readonly node: NodeOf<Kind>;
-  readonly accountId: string;
-  readonly spaceId: string;
-  readonly runId: string;
-  readonly nodeRunId: string;
-  /** What the run was started with. */
-  readonly runInput: Item;
-  /** What the step before this one left; null: this is the first. */
-  readonly position: unknown;
-  /** The database's times. */
   readonly startedAt: Date;
-  readonly now: Date;
   /** Aborts when the process ends, or the step has become somebody else's. */
   readonly signal: AbortSignal;
   readonly readInput: ReadInput;

@@ -1,52 +1,33 @@
-import type { Pool } from "pg";
 import { wholeAccount } from "../../base/model/reader.ts";
 import { findAnalysis } from "../../delivery/analyses-sql.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
-import type { ObjectStore } from "../objects/object-store.ts";
 import { hasFolder, listUploaded } from "../store/documents.ts";
 import type { Item } from "../store/node-runs.ts";
-import { createAnalyzeStep } from "./analyze.ts";
+import { analyze } from "./analyze.ts";
 import { type InputPlace, NodeFailedError, type NodeStep } from "./node-step.ts";
 
-/** Hands on the run's input. */
-const triggerStep: NodeStep<"manual_trigger"> = async ({ runInput }) => ({
-  kind: "succeeded",
-  items: [runInput],
-});
-
 const ITEMS_PER_STEP = 100;
-
-/** Hands its items on when the time has come. */
-export const waitStep: NodeStep<"wait"> = async ({ node, position, startedAt, now, readInput }) => {
-  const { for_seconds, until: moment } = node.parameters;
-  const until =
-    moment === undefined ? new Date(startedAt.getTime() + (for_seconds ?? 0) * 1_000) : new Date(moment);
-  if (until > now) return { kind: "waiting", until, analysisId: null };
-  const input = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
-  const items = input.items.map(({ item }) => item);
-  return input.isEnd
-    ? { kind: "succeeded", items }
-    : { kind: "progressed", items, position: input.items.at(-1)!.place };
-};
-
 const DOCUMENTS_PER_STEP = 500;
+/** Of what the failed analysis says of itself. */
+const REASON_CHARS_MAX = 500;
 
-/** Hands on an item for each document with content that lies in the folder, in the order of ids. */
-function createDocumentsStep(pool: Pool): NodeStep<"documents"> {
-  return async ({ node, accountId, spaceId, position }) => {
+export type NodeSteps = { readonly [Kind in NodeKind]: NodeStep<Kind> };
+
+/** What every kind of node does. */
+export const NODE_STEPS: NodeSteps = {
+  /** Hands on the run's input. */
+  manual_trigger: async ({ input }) => ({ kind: "succeeded", items: [input] }),
+
+  /** Hands on an item for each document with content that lies in the folder, in the order of ids. */
+  documents: async ({ pool, node, accountId, spaceId, position }) => {
     const { folder_id: folderId } = node.parameters;
     const place = { spaceId, folderId };
     if (!(await hasFolder(pool, accountId, place))) {
       const message = `The workflow's space has no folder ${folderId}. Choose another one for the node ${node.id}.`;
       throw new NodeFailedError("folder_not_found", message);
     }
-    const documents = await listUploaded(
-      pool,
-      accountId,
-      place,
-      position as string | null,
-      DOCUMENTS_PER_STEP,
-    );
+    const after = position as string | null;
+    const documents = await listUploaded(pool, accountId, place, after, DOCUMENTS_PER_STEP);
     const items = documents.map(({ id: document_id, file_name, content_type, file_size }) => {
       return { document_id, file_name, content_type, file_size };
     });
@@ -54,18 +35,28 @@ function createDocumentsStep(pool: Pool): NodeStep<"documents"> {
     return last === undefined || documents.length < DOCUMENTS_PER_STEP
       ? { kind: "succeeded", items }
       : { kind: "progressed", items, position: last.id };
-  };
-}
+  },
 
-/** Of what the failed analysis says of itself. */
-const REASON_CHARS_MAX = 500;
+  /** Hands its items on when the time has come. */
+  wait: async ({ node, position, startedAt, now, readInput }) => {
+    const { for_seconds, until: moment } = node.parameters;
+    const until =
+      moment === undefined ? new Date(startedAt.getTime() + (for_seconds ?? 0) * 1_000) : new Date(moment);
+    if (until > now) return { kind: "waiting", until, analysisId: null };
+    const input = await readInput(position as InputPlace | null, ITEMS_PER_STEP);
+    const items = input.items.map(({ item }) => item);
+    return input.isEnd
+      ? { kind: "succeeded", items }
+      : { kind: "progressed", items, position: input.items.at(-1)!.place };
+  },
 
-/**
- * Waits until the analysis `<run id>:<node run id>` is published, by whoever makes it, and hands it on. It is one like
- * any other: what publishes it knows nothing of runs.
- */
-export function createExternalAnalysisStep(pool: Pool): NodeStep<"external_analysis"> {
-  return async ({ node, accountId, runId, nodeRunId, startedAt, now }) => {
+  analyze,
+
+  /**
+   * Waits until the analysis `<run id>:<node run id>` is published, by whoever makes it, and hands it on. It is one
+   * like any other: what publishes it knows nothing of runs.
+   */
+  external_analysis: async ({ pool, node, accountId, runId, nodeRunId, startedAt, now }) => {
     const analysisId = `${runId}:${nodeRunId}`;
     const { timeout_seconds: seconds } = node.parameters;
     const until = new Date(startedAt.getTime() + seconds * 1_000);
@@ -85,8 +76,8 @@ export function createExternalAnalysisStep(pool: Pool): NodeStep<"external_analy
       throw new NodeFailedError("external_analysis_failed", message);
     }
     return { kind: "succeeded", items: [analysis] };
-  };
-}
+  },
+};
 
 type Reviver = (key: string, value: unknown, context: { readonly source?: string }) => unknown;
 
@@ -111,17 +102,4 @@ function reasonOf({ error_code, error_message }: Item): string {
     .toWellFormed()
     .replaceAll(/\p{Cc}/gu, " ");
   return text === "" ? "." : `: ${text}${/[.!?]$/.test(text) ? "" : "."}`;
-}
-
-export type NodeSteps = { readonly [Kind in NodeKind]: NodeStep<Kind> };
-
-/** What every kind of node does. */
-export function createNodeSteps(pool: Pool, objects: ObjectStore): NodeSteps {
-  return {
-    manual_trigger: triggerStep,
-    documents: createDocumentsStep(pool),
-    wait: waitStep,
-    analyze: createAnalyzeStep(pool, objects),
-    external_analysis: createExternalAnalysisStep(pool),
-  };
 }

@@ -1,3 +1,4 @@
+import { addAbortListener } from "node:events";
 import { Readable } from "node:stream";
 import type { Place } from "../../base/model/account-places.ts";
 import { BodyLengthError } from "./object-store.ts";
@@ -77,16 +78,13 @@ export class BodyReader {
  */
 export async function unlessAborted<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   signal.throwIfAborted();
-  return await new Promise<T>((resolve, reject) => {
-    const stop = () => reject(signal.reason);
-    signal.addEventListener("abort", stop, { once: true });
-    work()
-      .then(resolve, reject)
-      .finally(() => signal.removeEventListener("abort", stop));
-  });
+  const { promise, resolve, reject } = Promise.withResolvers<T>();
+  using _ = addAbortListener(signal, () => reject(signal.reason));
+  work().then(resolve, reject);
+  return await promise;
 }
 
-export type BodySource = {
+type BodySource = {
   /** The next bytes, or null at the end. Asked again only once it has answered. */
   readonly next: () => Promise<Uint8Array | null>;
   /** Called once, however reading ends. */

@@ -72,10 +72,7 @@ async function linkOrCopy(source: string, target: string): Promise<void> {
 /** Removes the folders above a removed file that are empty now. */
 async function pruneFolders(root: string, path: string): Promise<void> {
   for (const folder of foldersUp(root, path)) {
-    const isGone = await rmdir(folder).then(
-      () => true,
-      (error: NodeJS.ErrnoException) => isAbsent(error),
-    );
+    const isGone = await rmdir(folder).then(() => true, isAbsent);
     // It is in use. What else may be wrong with it is found by who puts something there.
     if (!isGone) return;
   }
@@ -83,20 +80,12 @@ async function pruneFolders(root: string, path: string): Promise<void> {
 
 /** Brings a folder's names to the disk. One that somebody has removed meanwhile has none. */
 async function syncFolder(folder: string): Promise<void> {
-  try {
-    await sync(folder, "r");
-  } catch (error) {
-    if (!isAbsent(error)) throw error;
-  }
+  await sync(folder, "r").catch(nullIfAbsent);
 }
 
 async function sync(path: string, flags: string): Promise<void> {
-  const handle = await open(path, flags);
-  try {
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
+  await using handle = await open(path, flags);
+  await handle.sync();
 }
 
 function isAbsent(error: unknown): boolean {
@@ -180,9 +169,11 @@ const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
-  const store = new FileStore(folder);
-  await store.open();
-  return store;
+  const [root, unfinished] = [join(folder, "keys"), join(folder, "unfinished")];
+  for (const each of [root, unfinished]) {
+    await asking(`use the folder ${each}`, () => mkdir(each, { recursive: true, mode: 0o700 }));
+  }
+  return new FileStore(root, unfinished);
 }
 
 class FileStore implements ObjectStore {
@@ -191,15 +182,9 @@ class FileStore implements ObjectStore {
   /** On the same file system, so that a file is renamed from here to there. */
   readonly #unfinished: string;
 
-  constructor(folder: string) {
-    this.#root = join(folder, "keys");
-    this.#unfinished = join(folder, "unfinished");
-  }
-
-  async open(): Promise<void> {
-    for (const folder of [this.#root, this.#unfinished]) {
-      await asking(`use the folder ${folder}`, () => mkdir(folder, { recursive: true, mode: 0o700 }));
-    }
+  constructor(root: string, unfinished: string) {
+    this.#root = root;
+    this.#unfinished = unfinished;
   }
 
   async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
@@ -207,12 +192,7 @@ class FileStore implements ObjectStore {
     const reader = new BodyReader(body, sizeBytes);
     const asked = `store ${JSON.stringify(key)}`;
     await this.#withDraft(async (draft) => {
-      const handle = await asking(asked, () => open(draft, "wx", 0o600));
-      try {
-        await writeBody(handle, reader, { sizeBytes, asked, signal });
-      } finally {
-        await handle.close();
-      }
+      await writeBody(draft, reader, { sizeBytes, asked, signal });
       signal.throwIfAborted();
       await asking(asked, () => putInPlace(draft, this.#root, pathOf(key)));
     });
@@ -318,11 +298,13 @@ class FileStore implements ObjectStore {
   }
 }
 
-type Writing = { readonly sizeBytes: number; readonly asked: string; readonly signal: AbortSignal };
-
-/** Writes the whole body and brings it to the disk. */
-async function writeBody(handle: FileHandle, reader: BodyReader, writing: Writing): Promise<void> {
-  const { sizeBytes, asked, signal } = writing;
+/** Writes the whole body to a new file, and brings it to the disk. */
+async function writeBody(
+  file: string,
+  reader: BodyReader,
+  { sizeBytes, asked, signal }: { sizeBytes: number; asked: string; signal: AbortSignal },
+): Promise<void> {
+  await using handle = await asking(asked, () => open(file, "wx", 0o600));
   const block = Buffer.allocUnsafeSlow(Math.min(BLOCK_BYTES, sizeBytes));
   for (let leftBytes = sizeBytes; leftBytes > 0; ) {
     const part = block.subarray(0, Math.min(block.length, leftBytes));
@@ -340,14 +322,9 @@ function partOf({ start, end }: ByteRange, sizeBytes: number, key: string): Byte
   return { start, end: Math.min(end, sizeBytes - 1) };
 }
 
-async function unlinkIfThere(file: string): Promise<boolean> {
-  try {
-    await unlink(file);
-    return true;
-  } catch (error) {
-    nullIfAbsent(error);
-    return false;
-  }
+/** Null: there was none. */
+async function unlinkIfThere(file: string): Promise<true | null> {
+  return await unlink(file).then(() => true as const, nullIfAbsent);
 }
 
 async function asking<T>(asked: string, work: () => Promise<T>): Promise<T> {

@@ -36,7 +36,7 @@ export const STORE_ID_KEY = "store-id";
 const ID_BYTES_MAX = 100;
 
 /** What all processes know of the store together. */
-export type StoreIds = {
+type StoreIds = {
   /** Null: none yet. */
   read(): Promise<string | null>;
   /** Makes what `findId` resolves with the id, where there is none yet. Returns the one that is. */
@@ -49,41 +49,75 @@ export type StoreIds = {
  * bucket) every object would be missing, and what is to be removed would stay for ever.
  */
 export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): ObjectStore {
-  let opening: Promise<Identity> | null = null;
-  const opened = () => {
-    opening ??= open().then(
-      (store) => new Identity(store, ids),
-      (error: unknown) => {
-        // The next one to ask tries again.
-        opening = null;
-        throw error;
-      },
-    );
+  let opening: Promise<ObjectStore> | null = null;
+  let isKnown = false;
+  let checking: Promise<void> | null = null;
+
+  function opened(): Promise<ObjectStore> {
+    opening ??= open().catch((error: unknown) => {
+      // The next one to ask tries again.
+      opening = null;
+      throw error;
+    });
     return opening;
-  };
-  const checked = async (signal = NEVER): Promise<ObjectStore> => {
-    const identity = await opened();
-    await unlessAborted(() => identity.check(), signal);
-    return identity.store;
-  };
+  }
+
+  async function expect(id: string): Promise<void> {
+    const found = await findId(await opened());
+    if (found !== id) {
+      const says = found === null ? "it has no id" : `its id is ${found}`;
+      throw otherStore(`${says}, and that of the store with the documents is ${id}`);
+    }
+    isKnown = true;
+  }
+
+  async function compare(): Promise<void> {
+    const id = await ids.read();
+    if (id !== null) await expect(id);
+  }
+
+  /** Before the store is used; while nothing has been stored anywhere, any store will do. */
+  async function check(): Promise<void> {
+    if (isKnown) return;
+    checking ??= compare().finally(() => {
+      checking = null;
+    });
+    await checking;
+  }
+
+  /** Before something is stored: what has the first object is the store of all. */
+  async function establish(): Promise<void> {
+    await check();
+    if (isKnown) return;
+    const store = await opened();
+    await expect(await ids.settle(async () => (await findId(store)) ?? (await giveId(store))));
+  }
+
+  async function checked(signal = NEVER): Promise<ObjectStore> {
+    const store = await opened();
+    await unlessAborted(check, signal);
+    return store;
+  }
+
   // A missing object may be a store that is missing since.
-  const reading = async <T>(work: (store: ObjectStore) => Promise<T>, signal = NEVER): Promise<T> => {
+  async function reading<T>(work: (store: ObjectStore) => Promise<T>, signal = NEVER): Promise<T> {
     const store = await checked(signal);
     try {
       return await work(store);
     } catch (error) {
       if (error instanceof ObjectNotFoundError) {
-        const identity = await opened();
-        await unlessAborted(() => identity.checkAgain(), signal);
+        isKnown = false;
+        await unlessAborted(check, signal);
       }
       throw error;
     }
-  };
+  }
+
   return {
     put: async (key, body, sizeBytes, signal = NEVER, sharer) => {
-      const identity = await opened();
-      await unlessAborted(() => identity.establish(), signal);
-      await identity.store.put(key, body, sizeBytes, signal, sharer);
+      const store = await opened();
+      await unlessAborted(establish, signal);
+      await store.put(key, body, sizeBytes, signal, sharer);
     },
     get: (key, range, signal) => reading((store) => store.get(key, range, signal), signal),
     copy: (from, to, signal) => reading((store) => store.copy(from, to, signal), signal),
@@ -91,85 +125,34 @@ export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): Obj
     stat: (key, signal) => reading((store) => store.stat(key, signal), signal),
     removeLeftovers: async (before, signal) => (await checked(signal)).removeLeftovers(before, signal),
     check: async (signal) => {
-      await (await opened()).store.check(signal);
+      await (await opened()).check(signal);
       await checked(signal);
     },
     close: async () => {
-      const identity = await opening?.catch(() => null);
-      await identity?.store.close();
+      const store = await opening?.catch(() => null);
+      await store?.close();
     },
   };
 }
 
-class Identity {
-  readonly store: ObjectStore;
-  readonly #ids: StoreIds;
-  #isKnown = false;
-  #checking: Promise<void> | null = null;
-
-  constructor(store: ObjectStore, ids: StoreIds) {
-    this.store = store;
-    this.#ids = ids;
+/** What the store says; null: nothing. */
+async function findId(store: ObjectStore): Promise<string | null> {
+  try {
+    const { body } = await store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
+    const id = (await text(body)).trim();
+    if (!isUuid(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
+    return id;
+  } catch (error) {
+    if (error instanceof ObjectNotFoundError) return null;
+    throw error;
   }
+}
 
-  /** Before the store is used; while nothing has been stored anywhere, any store will do. */
-  async check(): Promise<void> {
-    if (this.#isKnown) return;
-    this.#checking ??= this.#compare().finally(() => {
-      this.#checking = null;
-    });
-    await this.#checking;
-  }
-
-  async checkAgain(): Promise<void> {
-    this.#isKnown = false;
-    await this.check();
-  }
-
-  /** Before something is stored: what has the first object is the store of all. */
-  async establish(): Promise<void> {
-    await this.check();
-    if (!this.#isKnown) await this.#settle();
-  }
-
-  async #compare(): Promise<void> {
-    const id = await this.#ids.read();
-    if (id !== null) await this.#expect(id);
-  }
-
-  async #settle(): Promise<void> {
-    const id = await this.#ids.settle(async () => {
-      const found = await this.#find();
-      if (found !== null) return found;
-      const id = randomUUID();
-      const bytes = Buffer.from(`${id}\n`);
-      await this.store.put(STORE_ID_KEY, Readable.from([bytes]), bytes.length);
-      return id;
-    });
-    await this.#expect(id);
-  }
-
-  async #expect(id: string): Promise<void> {
-    const found = await this.#find();
-    if (found !== id) {
-      const says = found === null ? "it has no id" : `its id is ${found}`;
-      throw otherStore(`${says}, and that of the store with the documents is ${id}`);
-    }
-    this.#isKnown = true;
-  }
-
-  /** What the store says; null: nothing. */
-  async #find(): Promise<string | null> {
-    try {
-      const { body } = await this.store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
-      const id = (await text(body)).trim();
-      if (!isUuid(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
-      return id;
-    } catch (error) {
-      if (error instanceof ObjectNotFoundError) return null;
-      throw error;
-    }
-  }
+async function giveId(store: ObjectStore): Promise<string> {
+  const id = randomUUID();
+  const bytes = Buffer.from(`${id}\n`);
+  await store.put(STORE_ID_KEY, Readable.from([bytes]), bytes.length);
+  return id;
 }
 
 function otherStore(found: string): ObjectStoreAwayError {
@@ -179,10 +162,10 @@ function otherStore(found: string): ObjectStoreAwayError {
   return new ObjectStoreAwayError("be used", new Error(`it is another one: ${found}. ${todo}`));
 }
 
-type StoreConfig = Pick<Config, "stateDir" | "objectStoreUrl" | "awsAccessKeyId" | "awsSecretAccessKey">;
-
 /** The store that the configuration names: S3, or files below the state folder. */
-export async function openObjectStore(config: StoreConfig): Promise<ObjectStore> {
+export async function openObjectStore(
+  config: Pick<Config, "stateDir" | "objectStoreUrl" | "awsAccessKeyId" | "awsSecretAccessKey">,
+): Promise<ObjectStore> {
   const { stateDir, objectStoreUrl, awsAccessKeyId, awsSecretAccessKey } = config;
   if (objectStoreUrl === null) return await openFileStore(join(stateDir, "objects"));
   // The client takes half a second and 40 MB to load: only who has S3 pays for it.

@@ -6,7 +6,8 @@ import {
   type ServiceInputTypes,
   type ServiceOutputTypes,
 } from "@aws-sdk/client-s3";
-import { AccountPlaces, type AskedPlaces, type Place } from "../../base/model/account-places.ts";
+import type { S3Address } from "../../base/config/kinds.ts";
+import { AccountPlaces, type Place } from "../../base/model/account-places.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
 import {
   ObjectNotFoundError,
@@ -56,7 +57,7 @@ export const s3Limits = {
   copyPartsAtOnce: 4,
 } as const satisfies Record<string, number>;
 
-export type S3Call = {
+type S3Call = {
   /** Completes the sentence "The object store could not …". */
   readonly asked: string;
   /** Whose absence, or end, a refusal is about. */
@@ -100,25 +101,14 @@ export function withoutSecrets(error: unknown): Error {
   return Object.assign(new Error(error.message), code === undefined ? {} : { code });
 }
 
-export type S3Options = {
-  readonly bucket: string;
-  /** Null: Amazon's own in the region. */
-  readonly endpoint: string | null;
-  readonly region: string;
-  readonly isPathStyle: boolean;
-  readonly accessKeyId: string;
-  readonly secretAccessKey: string;
-};
+export type S3Options = S3Address & { readonly accessKeyId: string; readonly secretAccessKey: string };
 
-/** Memory that parts are read into, until it is let go; that once more does nothing. */
-export type Held = { readonly bytes: Uint8Array; readonly place: Place; readonly letGo: () => void };
-
-/** What memory is for: completes "The object store could not …"; and whose share it is. */
-export type Holding = {
-  readonly asked: string;
-  readonly sharer: string;
-  /** Ends it: its memory is another's, because too little came. */
-  readonly onCut: (error: ObjectStoreAwayError) => void;
+/** Memory that parts are read into, until it is disposed of. */
+export type Held = Disposable & {
+  readonly bytes: Uint8Array;
+  readonly place: Place;
+  /** Also aborted when the memory is another's, because too little came. */
+  readonly signal: AbortSignal;
 };
 
 /** A bucket, and how it is spoken to. */
@@ -187,30 +177,33 @@ export class S3 {
     }
   }
 
-  /** Memory for a put, as soon as there is some. @throws ObjectShareError, ObjectStoreAwayError */
-  async hold(bytes: number, to: Holding, signal: AbortSignal): Promise<Held> {
-    const { asked, sharer } = to;
-    const patience = AbortSignal.timeout(this.limits.heldWaitMs);
+  /**
+   * Memory for a put, as soon as there is some.
+   * @param asked completes "The object store could not …" @param sharer whose share it is
+   * @throws ObjectShareError, ObjectStoreAwayError
+   */
+  async hold(bytes: number, asked: string, sharer: string, signal: AbortSignal): Promise<Held> {
+    const cut = new AbortController();
+    const slow = new Error("its body came too slowly while others waited for memory");
+    const onCut = () => cut.abort(new ObjectStoreAwayError(asked, slow));
     try {
-      const ended = AbortSignal.any([signal, patience]);
-      const place = await this.#memory.take(sharer, placesOf(bytes, to), ended);
+      const ended = AbortSignal.any([signal, AbortSignal.timeout(this.limits.heldWaitMs)]);
+      const place = await this.#memory.take(sharer, { places: Math.max(1, bytes), onCut }, ended);
       // Until it is filled.
       place.rest();
-      return { bytes: Buffer.allocUnsafeSlow(bytes), place, letGo: place.giveBack };
+      return {
+        bytes: Buffer.allocUnsafeSlow(bytes),
+        place,
+        signal: AbortSignal.any([signal, cut.signal]),
+        [Symbol.dispose]: place.giveBack,
+      };
     } catch (error) {
       signal.throwIfAborted();
       if (this.#memory.held(sharer) > 0) throw new ObjectShareError(asked);
-      const cause = new Error(
-        `too many are being stored at once for ${this.limits.heldBytesMax} bytes of memory`,
-      );
-      throw new ObjectStoreAwayError(asked, Object.assign(cause, { cause: error }));
+      const found = `too many are being stored at once for ${this.limits.heldBytesMax} bytes of memory`;
+      throw new ObjectStoreAwayError(asked, new Error(found, { cause: error }));
     }
   }
-}
-
-function placesOf(bytes: number, { asked, onCut }: Holding): AskedPlaces {
-  const cause = new Error("its body came too slowly while others waited for memory");
-  return { places: Math.max(1, bytes), onCut: () => onCut(new ObjectStoreAwayError(asked, cause)) };
 }
 
 const nothing = () => undefined;

@@ -1,3 +1,4 @@
+import { addAbortListener } from "node:events";
 import type { Readable } from "node:stream";
 import {
   AbortMultipartUploadCommand,
@@ -39,28 +40,18 @@ import {
 /** S3's limit for one object. */
 const PARTS_MAX = 10_000;
 
-type Part = {
-  readonly number: number;
-  readonly start: number;
-  readonly bytes: number;
-  readonly isLast: boolean;
-};
-
 /** Sends a body part by part, each of them out of the put's one piece of memory. */
 async function putInParts(
   s3: S3,
   { key, sizeBytes, asked }: { readonly key: string; readonly sizeBytes: number; readonly asked: string },
-  {
-    memory,
-    reader,
-    signal,
-  }: { readonly memory: Held; readonly reader: BodyReader; readonly signal: AbortSignal },
+  { bytes: memory, place, signal }: Held,
+  reader: BodyReader,
 ): Promise<void> {
   await withUpload(s3, { key, asked, ChecksumAlgorithm: "CRC32" }, signal, async (UploadId) => {
     const done: CompletedPart[] = [];
     for (const { number: PartNumber, bytes, isLast } of partsOf(sizeBytes, s3.limits.partBytes)) {
-      const Body = memory.bytes.subarray(0, bytes);
-      await reader.fill(Body, signal, memory.place);
+      const Body = memory.subarray(0, bytes);
+      await reader.fill(Body, signal, place);
       if (isLast) await reader.end(signal);
       const input = { ...s3.target(key), UploadId, PartNumber, Body, ChecksumAlgorithm: "CRC32" } as const;
       const { ETag, ChecksumCRC32 } = await s3.send(new UploadPartCommand(input), { asked, signal });
@@ -146,16 +137,10 @@ async function withLateSignal<T>(
   signal.throwIfAborted();
   const late = new AbortController();
   let timer: NodeJS.Timeout | undefined;
-  const start = () => {
+  using _ = addAbortListener(signal, () => {
     timer = setTimeout(() => late.abort(signal.reason), lateMs);
-  };
-  signal.addEventListener("abort", start, { once: true });
-  try {
-    return await act(late.signal);
-  } finally {
-    clearTimeout(timer);
-    signal.removeEventListener("abort", start);
-  }
+  });
+  return await act(late.signal).finally(() => clearTimeout(timer));
 }
 
 function partBytesOf(sizeBytes: number, partBytesMin: number): number {
@@ -163,7 +148,7 @@ function partBytesOf(sizeBytes: number, partBytesMin: number): number {
 }
 
 /** At least `partBytesMin` each but for the last, and no more of them than S3 takes. */
-function* partsOf(sizeBytes: number, partBytesMin: number): Generator<Part> {
+function* partsOf(sizeBytes: number, partBytesMin: number) {
   const partBytes = partBytesOf(sizeBytes, partBytesMin);
   for (let start = 0, number = 1; start < sizeBytes; start += partBytes, number++) {
     const bytes = Math.min(partBytes, sizeBytes - start);
@@ -229,29 +214,16 @@ class S3Store implements ObjectStore {
     checkObjectKey(key);
     const reader = new BodyReader(body, sizeBytes);
     const asked = `store ${JSON.stringify(key)}`;
-    const cut = new AbortController();
-    const holding = { asked, sharer, onCut: (error: Error) => cut.abort(error) };
-    const either = AbortSignal.any([signal, cut.signal]);
     const { partBytes } = this.#s3.limits;
     const isInParts = sizeBytes > partBytes;
+    const heldBytes = isInParts ? partBytesOf(sizeBytes, partBytes) : sizeBytes;
     // For the put from its start to its end, so that nobody who has begun waits for others.
-    const memory = await this.#s3.hold(
-      isInParts ? partBytesOf(sizeBytes, partBytes) : sizeBytes,
-      holding,
-      either,
-    );
-    try {
-      if (isInParts) {
-        await putInParts(this.#s3, { key, sizeBytes, asked }, { memory, reader, signal: either });
-        return;
-      }
-      await reader.fill(memory.bytes, either, memory.place);
-      await reader.end(either);
-      const command = new PutObjectCommand({ ...this.#s3.target(key), Body: memory.bytes });
-      requireETag(await this.#s3.send(command, { asked }), asked);
-    } finally {
-      memory.letGo();
-    }
+    using memory = await this.#s3.hold(heldBytes, asked, sharer, signal);
+    if (isInParts) return await putInParts(this.#s3, { key, sizeBytes, asked }, memory, reader);
+    await reader.fill(memory.bytes, memory.signal, memory.place);
+    await reader.end(memory.signal);
+    const command = new PutObjectCommand({ ...this.#s3.target(key), Body: memory.bytes });
+    requireETag(await this.#s3.send(command, { asked }), asked);
   }
 
   async get(key: string, range: ByteRange | null = null, signal = NEVER): Promise<ObjectContent> {
@@ -259,12 +231,7 @@ class S3Store implements ObjectStore {
     const asked = `read ${JSON.stringify(key)}`;
     const wanted = range === null ? {} : { Range: `bytes=${range.start}-${range.end}` };
     const command = new GetObjectCommand({ ...this.#s3.target(key), ...wanted });
-    const answer = await this.#s3.send(command, {
-      asked,
-      key,
-      ...(range === null ? {} : { start: range.start }),
-      signal,
-    });
+    const answer = await this.#s3.send(command, { asked, key, start: range?.start, signal });
     const bodyBytes = answer.ContentLength ?? 0;
     const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
     try {

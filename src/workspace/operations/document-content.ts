@@ -8,18 +8,20 @@ import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
 import {
   type AnnouncedBody,
   contentResponse,
+  type HandlerCode,
   jsonResponse,
   type Operation,
+  type OperationRequest,
   streamBody,
 } from "../../http/operation.ts";
 import { type FieldError, Problem, TemporarilyUnavailable } from "../../http/problems.ts";
-import { DOCUMENT_BYTES_MAX, Document, isInPlace, type KeyParts, newObjectKey } from "../model/documents.ts";
+import { DOCUMENT_BYTES_MAX, Document, isInPlace, newObjectKey } from "../model/documents.ts";
 import { readMovedObject } from "../objects/known-store.ts";
 import { ObjectShareError, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { type FoundDocument, findDocument, lockDocument, setUploaded } from "../store/documents.ts";
 import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import { askForMove } from "../store/moves.ts";
-import type { SpaceUser } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import { documentBody } from "./documents.ts";
 import {
@@ -104,7 +106,7 @@ export function contentOperations({
         uploading.add(document.id);
         // Each upload has a key of its own: of two at once, the one that loses cannot replace what the other stored.
         const accountId = document.tenant_id;
-        const key = newObjectKey(keyPartsOf(document));
+        const key = newObjectKey(document);
         try {
           await requireRoomForLeftovers(pool, user);
           await reserveKeys(pool, user, [key], body.bytes);
@@ -132,9 +134,10 @@ export function contentOperations({
         if (!(await takeReserved(tx, accountId, [key])).has(key)) {
           throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
         }
-        await setUploaded(tx, document, user.userId, key);
+        const isSet = await setUploaded(tx, user, document.id, key);
+        if (!isSet) throw new Error(`Document ${document.id} was to be without content.`);
         // Renamed meanwhile, it or its space.
-        if (!isInPlace(key, keyPartsOf(document))) {
+        if (!isInPlace(key, document)) {
           await askForMove(tx, user, document.space_id, document.id);
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
@@ -175,13 +178,16 @@ export function contentOperations({
   ];
 }
 
-type UploadRequest = Parameters<typeof requirePermission>[2] & {
-  problem(code: "document_already_uploaded"): Error;
-};
+type UploadRequest = OperationRequest<
+  z.output<typeof params>,
+  unknown,
+  unknown,
+  HandlerCode | "document_already_uploaded"
+>;
 
 /** As long as its bytes come, whoever sends them has to be allowed to: that is hours. */
 async function findUploadable(
-  request: UploadRequest & Parameters<typeof userOf>[0] & { readonly params: z.output<typeof params> },
+  request: UploadRequest,
   tx: ClientBase,
   find: typeof lockDocument,
 ): Promise<FoundDocument> {
@@ -199,24 +205,12 @@ function requireUploadable(
   if (document.has_content) throw request.problem("document_already_uploaded");
 }
 
-function keyPartsOf({ id: documentId, file_name: fileName, storagePrefix }: FoundDocument): KeyParts {
-  return { documentId, fileName, storagePrefix };
-}
-
 /** What is wrong with a body, for all that is known before it comes. */
-function faultsOf(body: AnnouncedBody, { file_size, content_type }: FoundDocument): FieldError[] {
+function faultsOf({ bytes, mediaType }: AnnouncedBody, { file_size, content_type }: FoundDocument) {
   const faults: FieldError[] = [];
-  if (body.bytes !== file_size) {
-    faults.push({
-      path: "header.content-length",
-      message: `Must be ${file_size}, the document's file_size.`,
-    });
-  }
-  if (body.mediaType !== content_type) {
-    faults.push({
-      path: "header.content-type",
-      message: `Must be ${content_type}, the document's content_type.`,
-    });
-  }
+  const length = `Must be ${file_size}, the document's file_size.`;
+  const type = `Must be ${content_type}, the document's content_type.`;
+  if (bytes !== file_size) faults.push({ path: "header.content-length", message: length });
+  if (mediaType !== content_type) faults.push({ path: "header.content-type", message: type });
   return faults;
 }

@@ -75,9 +75,72 @@ const tag = "Documents";
 const path = "/v1/documents";
 const params = z.strictObject({ document_id: id });
 
-/** Files in spaces; their bytes are in document-content.ts. */
+const folderPath = "/v1/spaces/{space_id}/folders";
+const folderParams = z.strictObject({ space_id: id });
+
+const NewFolder = z.strictObject({
+  name: z
+    .string()
+    .refine(isFolderName, {
+      error:
+        `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, slashes or backslashes, and no ` +
+        "spaces around it, and be neither . nor ..",
+    })
+    .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
+    .describe("No other folder in the same place has it."),
+  parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
+});
+
+/** Files in spaces, and the folders that they lie in; their bytes are in document-content.ts. */
 export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   return [
+    list({
+      key: "folders.list",
+      tag,
+      summary: "List folders",
+      description:
+        "The folders in a folder, or at the top of the space, oldest first. 404 for an unknown folder, or if you are " +
+        "not a member.",
+      path: folderPath,
+      scope: "documents:read",
+      params: folderParams,
+      filters: { parent_id: id.optional().describe("Whose folders; absent: those at the top.") },
+      item: Folder,
+      position: id,
+      isCapped: false,
+      readPage: (user, { space_id, parent_id = null }, above, limit) =>
+        listFolders(pool, user, [space_id, parent_id], above, limit),
+      bodyOf: (folder) => folder,
+    }),
+    write({
+      ...reversible,
+      key: "folders.create",
+      tag,
+      summary: "Add a folder",
+      description:
+        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
+        "409 if there already is one with the same name.",
+      method: "POST",
+      path: folderPath,
+      scope: "documents:write",
+      params: folderParams,
+      body: jsonBody(NewFolder),
+      audit: ({ params }, { body: { id: folder_id, parent_id, name } }) => {
+        return { ...params, folder_id, parent_id, name };
+      },
+      response: jsonResponse(201, Folder),
+      errors: ["not_found", "access_denied", "folder_name_taken"],
+      handle: async (request, tx) => {
+        const { name, parent_id: folderId = null } = request.body;
+        const user = userOf(request);
+        const place = { spaceId: request.params.space_id, folderId };
+        requirePermission(await lockSpace(tx, user, place.spaceId), "upload", request);
+        if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
+        const folder = await insertFolder(tx, user, place.spaceId, folderId, name);
+        if (folder === null) throw request.problem("folder_name_taken");
+        return { body: folder };
+      },
+    }),
     list({
       key: "documents.list",
       tag,
@@ -94,8 +157,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       item: Document,
       position: id,
       isCapped: true,
-      readPage: (user, { space_id: spaceId, folder_id: folderId = null }, below, limit) =>
-        listDocuments(pool, user, { spaceId, folderId }, below, limit),
+      readPage: (user, { space_id, folder_id = null }, below, limit) =>
+        listDocuments(pool, user, [space_id, folder_id], below, limit),
       bodyOf: (document) => document,
     }),
     write({
@@ -116,25 +179,22 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(201, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { space_id: spaceId, folder_id: folderId = null, file_name, file_size } = request.body;
-        if (file_size > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
+        const { folder_id = null, ...named } = request.body;
+        const { space_id, file_name } = named;
+        if (named.file_size > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
         const user = userOf(request);
-        const place = { spaceId, folderId };
-        const space = await lockSpace(tx, user, spaceId);
+        const space = await lockSpace(tx, user, space_id);
         requirePermission(space, "upload", request);
+        const place = { spaceId: space_id, folderId: folder_id };
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const documentId = await newId(tx);
-        const content_type = tidyMediaType(request.body.content_type)!;
-        const inserted = await insertDocument(tx, user, place, {
-          id: documentId,
-          file_name,
-          content_type,
-          file_size,
-          storage_key: newObjectKey({ ...space, documentId, fileName: file_name }),
-          live_content_type: liveContentType(content_type),
-        });
-        if (inserted === "name_taken") throw request.problem("document_name_taken");
-        return { body: documentBody((await findDocument(tx, user, documentId))!) };
+        const id = await newId(tx);
+        const content_type = tidyMediaType(named.content_type)!;
+        const storage_key = newObjectKey({ ...space, id, file_name });
+        const live_content_type = liveContentType(content_type);
+        const document = { ...named, id, folder_id, content_type, storage_key, live_content_type };
+        const isInserted = await insertDocument(tx, user, document);
+        if (!isInserted) throw request.problem("document_name_taken");
+        return { body: documentBody((await findDocument(tx, user, id))!) };
       },
     }),
     get({
@@ -167,87 +227,17 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { file_name: fileName } = request.body;
+        const { file_name } = request.body;
         const user = userOf(request);
         const document = await lockDocument(tx, user, request.params.document_id);
         requirePermission(document, "rename", request);
-        const { id: documentId, space_id: spaceId, storagePrefix, has_content: hasContent } = document;
-        if (hasContent) await requireRoomForLeftovers(tx, user);
-        const key = newObjectKey({ storagePrefix, documentId, fileName });
-        if ((await renameDocument(tx, document, fileName, key)) === "name_taken") {
-          throw request.problem("document_name_taken");
-        }
-        if (hasContent) await askForMove(tx, user, spaceId, documentId);
-        return { body: documentBody((await findDocument(tx, user, documentId))!) };
-      },
-    }),
-  ];
-}
-
-const folderPath = "/v1/spaces/{space_id}/folders";
-const folderParams = z.strictObject({ space_id: id });
-
-const NewFolder = z.strictObject({
-  name: z
-    .string()
-    .refine(isFolderName, {
-      error:
-        `Must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, no control characters, slashes or backslashes, and no ` +
-        "spaces around it, and be neither . nor ..",
-    })
-    .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
-    .describe("No other folder in the same place has it."),
-  parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
-});
-
-/** What documents of a space lie in. */
-export function folderOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  return [
-    list({
-      key: "folders.list",
-      tag,
-      summary: "List folders",
-      description:
-        "The folders in a folder, or at the top of the space, oldest first. 404 for an unknown folder, or if you are " +
-        "not a member.",
-      path: folderPath,
-      scope: "documents:read",
-      params: folderParams,
-      filters: { parent_id: id.optional().describe("Whose folders; absent: those at the top.") },
-      item: Folder,
-      position: id,
-      isCapped: false,
-      readPage: (user, { space_id: spaceId, parent_id: folderId = null }, above, limit) =>
-        listFolders(pool, user, { spaceId, folderId }, above, limit),
-      bodyOf: (folder) => folder,
-    }),
-    write({
-      ...reversible,
-      key: "folders.create",
-      tag,
-      summary: "Add a folder",
-      description:
-        "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
-        "409 if there already is one with the same name.",
-      method: "POST",
-      path: folderPath,
-      scope: "documents:write",
-      params: folderParams,
-      body: jsonBody(NewFolder),
-      audit: ({ params }, { body: { id: folder_id, parent_id, name } }) => {
-        return { ...params, folder_id, parent_id, name };
-      },
-      response: jsonResponse(201, Folder),
-      errors: ["not_found", "access_denied", "folder_name_taken"],
-      handle: async (request, tx) => {
-        const { name, parent_id: folderId = null } = request.body;
-        const user = userOf(request);
-        const place = { spaceId: request.params.space_id, folderId };
-        requirePermission(await lockSpace(tx, user, place.spaceId), "upload", request);
-        if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
-        const folder = await insertFolder(tx, user, place, name);
-        if (folder === null) throw request.problem("folder_name_taken");
-        return { body: folder };
+        const { id, space_id, has_content } = document;
+        if (has_content) await requireRoomForLeftovers(tx, user);
+        const key = newObjectKey({ ...document, file_name });
+        const isRenamed = await renameDocument(tx, user.accountId, id, file_name, key);
+        if (!isRenamed) throw request.problem("document_name_taken");
+        if (has_content) await askForMove(tx, user, space_id, id);
+        return { body: documentBody((await findDocument(tx, user, id))!) };
       },
     }),
   ];

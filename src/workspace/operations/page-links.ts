@@ -15,7 +15,8 @@ import {
   type StoredLink,
 } from "../store/page-links.ts";
 import { findPage, findVersion } from "../store/pages.ts";
-import { holdMember, type SpaceUser } from "../store/spaces.ts";
+import { holdMember } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import {
   get,
@@ -97,27 +98,33 @@ type WithPassword = {
   readonly body: { readonly password?: string | null | undefined };
 };
 
-/** Null: it has none; undefined: it stays; not for whom the page or link is not to be changed. */
-type Hashed = { readonly passwordHash: string | null | undefined } | "not_allowed";
-
 /** Links by which anybody can open a page. */
 export function pageLinkOperations({
   pool,
   pagesUrl,
   hashPassword,
 }: PageLinkDependencies): readonly Operation[] {
-  /** No transaction waits for it, and it is not done for whoever is refused anyway. */
+  /**
+   * No transaction waits for it, and it is not done for whoever is refused anyway. Resolves with what tells it: null,
+   * there is no password; undefined, it stays. That throws TemporarilyUnavailable for whoever was allowed only after
+   * the look: there is never a link without its password.
+   */
   async function hashOf(
-    request: WithPassword,
+    { accountId, caller, body: { password } }: WithPassword,
     gone: AbortSignal,
     find: (user: SpaceUser) => Promise<{ readonly role: SpaceRole } | null>,
-  ): Promise<Hashed> {
-    const { password } = request.body;
-    if (typeof password !== "string") return { passwordHash: password };
-    const found = await find(userOf(request));
-    if (found === null || !allows(found.role, "edit_pages")) return "not_allowed";
-    return { passwordHash: await hashPassword(request.accountId, password, gone) };
+  ): Promise<() => string | null | undefined> {
+    if (typeof password !== "string") return () => password;
+    const found = await find(userOf({ accountId, caller }));
+    if (found === null || !allows(found.role, "edit_pages")) {
+      return () => {
+        throw new TemporarilyUnavailable("a role was changed meanwhile");
+      };
+    }
+    const hash = await hashPassword(accountId, password, gone);
+    return () => hash;
   }
+
   return [
     write({
       ...reversible,
@@ -151,7 +158,7 @@ export function pageLinkOperations({
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findPage(pool, user, request.params.page_id)),
       handle: async (request, tx, hashed) => {
-        const { label, expires_at = null, max_visits = null } = request.body;
+        const { password: _, ...settings } = request.body;
         const user = userOf(request);
         await holdMember(tx, user, "page_id", request.params.page_id);
         const page = await findPage(tx, user, request.params.page_id);
@@ -159,14 +166,13 @@ export function pageLinkOperations({
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page.current_version === null) throw request.problem("page_not_published");
         const token = newToken();
-        const passwordHash = hashIn(hashed) ?? null;
-        const settings = { label, expiresAt: expires_at, maxVisits: max_visits, passwordHash };
-        const linkId = await insertLink(tx, user, page.id, digestToken(token), settings);
-        if (linkId === null) {
+        const newLink = { ...settings, password_hash: hashed() };
+        const link = await insertLink(tx, user, page.id, digestToken(token), newLink);
+        if (link === null) {
           const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
           throw invalidRequest("body.expires_at", message);
         }
-        const body = foundLinkBody((await findLink(tx, user, linkId))!);
+        const body = foundLinkBody((await findLink(tx, user, link.id))!);
         return { body: { ...body, url: `${pagesUrl}${LINK_PATH}/${token}` } };
       },
     }),
@@ -182,7 +188,7 @@ export function pageLinkOperations({
       item: PageLink,
       position: id,
       isCapped: true,
-      readPage: (user, { page_id }, below, limit) => listLinks(pool, user, page_id, below, limit),
+      readPage: (user, { page_id }, below, limit) => listLinks(pool, user, [page_id], below, limit),
       bodyOf: linkBody,
     }),
     get({
@@ -220,19 +226,12 @@ export function pageLinkOperations({
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findLink(pool, user, request.params.link_id)),
       handle: async (request, tx, hashed) => {
-        const { label, expires_at: expiresAt, max_visits: maxVisits, pinned, status } = request.body;
+        const { password: _, ...changes } = request.body;
         const user = userOf(request);
         const link = await lockLink(tx, user, request.params.link_id);
         requirePermission(link, "edit_pages", request);
         if (link.status === "REVOKED") throw request.problem("page_link_revoked");
-        await changeLink(tx, user.accountId, link.id, {
-          label,
-          expiresAt,
-          maxVisits,
-          passwordHash: hashIn(hashed),
-          isFollowing: pinned === false,
-          isRevoked: status === "REVOKED",
-        });
+        await changeLink(tx, user.accountId, link.id, { ...changes, password_hash: hashed() });
         return { body: foundLinkBody((await findLink(tx, user, link.id))!) };
       },
     }),
@@ -275,12 +274,6 @@ export function pageLinkOperations({
       },
     }),
   ];
-}
-
-/** Never a link without its password. @throws TemporarilyUnavailable for whoever was allowed only after the look */
-function hashIn(hashed: Hashed): string | null | undefined {
-  if (hashed === "not_allowed") throw new TemporarilyUnavailable("a role was changed meanwhile");
-  return hashed.passwordHash;
 }
 
 /** What the API tells of a link. */

@@ -87,7 +87,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       item: Page,
       position: id,
       isCapped: true,
-      readPage: (user, { space_id }, below, limit) => listPages(pool, user, space_id, below, limit),
+      readPage: (user, { space_id }, below, limit) => listPages(pool, user, [space_id], below, limit),
       bodyOf: (page) => page,
     }),
     write({
@@ -106,11 +106,11 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       response: jsonResponse(201, Page),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { space_id: spaceId, ...draft } = request.body;
+        const { space_id: spaceId, title, markdown } = request.body;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "edit_pages", request);
-        const pageId = await insertPage(tx, user, spaceId, draft);
-        return { body: pageBody((await findPage(tx, user, pageId))!) };
+        const page = (await insertPage(tx, user, spaceId, title, markdown))!;
+        return { body: pageBody((await findPage(tx, user, page.id))!) };
       },
     }),
     get({
@@ -142,12 +142,12 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       response: jsonResponse(200, Page),
       errors: ["not_found", "access_denied", "page_changed"],
       handle: async (request, tx) => {
-        const { revision, ...draft } = request.body;
+        const { revision, title, markdown } = request.body;
         const user = userOf(request);
         const page = await lockPage(tx, user, request.params.page_id);
         requirePermission(page, "edit_pages", request);
         if (page.revision !== revision) throw request.problem("page_changed", draftIsAt(page.revision));
-        await saveDraft(tx, user.accountId, page.id, draft);
+        await saveDraft(tx, user.accountId, page.id, title, markdown);
         return { body: pageBody((await findPage(tx, user, page.id))!) };
       },
     }),
@@ -193,8 +193,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         if (rendered?.revision !== page.revision) throw changed();
         const { html } = rendered;
         if (html === null) throw request.problem("page_too_heavy");
-        const version = await insertVersion(tx, user, page.id, { html, renderer: RENDERER });
-        return { body: version };
+        return { body: (await insertVersion(tx, user, page.id, html, RENDERER))! };
       },
     }),
     list({
@@ -209,7 +208,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       item: PageVersion,
       position: z.int().min(0).max(INTEGER_MAX),
       isCapped: false,
-      readPage: (user, { page_id }, below, limit) => listVersions(pool, user, page_id, below, limit),
+      readPage: (user, { page_id }, below, limit) => listVersions(pool, user, [page_id], below, limit),
       bodyOf: (version) => version,
     }),
     get({

@@ -20,7 +20,8 @@ import type { NodeErrorCode } from "../model/workflows.ts";
 import { listNodeRuns, readItems, type StoredItem, type StoredNodeRun } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
 import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
-import { holdMember, isMemberOf, type SpaceUser } from "../store/spaces.ts";
+import { holdMember, isMemberOf } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import {
   get,
   read,
@@ -80,93 +81,6 @@ const NewRun = z.strictObject({
 /** On a page, unless its first item alone has more: it is read for whoever asks, beside all others' requests. */
 const ITEM_BYTES_PER_PAGE = 262_144;
 
-/** What goes on in a run: both grow at their end alone, so that whoever reads on meets everything once. */
-export function runReadOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  const cursors = createCursors(z.int().min(0).max(INTEGER_MAX));
-  return [
-    read({
-      key: "workflows.runs.node_items",
-      tag,
-      summary: "List a node's items",
-      description:
-        "The items that a node of the run has passed on so far, in order; fewer than asked for if they are large. A " +
-        "run in progress adds more after those; one that failed because it was too large, or because the account's " +
-        "storage was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
-      method: "GET",
-      path: `${path}/nodes/{node_id}/items`,
-      scope: "workflows:read",
-      needsUser: true,
-      params: params.extend({ node_id: z.string().describe("As in the definition.") }),
-      query: z.strictObject(pageQuery),
-      response: bytesResponse({ mediaType: "application/json", documentedAs: pageOf(NodeItem) }),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { cursor, limit } = request.query;
-        const { run_id: runId, node_id: nodeId } = request.params;
-        const user = userOf(request);
-        const { accountId } = user;
-        const filter = [user, runId, nodeId];
-        const after = cursors.read(cursor, filter) ?? -1;
-        const run = await findRun(pool, user, runId);
-        if (!run?.definition.nodes.some((node) => node.id === nodeId)) throw request.problem("not_found");
-        const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.node_id === nodeId);
-        if (nodeRun === undefined) return pageBytes({ items: [], next_cursor: null, total: 0 });
-        const { sequence, output_counts: counts } = nodeRun;
-        const ofNode = { accountId, runId, sequence };
-        const { items: found, bytes } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_PAGE);
-        const fitting = bytes > ITEM_BYTES_PER_PAGE ? Math.max(found.length - 1, 1) : found.length;
-        const items = found.slice(0, Math.min(fitting, limit));
-        // A run that failed as too large has none, whatever it has handed on.
-        const isEmpty = after === -1 && found.length === 0;
-        const total = isEmpty ? 0 : Math.max(counts.items, (found.at(-1)?.index ?? -1) + 1);
-        const last = items.at(-1)?.index ?? total;
-        // Their indices have no gaps.
-        const page = { items, next: last + 1 < total ? last : null, total };
-        const itemOf = ({ index, item }: StoredItem) =>
-          `{"node_id":${JSON.stringify(nodeId)},"index":${index},"item":${item}}`;
-        return pageBytes(cursors.pageBody(page, filter, itemOf));
-      },
-    }),
-    read({
-      key: "workflows.runs.events",
-      tag,
-      summary: "List a run's events",
-      description:
-        "What has happened in the run after a cursor, in order; none if there is nothing new. 404 if you are " +
-        "not a member of its space.",
-      method: "GET",
-      path: `${path}/events`,
-      scope: "workflows:read",
-      needsUser: true,
-      params,
-      query: z.strictObject({
-        after: z
-          .int()
-          .min(0)
-          .max(INTEGER_MAX)
-          .default(0)
-          .describe("`events_cursor` of the run or of the previous answer; absent: from the first."),
-        limit: z
-          .int()
-          .min(1)
-          .max(PAGE_ITEMS_MAX)
-          .default(PAGE_ITEMS_MAX)
-          .describe("Maximum number of events."),
-      }),
-      response: jsonResponse(200, RunEvents),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { after, limit } = request.query;
-        const { run_id: runId } = request.params;
-        const user = userOf(request);
-        if (!(await isMemberOf(pool, user, "run_id", runId))) throw request.problem("not_found");
-        const items = await readRunEvents(pool, user.accountId, runId, after, limit);
-        return { body: { items: [...items], events_cursor: items.at(-1)?.sequence ?? after } };
-      },
-    }),
-  ];
-}
-
 /** Items go as the texts that are stored: reading megabytes and writing them again keeps the process. */
 function pageBytes({ items, ...rest }: PageBody<string>) {
   return { bytes: Buffer.from(`{"items":[${items.join()}],${JSON.stringify(rest).slice(1)}`) };
@@ -176,11 +90,12 @@ const tag = "Workflow runs";
 const path = "/v1/workflow-runs/{run_id}";
 const params = z.strictObject({ run_id: id });
 
-/** Workflows at work. What they hand on and what happens in them is in run-reads.ts. */
+/** Workflows at work: what they hand on, and what happens in them. */
 export function runOperations({
   pool,
   unsafeAllowedTargets,
 }: Pick<WorkspaceDependencies, "pool" | "unsafeAllowedTargets">): readonly Operation[] {
+  const cursors = createCursors(z.int().min(0).max(INTEGER_MAX));
   return [
     write({
       key: "workflows.runs.create",
@@ -272,6 +187,87 @@ export function runOperations({
         requirePermission(run, "run_workflows", request);
         if (!(await cancelRun(tx, user.accountId, runId))) throw request.problem("workflow_run_ended");
         return { body: (await findWithNodes(tx, user, runId))! };
+      },
+    }),
+    // Both grow at their end alone, so that whoever reads on meets everything once.
+    read({
+      key: "workflows.runs.node_items",
+      tag,
+      summary: "List a node's items",
+      description:
+        "The items that a node of the run has passed on so far, in order; fewer than asked for if they are large. A " +
+        "run in progress adds more after those; one that failed because it was too large, or because the account's " +
+        "storage was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
+      method: "GET",
+      path: `${path}/nodes/{node_id}/items`,
+      scope: "workflows:read",
+      needsUser: true,
+      params: params.extend({ node_id: z.string().describe("As in the definition.") }),
+      query: z.strictObject(pageQuery),
+      response: bytesResponse({ mediaType: "application/json", documentedAs: pageOf(NodeItem) }),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { cursor, limit } = request.query;
+        const { run_id: runId, node_id: nodeId } = request.params;
+        const user = userOf(request);
+        const { accountId } = user;
+        const filter = [user, runId, nodeId];
+        const after = cursors.read(cursor, filter) ?? -1;
+        const run = await findRun(pool, user, runId);
+        if (!run?.definition.nodes.some((node) => node.id === nodeId)) throw request.problem("not_found");
+        const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.node_id === nodeId);
+        if (nodeRun === undefined) return pageBytes({ items: [], next_cursor: null, total: 0 });
+        const { sequence, output_counts: counts } = nodeRun;
+        const ofNode = { accountId, runId, sequence };
+        const { items: found, bytes } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_PAGE);
+        const fitting = bytes > ITEM_BYTES_PER_PAGE ? Math.max(found.length - 1, 1) : found.length;
+        const items = found.slice(0, Math.min(fitting, limit));
+        // A run that failed as too large has none, whatever it has handed on.
+        const isEmpty = after === -1 && found.length === 0;
+        const total = isEmpty ? 0 : Math.max(counts.items, (found.at(-1)?.index ?? -1) + 1);
+        const last = items.at(-1)?.index ?? total;
+        // Their indices have no gaps.
+        const page = { items, next: last + 1 < total ? last : null, total };
+        const itemOf = ({ index, item }: StoredItem) =>
+          `{"node_id":${JSON.stringify(nodeId)},"index":${index},"item":${item}}`;
+        return pageBytes(cursors.pageBody(page, filter, itemOf));
+      },
+    }),
+    read({
+      key: "workflows.runs.events",
+      tag,
+      summary: "List a run's events",
+      description:
+        "What has happened in the run after a cursor, in order; none if there is nothing new. 404 if you are " +
+        "not a member of its space.",
+      method: "GET",
+      path: `${path}/events`,
+      scope: "workflows:read",
+      needsUser: true,
+      params,
+      query: z.strictObject({
+        after: z
+          .int()
+          .min(0)
+          .max(INTEGER_MAX)
+          .default(0)
+          .describe("`events_cursor` of the run or of the previous answer; absent: from the first."),
+        limit: z
+          .int()
+          .min(1)
+          .max(PAGE_ITEMS_MAX)
+          .default(PAGE_ITEMS_MAX)
+          .describe("Maximum number of events."),
+      }),
+      response: jsonResponse(200, RunEvents),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const { after, limit } = request.query;
+        const { run_id: runId } = request.params;
+        const user = userOf(request);
+        if (!(await isMemberOf(pool, user, "run_id", runId))) throw request.problem("not_found");
+        const items = await readRunEvents(pool, user.accountId, runId, after, limit);
+        return { body: { items: [...items], events_cursor: items.at(-1)?.sequence ?? after } };
       },
     }),
   ];

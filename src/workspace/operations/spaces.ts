@@ -2,6 +2,7 @@ import { z } from "zod";
 import { displayName, id } from "../../api/fields.ts";
 import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { cancelReplaysOf } from "../../log/replays-sql.ts";
+import { storagePrefix } from "../model/documents.ts";
 import { PageLink } from "../model/pages.ts";
 import { allows } from "../model/roles.ts";
 import { Member, role, Space } from "../model/spaces.ts";
@@ -40,7 +41,26 @@ const NamedSpace = z.strictObject({
   name: displayName.describe("For people; several spaces may have the same one."),
 });
 
-/** Rooms for documents, which belong to users and their members. */
+const membersPath = "/v1/spaces/{space_id}/members";
+const memberParams = z.strictObject({ space_id: id, user_id: id });
+
+const LINKS_TOLD_MAX = 100;
+
+const RemovedMember = z
+  .object({
+    user_id: id,
+    open_links: z
+      .array(PageLink)
+      .max(LINKS_TOLD_MAX)
+      .describe(
+        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
+          `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
+      ),
+    open_links_total: z.int().min(0).describe("How many there are, counted up to 10,001."),
+  })
+  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
+
+/** Rooms for documents, which belong to users, and who may do what in them. */
 export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   return [
     list({
@@ -54,7 +74,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       position: id,
       isCapped: true,
       errors: [],
-      readPage: (user, _, below, limit) => listSpaces(pool, user, below, limit),
+      readPage: (user, _, below, limit) => listSpaces(pool, user, [], below, limit),
       bodyOf: spaceBody,
     }),
     write({
@@ -108,54 +128,16 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       response: jsonResponse(200, Space),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { accountId, body } = request;
+        const { name } = request.body;
         const { space_id: spaceId } = request.params;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
         await requireRoomForLeftovers(tx, user);
-        await renameSpace(tx, accountId, spaceId, body.name);
+        await renameSpace(tx, user.accountId, spaceId, name, storagePrefix(name, spaceId));
         await askForMove(tx, user, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
     }),
-  ];
-}
-
-function spaceBody(space: StoredSpace): Space {
-  const { role } = space;
-  return {
-    ...space,
-    can_read: allows(role, "read"),
-    can_download: allows(role, "download"),
-    can_upload: allows(role, "upload"),
-    can_delete: allows(role, "delete"),
-    can_rename: allows(role, "rename"),
-    skill_count: 0,
-  };
-}
-
-const membersPath = "/v1/spaces/{space_id}/members";
-const memberParams = z.strictObject({ space_id: id, user_id: id });
-
-const LINKS_TOLD_MAX = 100;
-
-const RemovedMember = z
-  .object({
-    user_id: id,
-    open_links: z
-      .array(PageLink)
-      .max(LINKS_TOLD_MAX)
-      .describe(
-        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
-          `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
-      ),
-    open_links_total: z.int().min(0).describe("How many there are, counted up to 10,001."),
-  })
-  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
-
-/** Who may do what in a space. */
-export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
-  return [
     list({
       key: "spaces.members.list",
       tag,
@@ -167,7 +149,7 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
       item: Member,
       position: id,
       isCapped: false,
-      readPage: (user, { space_id }, above, limit) => listMembers(pool, user, space_id, above, limit),
+      readPage: (user, { space_id }, above, limit) => listMembers(pool, user, [space_id], above, limit),
       bodyOf: memberBody,
     }),
     write({
@@ -236,4 +218,17 @@ export function memberOperations({ pool }: Pick<WorkspaceDependencies, "pool">):
 
 function memberBody({ userId: _, ...member }: StoredMember): Member {
   return member;
+}
+
+function spaceBody(space: StoredSpace): Space {
+  const { role } = space;
+  return {
+    ...space,
+    can_read: allows(role, "read"),
+    can_download: allows(role, "download"),
+    can_upload: allows(role, "upload"),
+    can_delete: allows(role, "delete"),
+    can_rename: allows(role, "rename"),
+    skill_count: 0,
+  };
 }

@@ -95,7 +95,10 @@ const tag = "Workflows";
 const path = "/v1/workflows";
 const params = z.strictObject({ workflow_id: id });
 
-/** What is done with documents of a space; how a draft becomes that is in workflow-drafts.ts. */
+/** A definition within its other limits has at most 180 KB: one that is too large is told so. */
+const DRAFT_BYTES_MAX = 262_144;
+
+/** What is done with documents of a space: drafts, and the versions that are made of them. */
 export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
   return [
     list({
@@ -111,7 +114,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       item: ListedWorkflow,
       position: id,
       isCapped: true,
-      readPage: (user, { space_id }, below, limit) => listWorkflows(pool, user, space_id, below, limit),
+      readPage: (user, { space_id }, below, limit) => listWorkflows(pool, user, [space_id], below, limit),
       bodyOf: listedWorkflowBody,
     }),
     write({
@@ -133,9 +136,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const { space_id: spaceId } = request.body;
         const user = userOf(request);
         requirePermission(await lockSpace(tx, user, spaceId), "edit_workflows", request);
-        const first = { name: FIRST_WORKFLOW_NAME, draft: FIRST_DEFINITION };
-        const workflowId = await insertWorkflow(tx, user, spaceId, first);
-        return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
+        const { id } = (await insertWorkflow(tx, user, spaceId, FIRST_WORKFLOW_NAME, FIRST_DEFINITION))!;
+        return { body: workflowBody((await findWorkflow(tx, user, id))!) };
       },
     }),
     get({
@@ -174,19 +176,10 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const user = userOf(request);
         const workflow = await lockWorkflow(tx, user, workflowId);
         requirePermission(workflow, "edit_workflows", request);
-        await updateWorkflow(tx, user.accountId, workflowId, { name, summary });
+        await updateWorkflow(tx, user.accountId, workflowId, name, summary);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
-  ];
-}
-
-/** A definition within its other limits has at most 180 KB: one that is too large is told so. */
-const DRAFT_BYTES_MAX = 262_144;
-
-/** The draft of a workflow, and the versions that are made of it. */
-export function workflowDraftOperations(): readonly Operation[] {
-  return [
     write({
       ...reversible,
       key: "workflows.draft.save",
@@ -218,7 +211,9 @@ export function workflowDraftOperations(): readonly Operation[] {
         }
         const faults = await findFolderFaults(tx, user.accountId, space_id, definition, "body.definition");
         if (faults.length > 0) throw request.problem("invalid_request", faults);
-        await saveDraft(tx, user.accountId, workflow, definition);
+        const isSaved = await saveDraft(tx, user.accountId, workflowId, revision, definition);
+        if (!isSaved)
+          throw new Error(`The draft of workflow ${workflowId} was to be at revision ${revision}.`);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
@@ -275,17 +270,11 @@ async function findFolderFaults(
   { nodes }: Definition,
   place: string,
 ): Promise<readonly FieldError[]> {
-  const named = nodes.flatMap((node, index) => {
-    if (node.kind !== "documents" || node.parameters.folder_id === null) return [];
-    return [{ folderId: node.parameters.folder_id, index }];
-  });
-  if (named.length === 0) return [];
-  const wanted = named.map(({ folderId }) => folderId);
+  const folders = nodes.map((node) => (node.kind === "documents" ? node.parameters.folder_id : null));
+  const wanted = folders.filter((id) => id !== null);
   const found = await findFolders(tx, accountId, spaceId, wanted);
-  return named
-    .filter(({ folderId }) => !found.has(folderId))
-    .map(({ index }) => ({
-      path: `${place}.nodes.${index}.parameters.folder_id`,
-      message: "The space has no such folder. List its folders, or give null for its top.",
-    }));
+  const message = "The space has no such folder. List its folders, or give null for its top.";
+  return folders.flatMap((id, index) =>
+    id === null || found.has(id) ? [] : [{ path: `${place}.nodes.${index}.parameters.folder_id`, message }],
+  );
 }

@@ -1,10 +1,11 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
+import type { CappedPage } from "../../base/model/list-page.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
 import {
   type Caller,
+  type ErasedRequest,
   type HandlerCode,
   type JudgeRepeat,
   jsonResponse,
@@ -14,8 +15,8 @@ import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } fro
 import type { FieldError, Problem } from "../../http/problems.ts";
 import { allows, type SpacePermission, type SpaceRole } from "../model/roles.ts";
 import type { ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
-import type { SpaceUser } from "../store/spaces.ts";
 import { isMemberOf, NAMES_IN_SPACE } from "../store/spaces.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import type { WorkspaceCode } from "./problems.ts";
 
 /** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */
@@ -36,13 +37,10 @@ export const reversible = {
   idempotency: "key_required",
 } as const;
 
-type Telling<Told extends z.ZodType, Row> = {
-  readonly key: `${string}.${string}`;
-  readonly tag: string;
-  readonly summary: string;
-  readonly description: string;
-  readonly path: `/v1/${string}`;
-  readonly scope: `${string}:${string}`;
+type Telling<Told extends z.ZodType, Row> = Pick<
+  Operation,
+  "key" | "tag" | "summary" | "description" | "path" | "scope"
+> & {
   /** What is told of a row. */
   readonly bodyOf: (row: Row) => z.output<Told>;
 };
@@ -88,7 +86,7 @@ type Listed<Told extends z.ZodType, Row, Position, Params, Filters> = Telling<To
     asked: Asked<Params & Filters>,
     from: Position | null,
     limit: number,
-  ) => Promise<ListPage<Row, Position> | CappedPage<Row, Position> | null>;
+  ) => Promise<CappedPage<Row, Position> | null>;
 };
 
 /** The parameters of a list's path, and its filters. */
@@ -118,8 +116,7 @@ export function list<Told extends z.ZodType, Row, Position, Params = unknown, Fi
       const filter = [user, asked];
       const page = await readPage(user, asked, cursors.read(cursor, filter), limit);
       if (page === null) throw request.problem("not_found" as never);
-      const headers = "isTotalCapped" in page ? totalHeaders(page) : {};
-      return { body: cursors.pageBody(page, filter, bodyOf), headers };
+      return { body: cursors.pageBody(page, filter, bodyOf), headers: totalHeaders(page) };
     },
   });
 }
@@ -134,31 +131,22 @@ type Declared = {
   readonly holdsSecret?: true;
 };
 
+type AnyRequest = Pick<ErasedRequest, "accountId" | "caller" | "params" | "body">;
+
 /** By what the path names, or the body. A write that names nothing in a space, or tells a secret, says by itself. */
 function byMembership({ key, params, body, judgeRepeat, holdsSecret }: Declared): JudgeRepeat<AnyRequest> {
-  const name = NAMES_IN_SPACE.find((one) => params !== undefined && one in params.shape);
-  const isInBody = hasSpaceId(body);
-  if ((holdsSecret || (name === undefined && !isInBody)) && judgeRepeat === undefined)
+  const inPath = NAMES_IN_SPACE.find((one) => params !== undefined && one in params.shape);
+  const { schema } = (body ?? {}) as { readonly schema?: unknown };
+  const isInBody = schema instanceof z.ZodObject && "space_id" in schema.shape;
+  if ((holdsSecret || (inPath === undefined && !isInBody)) && judgeRepeat === undefined)
     throw new Error(
       `Operation ${key} names nothing in a space, or tells a secret: who is answered a repeat?`,
     );
   return async (request, tx) => {
-    const named = (name === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
-    const isMember = await isMemberOf(tx, userOf(request), name ?? "space_id", named[name ?? "space_id"]!);
-    return isMember ? "again" : "gone";
+    const named = (inPath === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
+    const name = inPath ?? "space_id";
+    return (await isMemberOf(tx, userOf(request), name, named[name]!)) ? "again" : "gone";
   };
-}
-
-type AnyRequest = {
-  readonly accountId: string;
-  readonly caller: Caller;
-  readonly params: unknown;
-  readonly body: unknown;
-};
-
-function hasSpaceId(body: unknown): boolean {
-  const schema = (body as { readonly schema?: unknown } | undefined)?.schema;
-  return schema instanceof z.ZodObject && "space_id" in schema.shape;
 }
 
 /** What the operations depend on. */

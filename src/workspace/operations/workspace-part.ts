@@ -5,22 +5,15 @@ import { findSpaceIds, holdMemberships } from "../store/spaces.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
-import {
-  createFindLink,
-  createPasswordTries,
-  createPasswordTurns,
-  createVisitCount,
-  hashPassword,
-  visit,
-} from "../visiting/visits.ts";
+import { createPasswordTurns, createVisiting, hashPassword, visit } from "../visiting/visits.ts";
 import { contentOperations } from "./document-content.ts";
-import { documentOperations, folderOperations } from "./documents.ts";
+import { documentOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
-import { runOperations, runReadOperations } from "./runs.ts";
-import { memberOperations, spaceOperations } from "./spaces.ts";
-import { workflowDraftOperations, workflowOperations } from "./workflows.ts";
+import { runOperations } from "./runs.ts";
+import { spaceOperations } from "./spaces.ts";
+import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
 export type WorkspacePartOptions = WorkspaceDependencies & {
@@ -33,13 +26,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
   const { pool, objects, pagesUrl } = dependencies;
   const rendering = createRendering(pool);
   const inTurn = createPasswordTurns();
-  const visiting = {
-    pool,
-    rendering,
-    findLink: createFindLink(pool),
-    tryPassword: createPasswordTries(pool, inTurn),
-    countVisit: createVisitCount(pool),
-  };
+  const visiting = createVisiting(pool, rendering, inTurn);
   const forPages = {
     ...dependencies,
     rendering,
@@ -53,22 +40,18 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       "Write pages there, and show them to anyone by a link.",
     operations: [
       ...spaceOperations(dependencies),
-      ...memberOperations(dependencies),
-      ...folderOperations(dependencies),
       ...documentOperations(dependencies),
       ...contentOperations(dependencies),
       ...pageOperations(forPages),
       ...pageLinkOperations(forPages),
       ...workflowOperations(dependencies),
-      ...workflowDraftOperations(),
       ...runOperations(dependencies),
-      ...runReadOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],
     findSpaces: async (accountId, userId, tx) => {
       if (tx !== null) await holdMemberships(tx, { accountId, userId }, "share");
-      return await findSpaceIds(tx ?? pool, { accountId, userId });
+      return (await findSpaceIds(tx ?? pool, { accountId, userId }))!.ids;
     },
     findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),

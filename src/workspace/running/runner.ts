@@ -1,12 +1,126 @@
 import type { Pool } from "pg";
-import { abortableDelay } from "../../base/model/backoff.ts";
-import { createNodeSteps } from "../nodes/node-steps.ts";
+import { storageRefusalOf } from "../../base/database/storage.ts";
+import { inTransaction } from "../../base/database/transaction.ts";
+import { abortableDelay, backoffMs } from "../../base/model/backoff.ts";
+import { sourcesOf } from "../model/definition.ts";
+import type { NodeKind } from "../model/node-kinds.ts";
+import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
+import {
+  type InputItem,
+  NodeFailedError,
+  type NodeStep,
+  type NodeStepResult,
+  type ReadInput,
+} from "../nodes/node-step.ts";
+import { NODE_STEPS, type NodeSteps } from "../nodes/node-steps.ts";
 import type { ObjectStore } from "../objects/object-store.ts";
 import { findReaders, wakeAwaiting } from "../store/awaited-analyses.ts";
+import { byTurns } from "../store/lists.ts";
+import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
 import { removeEndedRuns } from "../store/runs.ts";
-import { type ClaimedStep, claimStep, makeStepsReady, renewLease } from "../store/steps.ts";
-import { takeStep } from "./step.ts";
-import type { StepEnd } from "./step-record.ts";
+import {
+  type ClaimedStep,
+  claimStep,
+  giveBackStep,
+  makeStepsReady,
+  readStep,
+  renewLease,
+  type Step,
+} from "../store/steps.ts";
+import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
+
+/** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
+function createInputReader(pool: Pool, { accountId, runId, definition, nodeId }: Step): ReadInput {
+  return async (place, countMax) => {
+    const nodeRuns = await listNodeRuns(pool, accountId, runId);
+    const sequences = new Map(nodeRuns.map((nodeRun) => [nodeRun.node_id, nodeRun.sequence]));
+    const sources = sourcesOf(definition, nodeId);
+    const found: InputItem[] = [];
+    let bytesLeft = ITEM_BYTES_PER_READ;
+    for (let source = place?.source ?? 0; source < sources.length; source++) {
+      const sequence = sequences.get(sources[source]!)!;
+      const after = source === place?.source ? place.index : -1;
+      const nodeRun = { accountId, runId, sequence };
+      const read = await readItems(pool, nodeRun, after, countMax - found.length, bytesLeft);
+      found.push(
+        ...read.items.map(({ index, item }) => ({ item: JSON.parse(item), place: { source, index } })),
+      );
+      if (read.isFull) return { items: found, isEnd: false };
+      bytesLeft -= read.bytes;
+    }
+    return { items: found, isEnd: true };
+  };
+}
+
+const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };
+
+type StepWork = {
+  readonly pool: Pool;
+  readonly objects: ObjectStore;
+  readonly nodeSteps: NodeSteps;
+  /** Uniform in [0, 1). */
+  readonly random: () => number;
+  /** The step failed for reasons that are not its node's, and is tried again, or was for the last time. */
+  readonly onFault: (error: unknown) => void;
+};
+
+const EXHAUSTED = new NodeFailedError(
+  "attempts_exhausted",
+  `The node could not do its work in ${STEP_ATTEMPTS_MAX} attempts. Start the run again; report it if that fails, too.`,
+);
+
+/**
+ * Takes a step that was claimed: reads what it is about, does what its node does, and records what that came to, which
+ * only the owner of the lease can.
+ */
+export async function takeStep(work: StepWork, claimed: ClaimedStep, signal: AbortSignal): Promise<StepEnd> {
+  const { pool } = work;
+  const step = await readStep(pool, claimed);
+  if (step === null) return "lost";
+  const fail = (error: NodeFailedError) => inTransaction(pool, (tx) => recordFailure(tx, step, error));
+  // Whatever it does, it ends its process before it has done it.
+  if (step.attempt > STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);
+  try {
+    const isBegun = step.nodeStatus === "ACTIVE";
+    const startedAt = isBegun ? step.startedAt : await inTransaction(pool, (tx) => recordStart(tx, step));
+    if (startedAt === null) return "lost";
+    const result = await doStep(work, step, startedAt, signal);
+    return await inTransaction(pool, (tx) => recordResult(tx, step, result));
+  } catch (error) {
+    if (signal.aborted) {
+      await giveBackStep(pool, step);
+      return "given_back";
+    }
+    const failure = error instanceof NodeFailedError ? error : storageFailureOf(error);
+    if (failure !== null) return await fail(failure);
+    work.onFault(error);
+    if (step.attempt >= STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);
+    const delayMs = backoffMs(step.attempt - 1, RETRY_BACKOFF, work.random());
+    return await inTransaction(pool, (tx) => recordRetry(tx, step, delayMs));
+  }
+}
+
+/** The account may store no more. Null: the error is another one. */
+function storageFailureOf(error: unknown): NodeFailedError | null {
+  const refusal = storageRefusalOf(error);
+  if (refusal === null) return null;
+  const message =
+    `Runs of the account may store ${refusal.bytesMax} bytes together, ended ones included, and this one would ` +
+    "exceed that. Start it again when older runs are gone, or on fewer documents.";
+  return new NodeFailedError("storage_full", message);
+}
+
+async function doStep(
+  { pool, objects, nodeSteps }: StepWork,
+  step: Step,
+  startedAt: Date,
+  signal: AbortSignal,
+): Promise<NodeStepResult> {
+  const node = step.definition.nodes.find(({ id }) => id === step.nodeId)!;
+  const readInput = createInputReader(pool, step);
+  const take = nodeSteps[node.kind] as NodeStep<NodeKind>;
+  return await take({ ...step, startedAt, pool, objects, node, signal, readInput });
+}
 
 /** Attempts a second of the dispatcher that would leave steps no time: half of what two cores carry. */
 const ATTEMPTS_PER_SECOND_MAX = 500;
@@ -54,8 +168,6 @@ const RENEW_EVERY_MS = 5_000;
 /** Few: webhooks come first. While one is at a document of its account, another account's has the other place. */
 const STEPS_AT_ONCE = 2;
 const CLEAN_EVERY_MS = 3_600_000;
-const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
-
 export type RunnerWork = "look" | "step" | "clean";
 
 export type RunnerOptions = {
@@ -79,82 +191,58 @@ export type RunnerOptions = {
  * Takes the steps of runs. Any number of processes may run one: the rows of `workspace.node_runs` are the truth, and
  * each step is one process's.
  */
-export class Runner {
-  readonly #options: RunnerOptions;
-  readonly #stopping = new AbortController();
-  readonly #taking = new Set<Promise<void>>();
-  #loops: Promise<unknown> = Promise.resolve();
-  /** Whose step was taken last: the next account is next. */
-  #accountId = FIRST_ACCOUNT;
-  #lookedAt = Number.NEGATIVE_INFINITY;
-  readonly #pace = new Pace();
+export function startRunner(options: RunnerOptions) {
+  const { pool, objects, random, retentionMs, onTaken, onError } = options;
+  const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS, leaseMs = LEASE_MS } = options;
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const taking = new Set<Promise<void>>();
+  const pace = new Pace();
+  const work = {
+    pool,
+    objects,
+    nodeSteps: NODE_STEPS,
+    random,
+    onFault: (error: unknown) => onError("step", error),
+  };
+  const claim = byTurns((after) => claimStep(pool, after, leaseMs));
 
-  constructor(options: RunnerOptions) {
-    this.#options = options;
+  async function attempt<T>(what: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
+    try {
+      return await does();
+    } catch (error) {
+      if (!signal.aborted) onError(what, error);
+      return undefined;
+    }
   }
 
-  start(): void {
-    const { pool, retentionMs, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = this.#options;
-    this.#loops = Promise.all([
-      this.#run(),
-      this.#repeat("look", readFeedsEveryMs, () => this.#readFeeds()),
-      this.#repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
-    ]);
+  /** @param does resolves with whether there is more to do at once */
+  async function repeat(what: RunnerWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
+    while (!signal.aborted) if (!(await attempt(what, does))) await abortableDelay(everyMs, signal);
   }
 
-  /**
-   * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the time
-   * that steps may take: 1 is all of it.
-   */
-  giveWayTo(attemptsPerSecond: number): number {
-    return this.#pace.told(attemptsPerSecond);
-  }
-
-  /** Steps that are being taken are given back. */
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loops;
-    await Promise.all(this.#taking);
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopping;
-    const { pool, lookEveryMs = LOOK_EVERY_MS } = this.#options;
+  async function takeSteps(): Promise<void> {
+    let lookedAt = Number.NEGATIVE_INFINITY;
     while (!signal.aborted) {
-      if (performance.now() - this.#lookedAt >= lookEveryMs) {
-        this.#lookedAt = performance.now();
-        await this.#try("look", () => makeStepsReady(pool));
+      if (performance.now() - lookedAt >= lookEveryMs) {
+        lookedAt = performance.now();
+        await attempt("look", () => makeStepsReady(pool));
       }
-      while (this.#mayTake()) {
-        const step = await this.#try("look", () => this.#claim());
+      while (!signal.aborted && taking.size < STEPS_AT_ONCE && pace.mayTake(performance.now())) {
+        const step = await attempt("look", claim);
         if (!step) break;
-        this.#take(step);
+        const taken: Promise<void> = take(step).finally(() => taking.delete(taken));
+        taking.add(taken);
       }
       const wait = new AbortController();
       const looking = abortableDelay(lookEveryMs, AbortSignal.any([signal, wait.signal]));
       // With places left nothing more is to be had now, but a step that ends may have made the next one.
-      await Promise.race([looking, ...this.#taking]);
+      await Promise.race([looking, ...taking]);
       wait.abort();
     }
   }
 
-  #mayTake(): boolean {
-    if (this.#stopping.signal.aborted || this.#taking.size >= STEPS_AT_ONCE) return false;
-    return this.#pace.mayTake(performance.now());
-  }
-
-  async #claim(): Promise<ClaimedStep | null> {
-    const { pool, leaseMs = LEASE_MS } = this.#options;
-    let step = await claimStep(pool, this.#accountId, leaseMs);
-    if (step === null && this.#accountId !== FIRST_ACCOUNT) {
-      step = await claimStep(pool, FIRST_ACCOUNT, leaseMs);
-    }
-    this.#accountId = step?.accountId ?? FIRST_ACCOUNT;
-    return step;
-  }
-
-  #take(step: ClaimedStep): void {
-    const { pool, leaseMs = LEASE_MS } = this.#options;
+  async function take(step: ClaimedStep): Promise<void> {
     const lost = new AbortController();
     const renew = () =>
       renewLease(pool, step, leaseMs).then(
@@ -164,50 +252,39 @@ export class Runner {
       );
     const renewing = setInterval(renew, Math.min(RENEW_EVERY_MS, leaseMs / 3));
     const startedMs = performance.now();
-    const taking = this.#try("step", () => this.#takeStep(step, lost.signal)).then((end) => {
-      this.#pace.ended(performance.now() - startedMs, performance.now());
-      clearInterval(renewing);
-      this.#taking.delete(taking);
-      if (end !== undefined && end !== "lost" && end !== "given_back") this.#options.onTaken();
-    });
-    this.#taking.add(taking);
-  }
-
-  #takeStep(step: ClaimedStep, lost: AbortSignal): Promise<StepEnd> {
-    const { pool, objects, random, onError } = this.#options;
-    const nodeSteps = createNodeSteps(pool, objects);
-    const onFault = (_: ClaimedStep, error: unknown) => onError("step", error);
-    return takeStep(
-      { pool, nodeSteps, random, onFault },
-      step,
-      AbortSignal.any([this.#stopping.signal, lost]),
-    );
+    const end = await attempt("step", () => takeStep(work, step, AbortSignal.any([signal, lost.signal])));
+    pace.ended(performance.now() - startedMs, performance.now());
+    clearInterval(renewing);
+    if (end !== undefined && end !== "lost" && end !== "given_back") onTaken();
   }
 
   /** Returns whether there may be more to read. */
-  async #readFeeds(): Promise<boolean> {
-    const { pool } = this.#options;
+  async function readFeeds(): Promise<boolean> {
     let isMore = false;
     for (const accountId of await findReaders(pool)) {
-      if (this.#stopping.signal.aborted) break;
+      if (signal.aborted) break;
       // Each by itself: an error with one account's feed delays no other's.
-      if (await this.#try("look", () => wakeAwaiting(pool, accountId))) isMore = true;
+      if (await attempt("look", () => wakeAwaiting(pool, accountId))) isMore = true;
     }
     return isMore;
   }
 
-  /** @param does resolves with whether there is more to do at once */
-  async #repeat(work: RunnerWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
-    const { signal } = this.#stopping;
-    while (!signal.aborted) if (!(await this.#try(work, does))) await abortableDelay(everyMs, signal);
-  }
-
-  async #try<T>(work: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
-    try {
-      return await does();
-    } catch (error) {
-      if (!this.#stopping.signal.aborted) this.#options.onError(work, error);
-      return undefined;
-    }
-  }
+  const loops = Promise.all([
+    takeSteps(),
+    repeat("look", readFeedsEveryMs, readFeeds),
+    repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
+  ]);
+  return {
+    /**
+     * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the
+     * time that steps may take: 1 is all of it.
+     */
+    giveWayTo: (attemptsPerSecond: number) => pace.told(attemptsPerSecond),
+    /** Steps that are being taken are given back. */
+    stop: async () => {
+      stopping.abort();
+      await loops;
+      await Promise.all(taking);
+    },
+  };
 }

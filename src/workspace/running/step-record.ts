@@ -1,5 +1,5 @@
 import type { ClientBase } from "pg";
-import { type Definition, sourcesOf, targetsOf } from "../model/definition.ts";
+import { sourcesOf, targetsOf } from "../model/definition.ts";
 import { SOURCE_KINDS } from "../model/node-kinds.ts";
 import { allows } from "../model/roles.ts";
 import {
@@ -14,6 +14,7 @@ import { awaitAnalysis } from "../store/awaited-analyses.ts";
 import {
   cancelNodeRuns,
   dropItems,
+  type HandedItems,
   type Item,
   insertItems,
   insertNodeRuns,
@@ -23,24 +24,15 @@ import {
 } from "../store/node-runs.ts";
 import { insertRunEvents, type NewRunEvent } from "../store/run-events.ts";
 import {
-  addRunItems,
-  type HandedItems,
   holdRequesterRole,
   type LockedRun,
   lockRun,
-  type PublicationRefusal,
   publishInside,
   type RunError,
   setRunEnd,
   setRunStatus,
 } from "../store/runs.ts";
-import {
-  type ClaimedStep,
-  changeNodeRun,
-  type NodeChange,
-  type StepFacts,
-  startNodeRun,
-} from "../store/steps.ts";
+import { changeNodeRun, type NodeChange, type Step, startNodeRun } from "../store/steps.ts";
 
 /** What became of a step. `lost`: it was somebody else's by then, or its run had ended. */
 export type StepEnd = "recorded" | "lost" | "given_back" | "run_succeeded" | "run_failed";
@@ -50,27 +42,20 @@ const ITEMS_MAX = 100;
 /** An analysis may have 512, and three are around an item. */
 const ITEM_LEVELS_MAX = 509;
 
-/** Of the run; what is left out is read as the run's node items. */
-export type RunSummary = {
-  readonly nodes: readonly { readonly node_id: string; readonly items: number; readonly errors: number }[];
-  /** Of the nodes that no edge leads from, in the order in which they began. */
-  readonly items: readonly Item[];
-  /** All that these nodes have handed on. */
-  readonly items_total: number;
-};
-
 type EndedRun = {
-  readonly accountId: string;
-  readonly runId: string;
-  readonly definition: Definition;
+  /** The one that ends it. */
+  readonly step: Step;
   readonly nodeRuns: readonly StoredNodeRun[];
+  /** Null: it has succeeded. */
+  readonly error: RunError | null;
 };
 
-/** What a webhook has room for. */
-async function summarizeRun(
-  tx: ClientBase,
-  { accountId, runId, definition, nodeRuns }: EndedRun,
-): Promise<RunSummary> {
+/**
+ * What a webhook has room for; the rest is read as the run's node items. `items`: of the nodes that no edge leads from,
+ * in the order in which they began. `items_total`: all that these nodes have handed on.
+ */
+async function summarizeRun(tx: ClientBase, { step, nodeRuns }: EndedRun) {
+  const { accountId, runId, definition } = step;
   const nodes = nodeRuns.map(({ node_id, output_counts }) => ({ node_id, ...output_counts }));
   const last = nodeRuns.filter(({ node_id }) => targetsOf(definition, node_id).length === 0);
   const items_total = last.reduce((sum, { output_counts }) => sum + output_counts.items, 0);
@@ -98,73 +83,61 @@ function isDeeperThan(value: unknown, levels: number): boolean {
   return levels === 0 || Object.values(value).some((member) => isDeeperThan(member, levels - 1));
 }
 
-export type RunEnding = {
-  readonly step: ClaimedStep;
-  readonly facts: StepFacts;
-  readonly nodeRuns: readonly StoredNodeRun[];
-  /** Null: it has succeeded. */
-  readonly error: RunError | null;
-};
-
 /**
  * Ends a run that is locked, and publishes its analysis in the same transaction: both, or neither. Where publishing
  * refuses it the run has failed, and the least that tells so is published; if that is refused, too, the run says it.
  */
-async function endRun(tx: ClientBase, ending: RunEnding): Promise<StepEnd> {
-  const { step, facts } = ending;
-  const { accountId, runId } = step;
-  const url = await urlOf(tx, ending);
-  const published = await publish(await analysisOf(tx, ending), url);
-  if (typeof published === "string") return await end(tx, ending, ending.error, published);
-  const error = ending.error ?? {
+async function endRun(tx: ClientBase, run: EndedRun): Promise<StepEnd> {
+  const { accountId, runId, workflowId: workflow_id, traceparent, attempt } = run.step;
+  const publish = (analysis: object, webhookUrl: string | null) => {
+    const publication = { accountId, analysis: JSON.stringify(analysis), webhookUrl, traceparent };
+    // In the last try whatever goes wrong ends the run all the same.
+    return publishInside(tx, publication, attempt >= STEP_ATTEMPTS_MAX);
+  };
+  const url = await urlOf(tx, run.step);
+  const published = await publish(await analysisOf(tx, run), url);
+  if (typeof published === "string") return await end(tx, run.step, run.error, published);
+  const error = run.error ?? {
     code: "publish_refused",
     message: `The run's analysis could not be published: ${published.message}`,
     details: null,
   };
   // What cannot go to the run's own URL is for the account's endpoint.
   const leastUrl = published.code === "target_refused" ? null : url;
-  const least = { id: runId, status: "failed", workflow_id: facts.workflowId, error_code: error.code };
+  const least = { id: runId, status: "failed", workflow_id, error_code: error.code };
   const second = await publish(least, leastUrl);
-  const refusals = [published, ...(typeof second === "string" ? [] : [second])];
-  const details = { ...error.details, publication: refusals };
-  return await end(tx, ending, { ...error, details }, typeof second === "string" ? second : null);
-
-  function publish(analysis: object, webhookUrl: string | null): Promise<string | PublicationRefusal> {
-    const { traceparent } = facts;
-    const publication = { accountId, analysis: JSON.stringify(analysis), webhookUrl, traceparent };
-    // In the last try whatever goes wrong ends the run all the same.
-    return publishInside(tx, publication, step.attempt >= STEP_ATTEMPTS_MAX);
-  }
+  const isPublished = typeof second === "string";
+  const details = { ...error.details, publication: isPublished ? [published] : [published, second] };
+  return await end(tx, run.step, { ...error, details }, isPublished ? second : null);
 }
 
 /**
  * A run's own URL is its requester's: who may no longer run workflows in the space, or asked with a key that is no
  * longer valid, is told of it no more. Null: the account's endpoint.
  */
-async function urlOf(tx: ClientBase, { step, facts }: RunEnding): Promise<string | null> {
-  if (facts.webhookUrl === null) return null;
-  const role = await holdRequesterRole(tx, step.accountId, step.runId);
-  return role !== null && allows(role, "run_workflows") ? facts.webhookUrl : null;
+async function urlOf(tx: ClientBase, { accountId, runId, webhookUrl }: Step): Promise<string | null> {
+  if (webhookUrl === null) return null;
+  const requester = await holdRequesterRole(tx, accountId, runId);
+  return requester !== null && allows(requester.role, "run_workflows") ? webhookUrl : null;
 }
 
-async function analysisOf(tx: ClientBase, { step, facts, nodeRuns, error }: RunEnding): Promise<object> {
-  const { accountId, runId } = step;
-  const { workflowId: workflow_id, definition } = facts;
-  if (error !== null) {
-    return { id: runId, status: "failed", workflow_id, error_code: error.code, error_message: error.message };
+async function analysisOf(tx: ClientBase, run: EndedRun): Promise<object> {
+  const { runId: id, workflowId: workflow_id } = run.step;
+  if (run.error !== null) {
+    const { code: error_code, message: error_message } = run.error;
+    return { id, status: "failed", workflow_id, error_code, error_message };
   }
-  const result = await summarizeRun(tx, { accountId, runId, definition, nodeRuns });
-  return { id: runId, status: "succeeded", workflow_id, result };
+  return { id, status: "succeeded", workflow_id, result: await summarizeRun(tx, run) };
 }
 
 async function end(
   tx: ClientBase,
-  { step: { accountId, runId } }: RunEnding,
+  { accountId, runId }: Step,
   error: RunError | null,
   deliveryId: string | null,
 ): Promise<StepEnd> {
   await setRunStatus(tx, accountId, runId, error === null ? "SUCCEEDED" : "FAILED");
-  await setRunEnd(tx, accountId, runId, { error, deliveryId });
+  await setRunEnd(tx, accountId, runId, error, deliveryId);
   const kind = error === null ? "run.succeeded" : "run.failed";
   const details = error === null ? {} : { details: { error_code: error.code } };
   await insertRunEvents(tx, accountId, runId, [{ kind, nodeId: null, ...details }]);
@@ -172,13 +145,13 @@ async function end(
 }
 
 /** The node run begins, or goes on after a wait. Null: the step is somebody else's. */
-export async function recordStart(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promise<Date | null> {
-  const { accountId, runId } = step;
+export async function recordStart(tx: ClientBase, step: Step): Promise<Date | null> {
+  const { accountId, runId, nodeId } = step;
   const run = await lockRun(tx, accountId, runId);
   const startedAt = await startNodeRun(tx, step);
   if (run === null || startedAt === null) return null;
-  const kind = facts.nodeStatus === "QUEUED" ? "node.started" : "node.resumed";
-  const events: NewRunEvent[] = [{ kind, nodeId: facts.nodeId }];
+  const kind = step.nodeStatus === "QUEUED" ? "node.started" : "node.resumed";
+  const events: NewRunEvent[] = [{ kind, nodeId }];
   if (run.status === "QUEUED") events.unshift({ kind: "run.started", nodeId: null });
   if (run.status !== "ACTIVE") await setRunStatus(tx, accountId, runId, "ACTIVE");
   await insertRunEvents(tx, accountId, runId, events);
@@ -186,30 +159,25 @@ export async function recordStart(tx: ClientBase, step: ClaimedStep, facts: Step
 }
 
 /** @throws NodeFailedError: the run would hold more than it may */
-export async function recordResult(
-  tx: ClientBase,
-  step: ClaimedStep,
-  facts: StepFacts,
-  result: NodeStepResult,
-): Promise<StepEnd> {
-  const { accountId, runId, sequence } = step;
-  const { nodeId } = facts;
+export async function recordResult(tx: ClientBase, step: Step, result: NodeStepResult): Promise<StepEnd> {
+  const { accountId, runId, nodeId } = step;
   const run = await lockRun(tx, accountId, runId);
   const items = result.kind === "waiting" ? [] : result.items;
-  const errorItems = items.filter(isError).length;
+  // They say of themselves that something is wrong with them.
+  const errorItems = items.filter(({ error }) => typeof error === "object" && error !== null).length;
   const texts = items.map((item) => JSON.stringify(item));
   const bytes = texts.reduce((sum, text) => sum + Buffer.byteLength(text), 0);
-  const change = { items: items.length, errorItems, ...changeOf(result, facts) };
+  const change = { items: items.length, errorItems, ...changeOf(result) };
   const handedOn = await changeNodeRun(tx, step, change);
   if (run === null || handedOn === null) return "lost";
-  const isSource = SOURCE_KINDS.includes(facts.definition.nodes.find(({ id }) => id === nodeId)!.kind);
+  const isSource = SOURCE_KINDS.includes(step.definition.nodes.find(({ id }) => id === nodeId)!.kind);
   const handed = { count: items.length, bytes, broughtBytes: isSource ? bytes : 0 };
   requireRoom(run, handed);
-  if (items.length > 0) {
-    await insertItems(tx, accountId, runId, sequence, texts);
-    await addRunItems(tx, accountId, runId, handed);
-  }
-  const details = result.kind === "waiting" ? waitDetails(result) : handedOn;
+  if (items.length > 0) await insertItems(tx, step, texts, handed);
+  const details =
+    result.kind === "waiting"
+      ? { until: result.until, ...(result.analysisId !== null && { analysis_id: result.analysisId }) }
+      : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
   switch (result.kind) {
     case "progressed":
@@ -219,37 +187,23 @@ export async function recordResult(
       await settleStatus(tx, step, await listNodeRuns(tx, accountId, runId));
       return "recorded";
     case "succeeded":
-      return await goOn(tx, step, facts);
+      return await goOn(tx, step);
     default:
       throw new Error(`A result of unknown kind: ${JSON.stringify(result satisfies never)}`);
   }
 }
 
-function waitDetails({ until, analysisId }: NodeStepResult & { kind: "waiting" }) {
-  return { until: until.toISOString(), ...(analysisId !== null && { analysis_id: analysisId }) };
-}
-
-function changeOf(result: NodeStepResult, { position }: StepFacts): NodeChange {
+function changeOf(result: NodeStepResult): NodeChange {
   switch (result.kind) {
     case "progressed":
-      return { status: "ACTIVE", position: result.position, next: { inMs: 0 } };
+      return { status: "ACTIVE", position: result.position, inMs: 0 };
     case "waiting":
-      return {
-        status: "WAITING",
-        position,
-        next: { at: result.until },
-        awaitedAnalysisId: result.analysisId,
-      };
+      return { status: "WAITING", until: result.until, awaitedAnalysisId: result.analysisId };
     case "succeeded":
-      return { status: "SUCCEEDED", position, next: null };
+      return { status: "SUCCEEDED" };
     default:
       throw new Error(`A result of unknown kind: ${JSON.stringify(result satisfies never)}`);
   }
-}
-
-/** Of items that say of themselves that something is wrong with them. */
-function isError({ error }: Item): boolean {
-  return typeof error === "object" && error !== null;
 }
 
 function requireRoom({ itemCount, itemBytes, ...run }: LockedRun, handed: HandedItems): void {
@@ -262,15 +216,14 @@ function requireRoom({ itemCount, itemBytes, ...run }: LockedRun, handed: Handed
 }
 
 /** A node has ended: those begin whose last source it was; when all have, the run has. */
-async function goOn(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promise<StepEnd> {
-  const { accountId, runId } = step;
-  const { definition, nodeId } = facts;
+async function goOn(tx: ClientBase, step: Step): Promise<StepEnd> {
+  const { accountId, runId, definition, nodeId } = step;
   const nodeRuns = await listNodeRuns(tx, accountId, runId);
   const ended = new Map(
     nodeRuns.filter(({ status }) => status === "SUCCEEDED").map((nodeRun) => [nodeRun.node_id, nodeRun]),
   );
   if (ended.size === definition.nodes.length) {
-    return await endRun(tx, { step, facts, nodeRuns, error: null });
+    return await endRun(tx, { step, nodeRuns, error: null });
   }
   const next = targetsOf(definition, nodeId).flatMap((target) => {
     const sources = sourcesOf(definition, target).map((source) => ended.get(source));
@@ -287,7 +240,7 @@ async function goOn(tx: ClientBase, step: ClaimedStep, facts: StepFacts): Promis
 /** A run whose nodes all wait, waits. */
 async function settleStatus(
   tx: ClientBase,
-  { accountId, runId }: ClaimedStep,
+  { accountId, runId }: Step,
   nodeRuns: readonly StoredNodeRun[],
 ): Promise<void> {
   if (nodeRuns.some(({ status }) => status === "QUEUED" || status === "ACTIVE")) return;
@@ -296,44 +249,31 @@ async function settleStatus(
 }
 
 /** The step is tried again in `delayMs`. Whether it had begun, its row alone knows. */
-export async function recordRetry(
-  tx: ClientBase,
-  step: ClaimedStep,
-  facts: StepFacts,
-  delayMs: number,
-): Promise<StepEnd> {
-  const { accountId, runId, attempt } = step;
-  const { nodeId, position } = facts;
+export async function recordRetry(tx: ClientBase, step: Step, delayMs: number): Promise<StepEnd> {
+  const { accountId, runId, nodeId } = step;
+  const attempt = step.attempt + 1;
   await lockRun(tx, accountId, runId);
-  const retried = { status: null, position, attempt: attempt + 1, next: { inMs: delayMs } };
-  if (!(await changeNodeRun(tx, step, retried))) return "lost";
-  await insertRunEvents(tx, accountId, runId, [
-    { kind: "node.retried", nodeId, details: { attempt: attempt + 1 } },
-  ]);
+  const handedOn = await changeNodeRun(tx, step, { status: null, attempt, inMs: delayMs });
+  if (handedOn === null) return "lost";
+  await insertRunEvents(tx, accountId, runId, [{ kind: "node.retried", nodeId, details: { attempt } }]);
   return "recorded";
 }
 
 /** The node has failed, and with it the run: the other nodes stop where they are. */
-export async function recordFailure(
-  tx: ClientBase,
-  step: ClaimedStep,
-  facts: StepFacts,
-  error: NodeFailedError,
-): Promise<StepEnd> {
-  const { accountId, runId } = step;
-  const { nodeId, position } = facts;
+export async function recordFailure(tx: ClientBase, step: Step, error: NodeFailedError): Promise<StepEnd> {
+  const { accountId, runId, nodeId } = step;
   const { code, message } = error;
   await lockRun(tx, accountId, runId);
   const attempt = Math.min(step.attempt, STEP_ATTEMPTS_MAX);
-  const failed = { status: "FAILED", position, attempt, error, next: null } as const;
-  if (!(await changeNodeRun(tx, step, failed))) return "lost";
+  const handedOn = await changeNodeRun(tx, step, { status: "FAILED", attempt, error });
+  if (handedOn === null) return "lost";
   const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await insertRunEvents(tx, accountId, runId, [
     { kind: "node.failed", nodeId, details: { error_code: code } },
-    ...cancelled.map((id) => ({ kind: "node.cancelled" as const, nodeId: id })),
+    ...cancelled,
   ]);
   if (ITEMS_DROPPED_FOR.includes(code)) await dropItems(tx, accountId, runId);
   const nodeRuns = await listNodeRuns(tx, accountId, runId);
   const runError = { code, message, details: { node_id: nodeId } };
-  return await endRun(tx, { step, facts, nodeRuns, error: runError });
+  return await endRun(tx, { step, nodeRuns, error: runError });
 }

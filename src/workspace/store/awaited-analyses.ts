@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
+import { change, lockOf, rowOf } from "./statements.ts";
 import type { ClaimedStep } from "./steps.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
@@ -62,53 +63,53 @@ export async function findReaders(pool: Pool): Promise<readonly string[]> {
   return rows.map((row) => row.account_id);
 }
 
-/** Reads an account's feed on: who waits for what was published goes on. Returns whether there may be more to read. */
-export function wakeAwaiting(pool: Pool, accountId: string): Promise<boolean> {
-  return inTransaction(pool, (tx) => readOn(tx, accountId));
-}
+/** Whoever holds it is reading on, or has just begun to wait. What follows uses indexes, with any statistics. */
+const lockReader = lockOf<{ readonly position: string }, string, []>(
+  `select position, ${METHODS_OFF.map((method) => `set_config('enable_${method}', 'off', true)`).join(", ")}
+   from workspace.feed_readers where account_id = $1 for update skip locked`,
+  "lock_feed_reader",
+);
 
-async function readOn(tx: ClientBase, accountId: string): Promise<boolean> {
-  const { rows } = await tx.query<{ position: string }>({
-    name: "lock_feed_reader",
-    // Whoever holds it is reading on, or has just begun to wait. What follows uses indexes, with any statistics.
-    text: `
-      select position, ${METHODS_OFF.map((method) => `set_config('enable_${method}', 'off', true)`).join(", ")}
-      from workspace.feed_readers where account_id = $1 for update skip locked`,
-    values: [accountId],
+/**
+ * Whoever holds a node run, or has its lease, looks for the analysis itself before it waits again. The ids are an
+ * array: in a join that was planned for few node runs, they were read again for each that waits.
+ */
+const wake = rowOf<{ readonly events: number }, string, [after: string]>(
+  `with published as (
+     select position, delivery_id from sealpost.feed
+     where account_id = $1 and position > $2 order by position limit ${EVENTS_PER_READ}
+   ), woken as (
+     select account_id, run_id, sequence from workspace.node_runs
+     where account_id = $1 and status = 'WAITING' and lease_token is null
+       and awaited_analysis_id = any (array(
+         select (select analysis_id from sealpost.deliveries where account_id = $1 and id = delivery_id limit 1)
+         from published
+       ))
+     for no key update skip locked
+   ), made_ready as (
+     update workspace.node_runs as n set is_ready = true, next_at = now()
+     from woken where (n.account_id, n.run_id, n.sequence) = (woken.account_id, woken.run_id, woken.sequence)
+   )
+   update workspace.feed_readers
+   set position = greatest(position, (select max(position) from published))
+   where account_id = $1 returning (select count(*) from published)::integer as events`,
+  "wake_awaiting",
+);
+
+const endReading = change<string, []>(
+  `delete from workspace.feed_readers where account_id = $1 and ${firstAwaited("$1")} is null`,
+  "end_feed_reader",
+);
+
+/** Reads an account's feed on: who waits for what was published goes on. Returns whether there may be more to read. */
+export async function wakeAwaiting(pool: Pool, accountId: string): Promise<boolean> {
+  return await inTransaction(pool, async (tx) => {
+    const reader = await lockReader(tx, accountId);
+    if (reader === null) return false;
+    const read = await wake(tx, accountId, reader.position);
+    await endReading(tx, accountId);
+    return read!.events === EVENTS_PER_READ;
   });
-  const [reader] = rows;
-  if (reader === undefined) return false;
-  const read = await tx.query<{ events: number }>({
-    name: "wake_awaiting",
-    // Whoever holds a node run, or has its lease, looks for the analysis itself before it waits again. The ids are an
-    // array: in a join that was planned for few node runs, they were read again for each that waits.
-    text: `
-      with published as (
-        select position, delivery_id from sealpost.feed
-        where account_id = $1 and position > $2 order by position limit ${EVENTS_PER_READ}
-      ), woken as (
-        select account_id, run_id, sequence from workspace.node_runs
-        where account_id = $1 and status = 'WAITING' and lease_token is null
-          and awaited_analysis_id = any (array(
-            select (select analysis_id from sealpost.deliveries where account_id = $1 and id = delivery_id limit 1)
-            from published
-          ))
-        for no key update skip locked
-      ), made_ready as (
-        update workspace.node_runs as n set is_ready = true, next_at = now()
-        from woken where (n.account_id, n.run_id, n.sequence) = (woken.account_id, woken.run_id, woken.sequence)
-      )
-      update workspace.feed_readers
-      set position = greatest(position, (select max(position) from published))
-      where account_id = $1 returning (select count(*) from published)::integer as events`,
-    values: [accountId, reader.position],
-  });
-  await tx.query({
-    name: "end_feed_reader",
-    text: `delete from workspace.feed_readers where account_id = $1 and ${firstAwaited("$1")} is null`,
-    values: [accountId],
-  });
-  return read.rows[0]!.events === EVENTS_PER_READ;
 }
 
 const UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";

@@ -1,22 +1,16 @@
 import type { ClientBase, Pool } from "pg";
-import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
+import { timeText } from "../../base/database/time-text.ts";
 import type { Document, Folder } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isAbove, isBelow, readListPage, timeText } from "./lists.ts";
-import type { SpaceUser } from "./spaces.ts";
+import { isAbove, isBelow, type ListQuery, listOf } from "./lists.ts";
 import { IS_MEMBER, isMember, joinMember, namedUserJson } from "./spaces.ts";
+import { change, type Database, rowOf, type SpaceUser } from "./statements.ts";
 
 const FOLDER = `f.id, f.space_id, f.parent_id, f.name, ${namedUserJson("u")} as created_by,
   ${timeText("f.created_at")} as created_at`;
 
 const FOLDERS = `workspace.folders as f
   join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`;
-
-/** By the index, which a condition that can be of either kind would not. */
-function inPlace({ folderId }: FolderPlace): string {
-  const parent = folderId === null ? "is null and $4::uuid is null" : "= $4";
-  return `f.account_id = $1 and f.space_id = $3 and f.parent_id ${parent}`;
-}
 
 /** A place in a space. @param folderId null: its top */
 export type FolderPlace = { readonly spaceId: string; readonly folderId: string | null };
@@ -26,44 +20,34 @@ const IS_PLACE_SEEN = `
 ${IS_MEMBER} and ($4::uuid is null
   or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4))`;
 
-/**
- * The folders in a place, oldest first. Null: there is no such place, or whoever asks is not a member of the space.
- * @param aboveId null: from the first
- */
-export async function listFolders(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  place: FolderPlace,
-  aboveId: string | null,
-  limit: number,
-): Promise<ListPage<Folder> | null> {
-  return await readListPage<Folder>(database, {
-    isSeen: IS_PLACE_SEEN,
-    total: { exactly: `select count(*)::integer from workspace.folders as f where ${inPlace(place)}` },
-    rows: `select ${FOLDER} from ${FOLDERS} where ${inPlace(place)} and ${isAbove("f.id", "$5")}`,
-    order: ["id", "asc"],
-    values: [accountId, userId, place.spaceId, place.folderId, aboveId],
-    limit,
-  });
+type SeenPlace = [spaceId: string, folderId: string | null];
+
+/** A list of its own for the top, by the index, which a condition that can be of either kind would not go by. */
+function listIn<Row extends object>(query: (inFolder: boolean) => ListQuery<Row, string>) {
+  const [ofTop, ofFolder] = [listOf<Row, SeenPlace>(query(false)), listOf<Row, SeenPlace>(query(true))];
+  return (...asked: Parameters<typeof ofTop>) => (asked[2][1] === null ? ofTop : ofFolder)(...asked);
 }
 
+/** The folders in a place, oldest first. Null: there is no such place, or the user is not a member of the space. */
+export const listFolders = listIn<Folder>((inFolder) => {
+  const parent = inFolder ? "= $4" : "is null and $4::uuid is null";
+  const inPlace = `f.account_id = $1 and f.space_id = $3 and f.parent_id ${parent}`;
+  return {
+    isSeen: IS_PLACE_SEEN,
+    total: { exactly: `select count(*)::integer from workspace.folders as f where ${inPlace}` },
+    rows: `select ${FOLDER} from ${FOLDERS} where ${inPlace} and ${isAbove("f.id", "$5")}`,
+    order: ["id", "asc"],
+  };
+});
+
 /** Whether there is such a folder in the space; the space's top always is. */
-export async function hasFolder(
-  database: Pool | ClientBase,
-  accountId: string,
-  { spaceId, folderId }: FolderPlace,
-): Promise<boolean> {
-  if (folderId === null) return true;
-  const { rowCount } = await database.query(
-    "select from workspace.folders where account_id = $1 and space_id = $2 and id = $3",
-    [accountId, spaceId, folderId],
-  );
-  return rowCount === 1;
+export async function hasFolder(database: Database, accountId: string, { spaceId, folderId }: FolderPlace) {
+  return folderId === null || (await findFolders(database, accountId, spaceId, [folderId])).size === 1;
 }
 
 /** Those of the ids that are folders of the space. */
 export async function findFolders(
-  database: Pool | ClientBase,
+  database: Database,
   accountId: string,
   spaceId: string,
   ids: readonly string[],
@@ -76,22 +60,17 @@ export async function findFolders(
 }
 
 /** Null: there is one of that name already. The place exists. */
-export async function insertFolder(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  { spaceId, folderId }: FolderPlace,
-  name: string,
-): Promise<Folder | null> {
-  const { rows } = await tx.query<Folder>(
-    `with f as (
-       insert into workspace.folders (account_id, space_id, parent_id, name, created_by) values ($1, $2, $3, $4, $5)
-       on conflict do nothing returning *
-     )
-     select ${FOLDER} from f join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`,
-    [accountId, spaceId, folderId, name, userId],
-  );
-  return rows[0] ?? null;
-}
+export const insertFolder = rowOf<
+  Folder,
+  SpaceUser,
+  [spaceId: string, parentId: string | null, name: string]
+>(
+  `with f as (
+     insert into workspace.folders (account_id, created_by, space_id, parent_id, name) values ($1, $2, $3, $4, $5)
+     on conflict do nothing returning *
+   )
+   select ${FOLDER} from f join sealpost.users as u on u.account_id = f.account_id and u.id = f.created_by`,
+);
 
 /** What runs read of documents. */
 export type ReadDocument = Pick<
@@ -99,7 +78,7 @@ export type ReadDocument = Pick<
   "id" | "file_name" | "content_type" | "file_size" | "storage_key" | "has_content"
 >;
 
-const READ_DOCUMENT = "id, file_name, content_type, file_size::float8, storage_key, has_content";
+export const READ_DOCUMENT = "id, file_name, content_type, file_size::float8, storage_key, has_content";
 
 /** Those with content that lie directly in the place, in the order of ids. @param aboveId null: from the first */
 export async function listUploaded(
@@ -122,19 +101,10 @@ export async function listUploaded(
 }
 
 /** Null: the space has no such document. */
-export async function readDocument(
-  pool: Pool,
-  accountId: string,
-  spaceId: string,
-  documentId: string,
-): Promise<ReadDocument | null> {
-  const { rows } = await pool.query<ReadDocument>({
-    name: "read_document",
-    text: `select ${READ_DOCUMENT} from workspace.documents where account_id = $1 and id = $3 and space_id = $2`,
-    values: [accountId, spaceId, documentId],
-  });
-  return rows[0] ?? null;
-}
+export const readDocument = rowOf<ReadDocument, string, [spaceId: string, documentId: string]>(
+  `select ${READ_DOCUMENT} from workspace.documents where account_id = $1 and id = $3 and space_id = $2`,
+  "read_document",
+);
 
 const DOCUMENT = `d.id, d.account_id as tenant_id, w.id as workspace_id, d.space_id, d.folder_id,
   ${namedUserJson("u")} as uploaded_by, d.file_name, d.content_type, d.file_size::float8, d.storage_key, d.status,
@@ -148,23 +118,14 @@ const WITH_NAMES = `join workspace.workspaces as w on w.account_id = d.account_i
 export type FoundDocument = Document & { readonly storagePrefix: string; readonly role: SpaceRole };
 
 /** Null: there is no such document, or the user is not a member of its space. */
-export async function findDocument(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  documentId: string,
-): Promise<FoundDocument | null> {
-  const { rows } = await database.query<FoundDocument>({
-    name: "find_document",
-    text: `
-      select ${DOCUMENT}, s.storage_prefix as "storagePrefix", m.role
-      from workspace.documents as d ${WITH_NAMES}
-      join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
-      ${joinMember("d")}
-      where d.account_id = $1 and d.id = $3`,
-    values: [accountId, userId, documentId],
-  });
-  return rows[0] ?? null;
-}
+export const findDocument = rowOf<FoundDocument, SpaceUser, [documentId: string]>(
+  `select ${DOCUMENT}, s.storage_prefix as "storagePrefix", m.role
+   from workspace.documents as d ${WITH_NAMES}
+   join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
+   ${joinMember("d")}
+   where d.account_id = $1 and d.id = $3`,
+  "find_document",
+);
 
 /**
  * The same, with its space locked until the transaction ends: renames, uploads and moves of one space take turns, and
@@ -186,97 +147,53 @@ export async function lockDocument(
 }
 
 /**
- * The documents of a space, or of one of its folders, newest first. Null: there is no such place, or whoever asks is
- * not a member of the space. @param folderId null: wherever they lie @param belowId null: from the newest
+ * The documents of a folder, newest first; of no folder: of the space, wherever they lie. Null: there is no such place,
+ * or the user is not a member of the space.
  */
-export async function listDocuments(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  { spaceId, folderId }: FolderPlace,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<Document> | null> {
-  // By the index, which a condition that can be of either kind would not, nor a count in no order.
-  const inFolder = folderId === null ? "$4::uuid is null" : "d.folder_id = $4";
-  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder}`;
-  return await readListPage<Document>(database, {
+export const listDocuments = listIn<Document>((inFolder) => {
+  // A count in no order would not go by the index, either.
+  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder ? "d.folder_id = $4" : "$4::uuid is null"}`;
+  return {
     isSeen: IS_PLACE_SEEN,
     total: { upToMax: `workspace.documents as d where ${inPlace} order by d.id` },
     rows: `
       select ${DOCUMENT} from workspace.documents as d ${WITH_NAMES}
       where ${inPlace} and ${isBelow("d.id", "$5")}`,
     order: ["id", "desc"],
-    values: [accountId, userId, spaceId, folderId, belowId],
-    limit,
-  });
-}
+  };
+});
 
-export type NewDocument = Pick<
-  Document,
-  "id" | "file_name" | "content_type" | "file_size" | "storage_key" | "live_content_type"
->;
+type NewDocument = Omit<ReadDocument, "has_content"> &
+  Pick<Document, "space_id" | "folder_id" | "live_content_type">;
 
-/** A document without content. The place exists, and its space is locked. */
-export async function insertDocument(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  { spaceId, folderId }: FolderPlace,
-  document: NewDocument,
-): Promise<"inserted" | "name_taken"> {
-  const { id, file_name, content_type, file_size, storage_key, live_content_type } = document;
-  const { rowCount } = await tx.query(
-    `insert into workspace.documents (account_id, id, space_id, folder_id, file_name, content_type, file_size,
-       storage_key, live_content_type, uploaded_by)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
-     on conflict (account_id, space_id, folder_id, file_name) do nothing`,
-    [
-      ...[
-        accountId,
-        id,
-        spaceId,
-        folderId,
-        file_name,
-        content_type,
-        file_size,
-        storage_key,
-        live_content_type,
-      ],
-      userId,
-    ],
-  );
-  return rowCount === 1 ? "inserted" : "name_taken";
-}
+/** A document without content; false: its name is taken. The place exists, and its space is locked. */
+export const insertDocument = change<SpaceUser, [document: NewDocument]>(
+  `insert into workspace.documents (account_id, uploaded_by, id, space_id, folder_id, file_name, content_type,
+     file_size, storage_key, live_content_type)
+   select $1, $2, d.*
+   from json_to_record($3) as d (id uuid, space_id uuid, folder_id uuid, file_name text, content_type text,
+     file_size bigint, storage_key text, live_content_type text)
+   on conflict (account_id, space_id, folder_id, file_name) do nothing`,
+);
 
-/** The document has its content, under that key, from that user. Its space is locked, and it was seen to have none. */
-export async function setUploaded(
-  tx: ClientBase,
-  { tenant_id: accountId, id }: Pick<Document, "tenant_id" | "id">,
-  userId: string,
-  storageKey: string,
-): Promise<void> {
-  const { rowCount } = await tx.query(
-    `update workspace.documents
-     set status = 'UPLOADED', has_content = true, storage_key = $3, uploaded_by = $4
-     where account_id = $1 and id = $2 and status = 'PENDING_UPLOAD'`,
-    [accountId, id, storageKey, userId],
-  );
-  if (rowCount !== 1) throw new Error(`Document ${id} was to be without content.`);
-}
+/**
+ * The document has its content, under that key, from that user; false: it had some. Its space is locked, and it was
+ * seen to have none.
+ */
+export const setUploaded = change<SpaceUser, [documentId: string, storageKey: string]>(
+  `update workspace.documents
+   set status = 'UPLOADED', has_content = true, storage_key = $4, uploaded_by = $2
+   where account_id = $1 and id = $3 and status = 'PENDING_UPLOAD'`,
+);
 
-/** Gives the document another name, and one without content another key. Its space is locked. */
-export async function renameDocument(
-  tx: ClientBase,
-  { tenant_id: accountId, id }: Pick<Document, "tenant_id" | "id">,
-  fileName: string,
-  keyWithoutContent: string,
-): Promise<"renamed" | "name_taken"> {
-  const { rowCount } = await tx.query(
-    `update workspace.documents as d
-     set file_name = $3, storage_key = case when has_content then storage_key else $4 end
-     where account_id = $1 and id = $2 and not exists (
-       select from workspace.documents as o where o.account_id = d.account_id and o.space_id = d.space_id
-         and o.folder_id is not distinct from d.folder_id and o.file_name = $3 and o.id <> d.id)`,
-    [accountId, id, fileName, keyWithoutContent],
-  );
-  return rowCount === 1 ? "renamed" : "name_taken";
-}
+/** Gives the document another name, and one without content that key; false: its name is taken. Its space is locked. */
+export const renameDocument = change<
+  string,
+  [documentId: string, fileName: string, keyWithoutContent: string]
+>(
+  `update workspace.documents as d
+   set file_name = $3, storage_key = case when has_content then storage_key else $4 end
+   where account_id = $1 and id = $2 and not exists (
+     select from workspace.documents as o where o.account_id = d.account_id and o.space_id = d.space_id
+       and o.folder_id is not distinct from d.folder_id and o.file_name = $3 and o.id <> d.id)`,
+);

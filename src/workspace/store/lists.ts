@@ -1,10 +1,5 @@
-import type { ClientBase, Pool } from "pg";
 import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../../base/model/list-page.ts";
-
-/** A time as the API tells it. */
-export function timeText(column: string): string {
-  return `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
-}
+import type { Database, SpaceUser } from "./statements.ts";
 
 /** Whether the id lies below the parameter; every id does, if that is null. */
 export function isBelow(id: string, parameter: string): string {
@@ -31,6 +26,22 @@ export function accountsBehind(accountId: string, table: string, condition = "tr
       )`;
 }
 
+/** Before every account. */
+const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
+
+/** Claims for one account after the other, and behind the last one from the first again. Null: nobody has any. */
+export function byTurns<Claimed extends { readonly accountId: string }>(
+  claim: (afterAccountId: string) => Promise<Claimed | null>,
+): () => Promise<Claimed | null> {
+  let last = FIRST_ACCOUNT;
+  return async () => {
+    const next = await claim(last);
+    const claimed = next === null && last !== FIRST_ACCOUNT ? await claim(FIRST_ACCOUNT) : next;
+    last = claimed?.accountId ?? FIRST_ACCOUNT;
+    return claimed;
+  };
+}
+
 export type ListQuery<Row, Position> = {
   /** Of a statement that is prepared once for each connection. Absent: it is planned each time. */
   readonly name?: string;
@@ -42,44 +53,55 @@ export type ListQuery<Row, Position> = {
   readonly rows: string;
   /** A column of the rows that is never null, and where the list begins. */
   readonly order: readonly [by: ColumnOf<Row, Position>, direction: "asc" | "desc"];
-  readonly values: readonly unknown[];
-  readonly limit: number;
 };
 
 /** A column of this type. */
 type ColumnOf<Row, Type> = string & { [Name in keyof Row]: Row[Name] extends Type ? Name : never }[keyof Row];
 
 /**
- * In one statement, so that all is of one moment. Null: whoever asks may not see the list; then nothing of it is looked
- * at, so that the time it takes tells nothing.
+ * Reads a page of the list in a place, in one statement, so that all is of one moment. `$1` is the account, `$2` the
+ * user, then come the place and where the page begins: null, at the list's beginning. Resolves with null when the user
+ * may not see the list; then nothing of it is looked at, so that the time it takes tells nothing.
  */
-export async function readListPage<Row extends object, Position = string>(
-  database: Pool | ClientBase,
-  { name, isSeen, total, rows, order: [by, direction], values, limit }: ListQuery<Row, Position>,
-): Promise<CappedPage<Row, Position> | null> {
+export function listOf<Row extends object, Place extends readonly unknown[], Position = string>(
+  query: ListQuery<Row, Position>,
+) {
+  const { name, isSeen, total, rows } = query;
+  const [by, direction] = query.order;
   const counted =
     "exactly" in total
       ? total.exactly
       : `select count(*)::integer from (select from ${total.upToMax} limit ${LOOKED_AT_MAX}) as capped`;
-  const text = `
-    select page.*, about.*
-    from (
-      select seen.*, case when is_seen then (${counted}) end as counted from (select ${isSeen} as is_seen offset 0) as seen
-    ) as about
-    left join lateral (
-      ${rows} and about.is_seen order by "${by}" ${direction} limit $${values.length + 1}
-    ) as page on true
-    order by page."${by}" ${direction}`;
   type Found = { readonly is_seen: boolean; readonly counted: number } & Row;
-  // One more tells whether there is a next page. Where there are none, one row of nulls tells the rest.
-  const { rows: found } = await database.query<Found>({ name, text, values: [...values, limit + 1] });
-  const about = found[0]!;
-  if (!about.is_seen) return null;
-  const all = found
-    .filter((row) => row[by] !== null)
-    .map(({ is_seen: _, counted: __, ...row }) => row as unknown as Row);
-  return {
-    ...cutPage<Row, Position>(all, limit, (row) => row[by] as Position),
-    ...("exactly" in total ? { total: about.counted, isTotalCapped: false } : cappedTotal(about.counted)),
+  return async (
+    database: Database,
+    { accountId, userId }: SpaceUser,
+    place: Place,
+    from: Position | null,
+    limit: number,
+  ): Promise<CappedPage<Row, Position> | null> => {
+    // One more tells whether there is a next page.
+    const values = [accountId, userId, ...place, from, limit + 1];
+    const text = `
+      select page.*, about.*
+      from (
+        select seen.*, case when is_seen then (${counted}) end as counted
+        from (select ${isSeen} as is_seen offset 0) as seen
+      ) as about
+      left join lateral (
+        ${rows} and about.is_seen order by "${by}" ${direction} limit $${values.length}
+      ) as page on true
+      order by page."${by}" ${direction}`;
+    const { rows: found } = await database.query<Found>({ name, text, values });
+    // Where there are none, one row of nulls tells the rest.
+    const about = found[0]!;
+    if (!about.is_seen) return null;
+    const all = found
+      .filter((row) => row[by] !== null)
+      .map(({ is_seen: _, counted: __, ...row }) => row as unknown as Row);
+    return {
+      ...cutPage<Row, Position>(all, limit, (row) => row[by] as Position),
+      ...("exactly" in total ? { total: about.counted, isTotalCapped: false } : cappedTotal(about.counted)),
+    };
   };
 }

@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { DAY_MS } from "../../base/model/time.ts";
 import { accountsBehind } from "./lists.ts";
+import { rowsOf } from "./statements.ts";
 
 /** How long whoever reserves a key may take to bring it to a document. */
 export const RESERVED_MS = DAY_MS;
@@ -16,22 +17,13 @@ const REMOVED_WITHIN_MS = 300_000;
 type KeysOwner = { readonly accountId: string; readonly userId: string | null };
 
 /**
- * Before anything is stored under these keys.
- *
- * @param bytes of each, which count towards the account's documents; 0 for copies, whose documents count already
+ * Before anything is stored under these keys. `bytes`: of each, which count towards the account's documents; 0 for
+ * copies, whose documents count already.
  */
-export async function reserveKeys(
-  database: Pool | ClientBase,
-  { accountId, userId }: KeysOwner,
-  keys: readonly string[],
-  bytes: number,
-): Promise<void> {
-  await database.query(
-    `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes, user_id)
-     select $1, unnest($2::text[]), true, now() + $3::float8 * interval '1 millisecond', $4, $5`,
-    [accountId, keys, RESERVED_MS, bytes, userId],
-  );
-}
+export const reserveKeys = rowsOf<object, KeysOwner, [keys: readonly string[], bytes: number]>(
+  `insert into workspace.loose_objects (account_id, user_id, storage_key, bytes, is_reserved, remove_at)
+   select $1, $2, unnest($3::text[]), $4, true, now() + ${RESERVED_MS} * interval '1 millisecond'`,
+);
 
 /** Of these keys those that documents can be given in this transaction: the others were released. */
 export async function takeReserved(
@@ -70,7 +62,7 @@ export async function releaseKeys(
   );
 }
 
-export type LooseObject = {
+type LooseObject = {
   readonly accountId: string;
   readonly storageKey: string;
   /** Somebody may still store something there, too late for it to count. */
@@ -81,30 +73,21 @@ export type LooseObject = {
  * Those whose time is over, of the next accounts behind this one: accounts take turns, however much each has left
  * behind. From now on no document can be given their keys. Empty: no account behind this one has any.
  */
-export async function claimLoose(
-  pool: Pool,
-  afterAccountId: string,
-  countMax: number,
-): Promise<readonly LooseObject[]> {
-  const { rows } = await pool.query<LooseObject>({
-    name: "claim_loose",
-    text: `
-      with recursive ${accountsBehind("$1::uuid", "workspace.loose_objects")}, due as (
-        select loose.* from accounts cross join lateral (
-          select account_id, storage_key, is_reserved from workspace.loose_objects as l
-          where l.account_id = accounts.account_id and l.remove_at <= now()
-          order by l.remove_at limit $2 for update skip locked
-        ) as loose
-        limit $2
-      )
-      update workspace.loose_objects as l
-      set is_reserved = false, remove_at = now() + $3::float8 * interval '1 millisecond'
-      from due where l.account_id = due.account_id and l.storage_key = due.storage_key
-      returning l.account_id as "accountId", l.storage_key as "storageKey", due.is_reserved as "wasReserved"`,
-    values: [afterAccountId, countMax, REMOVED_WITHIN_MS],
-  });
-  return rows;
-}
+export const claimLoose = rowsOf<LooseObject, string, [countMax: number]>(
+  `with recursive ${accountsBehind("$1::uuid", "workspace.loose_objects")}, due as (
+     select loose.* from accounts cross join lateral (
+       select account_id, storage_key, is_reserved from workspace.loose_objects as l
+       where l.account_id = accounts.account_id and l.remove_at <= now()
+       order by l.remove_at limit $2 for update skip locked
+     ) as loose
+     limit $2
+   )
+   update workspace.loose_objects as l
+   set is_reserved = false, remove_at = now() + ${REMOVED_WITHIN_MS} * interval '1 millisecond'
+   from due where l.account_id = due.account_id and l.storage_key = due.storage_key
+   returning l.account_id as "accountId", l.storage_key as "storageKey", due.is_reserved as "wasReserved"`,
+  "claim_loose",
+);
 
 /** The object was removed. One that was reserved until now is looked at once more. */
 export async function forgetLoose(

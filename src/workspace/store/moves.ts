@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
+import { READ_DOCUMENT, type ReadDocument } from "./documents.ts";
 import { accountsBehind } from "./lists.ts";
-import type { SpaceUser } from "./spaces.ts";
+import { change, rowOf, type SpaceUser } from "./statements.ts";
 
 /** What a rename leaves to do: a space, or one document of it. */
 export type StoredMove = {
@@ -26,60 +27,36 @@ const RETRY_MS_MAX = 3_600_000;
 const retryAt = (failures: string) =>
   `now() + least(${RETRY_MS} * 2.0 ^ (least(${failures}, 20) - 1), ${RETRY_MS_MAX}) * interval '1 millisecond'`;
 
-/** Has the objects of a space moved to where its prefix says, or one document's. @param documentId null: all */
-export async function askForMove(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-  documentId: string | null,
-): Promise<void> {
-  await tx.query(
-    `insert into workspace.moves (account_id, space_id, document_id, asked_by) values ($1, $2, $3, $4)
-     on conflict (account_id, space_id, document_id) do update
-     set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at,
-       failures = excluded.failures, asked_by = excluded.asked_by`,
-    [accountId, spaceId, documentId, userId],
-  );
-}
+/** Has the objects of a space moved to where its prefix says, or one document's. `documentId`: null, all. */
+export const askForMove = change<SpaceUser, [spaceId: string, documentId: string | null]>(
+  `insert into workspace.moves (account_id, asked_by, space_id, document_id) values ($1, $2, $3, $4)
+   on conflict (account_id, space_id, document_id) do update
+   set asked = moves.asked + 1, after_id = excluded.after_id, next_at = excluded.next_at,
+     failures = excluded.failures, asked_by = excluded.asked_by`,
+);
 
 /**
  * The one that waits longest of the next account behind this one that has any: accounts take turns, however much each
  * has renamed. Nobody else takes it for `leaseMs`. Null: no account behind this one has any.
  */
-export async function claimMove(
-  pool: Pool,
-  afterAccountId: string,
-  leaseMs: number,
-): Promise<StoredMove | null> {
-  const { rows } = await pool.query<StoredMove>({
-    name: "claim_move",
-    text: `
-      with recursive ${accountsBehind("$1::uuid", "workspace.moves")}, due as (
-        select move.* from accounts cross join lateral (
-          select account_id, id from workspace.moves as m
-          where m.account_id = accounts.account_id and m.next_at <= now()
-          order by m.next_at limit 1 for update skip locked
-        ) as move
-        limit 1
-      )
-      update workspace.moves as m set next_at = now() + $2::float8 * interval '1 millisecond'
-      from due where m.account_id = due.account_id and m.id = due.id
-      returning m.account_id as "accountId", m.asked_by as "userId", m.id, m.asked, m.space_id as "spaceId",
-        m.document_id as "documentId", m.after_id as "afterId", m.failures`,
-    values: [afterAccountId, leaseMs],
-  });
-  return rows[0] ?? null;
-}
+export const claimMove = rowOf<StoredMove, string, [leaseMs: number]>(
+  `with recursive ${accountsBehind("$1::uuid", "workspace.moves")}, due as (
+     select move.* from accounts cross join lateral (
+       select account_id, id from workspace.moves as m
+       where m.account_id = accounts.account_id and m.next_at <= now()
+       order by m.next_at limit 1 for update skip locked
+     ) as move
+     limit 1
+   )
+   update workspace.moves as m set next_at = now() + $2::float8 * interval '1 millisecond'
+   from due where m.account_id = due.account_id and m.id = due.id
+   returning m.account_id as "accountId", m.asked_by as "userId", m.id, m.asked, m.space_id as "spaceId",
+     m.document_id as "documentId", m.after_id as "afterId", m.failures`,
+  "claim_move",
+);
 
 /** A document that may have to be moved, and where its space has it. */
-export type MovedDocument = {
-  readonly documentId: string;
-  readonly fileName: string;
-  readonly fileSize: number;
-  readonly storageKey: string;
-  readonly hasContent: boolean;
-  readonly storagePrefix: string;
-};
+type MovedDocument = ReadDocument & { readonly storagePrefix: string };
 
 /** The next documents of a move. */
 export async function readMovePage(
@@ -88,13 +65,12 @@ export async function readMovePage(
   countMax: number,
 ): Promise<readonly MovedDocument[]> {
   const { rows } = await pool.query<MovedDocument>(
-    `select d.id as "documentId", d.file_name as "fileName", d.file_size::float8 as "fileSize",
-       d.storage_key as "storageKey",
-       d.has_content as "hasContent", s.storage_prefix as "storagePrefix"
-     from workspace.documents as d
-     join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
-     where d.account_id = $1 and d.space_id = $2 and ${documentId === null ? "d.id > $3" : "d.id = $3"}
-     order by d.id limit $4`,
+    `select ${READ_DOCUMENT}, (
+       select storage_prefix from workspace.spaces where account_id = $1 and id = $2
+     ) as "storagePrefix"
+     from workspace.documents
+     where account_id = $1 and space_id = $2 and ${documentId === null ? "id > $3" : "id = $3"}
+     order by id limit $4`,
     [accountId, spaceId, documentId ?? afterId, countMax],
   );
   return rows;
@@ -109,74 +85,52 @@ export async function switchKeys(
   switches: readonly KeySwitch[],
 ): Promise<ReadonlySet<string>> {
   const { rows } = await tx.query<{ id: string }>(
-    `update workspace.documents as d set storage_key = s.new_key
-     from unnest($2::uuid[], $3::text[], $4::text[], $5::boolean[], $6::text[])
-       as s (id, file_name, storage_key, has_content, new_key)
+    `update workspace.documents as d set storage_key = s."newKey"
+     from json_to_recordset($2)
+       as s (id uuid, file_name text, storage_key text, has_content boolean, "newKey" text)
      where d.account_id = $1 and d.id = s.id and d.file_name = s.file_name and d.storage_key = s.storage_key
        and d.has_content = s.has_content
      returning d.id`,
-    [
-      accountId,
-      switches.map(({ documentId }) => documentId),
-      switches.map(({ fileName }) => fileName),
-      switches.map(({ storageKey }) => storageKey),
-      switches.map(({ hasContent }) => hasContent),
-      switches.map(({ newKey }) => newKey),
-    ],
+    [accountId, JSON.stringify(switches)],
   );
   return new Set(rows.map(({ id }) => id));
 }
 
-/** Goes on behind these documents, at once. Nothing happens to one that was asked for again. */
-export async function continueMove(
-  database: Pool | ClientBase,
-  { accountId, id, asked }: StoredMove,
-  afterId: string,
-): Promise<void> {
-  await database.query(
-    "update workspace.moves set after_id = $4, next_at = now() where account_id = $1 and id = $2 and asked = $3",
-    [accountId, id, asked, afterId],
+/** Nothing happens to one that was asked for again. */
+function changeMove<Rest extends unknown[]>(text: string) {
+  const changed = change<string, [id: string, asked: number, ...rest: Rest]>(
+    `${text} where account_id = $1 and id = $2 and asked = $3`,
   );
+  return (tx: ClientBase, { accountId, id, asked }: StoredMove, ...rest: Rest) =>
+    changed(tx, accountId, id, asked, ...rest);
 }
+
+/** Goes on behind these documents, at once. */
+export const continueMove = changeMove<[afterId: string]>(
+  "update workspace.moves set after_id = $4, next_at = now()",
+);
+
+/** Tries the move of a document again after a while. */
+export const postponeMove = changeMove<[]>(
+  `update workspace.moves set failures = failures + 1, next_at = ${retryAt("failures + 1")}`,
+);
+
+/** All is where it has to be. */
+export const endMove = changeMove<[]>("delete from workspace.moves");
 
 /** Has these documents of a space moved by themselves, after a while: the space goes on without them. */
-export async function moveLater(
-  tx: ClientBase,
-  { accountId, id }: StoredMove,
-  documentIds: readonly string[],
-): Promise<void> {
-  await tx.query(
-    `insert into workspace.moves (account_id, space_id, document_id, asked_at, asked_by, failures, next_at)
-     select account_id, space_id, unnest($3::uuid[]), asked_at, asked_by, 1, ${retryAt("1")} from workspace.moves
-     where account_id = $1 and id = $2
-     on conflict (account_id, space_id, document_id) do nothing`,
-    [accountId, id, documentIds],
-  );
-}
-
-/** Tries the move of a document again after a while. Nothing happens to one that was asked for again. */
-export async function postponeMove(tx: ClientBase, { accountId, id, asked }: StoredMove): Promise<void> {
-  await tx.query(
-    `update workspace.moves set failures = failures + 1, next_at = ${retryAt("failures + 1")}
-     where account_id = $1 and id = $2 and asked = $3`,
-    [accountId, id, asked],
-  );
-}
-
-/** All is where it has to be. Nothing happens to one that was asked for again. */
-export async function endMove(tx: ClientBase, { accountId, id, asked }: StoredMove): Promise<void> {
-  await tx.query("delete from workspace.moves where account_id = $1 and id = $2 and asked = $3", [
-    accountId,
-    id,
-    asked,
-  ]);
-}
+export const moveLater = change<string, [id: string, documentIds: readonly string[]]>(
+  `insert into workspace.moves (account_id, space_id, document_id, asked_at, asked_by, failures, next_at)
+   select account_id, space_id, unnest($3::uuid[]), asked_at, asked_by, 1, ${retryAt("1")} from workspace.moves
+   where account_id = $1 and id = $2
+   on conflict (account_id, space_id, document_id) do nothing`,
+);
 
 /** Whether the document is still there and its object is still said to be under this key. */
 export async function isStillAt(pool: Pool, accountId: string, document: MovedDocument): Promise<boolean> {
   const { rowCount } = await pool.query(
     "select from workspace.documents where account_id = $1 and id = $2 and storage_key = $3",
-    [accountId, document.documentId, document.storageKey],
+    [accountId, document.id, document.storage_key],
   );
   return rowCount === 1;
 }

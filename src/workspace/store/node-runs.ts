@@ -1,6 +1,8 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../../base/database/time-text.ts";
 import type { NODE_RUN_CONSTANTS, NodeRun } from "../model/runs.ts";
-import { timeText } from "./lists.ts";
+import type { NewRunEvent } from "./run-events.ts";
+import { change, rowsOf } from "./statements.ts";
 import type { ClaimedStep } from "./steps.ts";
 
 /** What nodes hand on: an object. */
@@ -53,33 +55,34 @@ export async function readItems(
 }
 
 /** All that a run has handed on is gone; it is locked, and has ended. What its nodes counted stays. */
-export async function dropItems(tx: ClientBase, accountId: string, runId: string): Promise<void> {
-  await tx.query("delete from workspace.node_items where account_id = $1 and run_id = $2", [
-    accountId,
-    runId,
-  ]);
-  await tx.query(
-    "update workspace.runs set item_count = 0, item_bytes = 0 where account_id = $1 and id = $2",
-    [accountId, runId],
-  );
-}
+export const dropItems = change<string, [runId: string]>(
+  `with dropped as (delete from workspace.node_items where account_id = $1 and run_id = $2)
+   update workspace.runs set item_count = 0, item_bytes = 0 where account_id = $1 and id = $2`,
+);
 
-/** Behind those that the node run has. Its run is locked. */
+/** What a step has handed on. */
+export type HandedItems = { readonly count: number; readonly bytes: number; readonly broughtBytes: number };
+
+/** Behind those that the node run has; its run, which is locked, counts them. @param items JSON */
 export async function insertItems(
   tx: ClientBase,
-  accountId: string,
-  runId: string,
-  sequence: number,
+  { accountId, runId, sequence }: ClaimedStep,
   items: readonly string[],
+  { count, bytes, broughtBytes }: HandedItems,
 ): Promise<void> {
   await tx.query(
-    `insert into workspace.node_items (account_id, run_id, sequence, index, item)
+    `with counted as (
+       update workspace.runs
+       set item_count = item_count + $5, item_bytes = item_bytes + $6, brought_bytes = brought_bytes + $7
+       where account_id = $1 and id = $2
+     )
+     insert into workspace.node_items (account_id, run_id, sequence, index, item)
      select $1, $2, $3, before.n + handed.n - 1, handed.item
      from (
        select coalesce(max(index) + 1, 0) as n from workspace.node_items
        where account_id = $1 and run_id = $2 and sequence = $3
      ) as before, unnest($4::json[]) with ordinality as handed (item, n)`,
-    [accountId, runId, sequence, items],
+    [accountId, runId, sequence, items, count, bytes, broughtBytes],
   );
 }
 
@@ -93,23 +96,14 @@ export type StoredNodeRun = Omit<
 };
 
 /** Of a run, in the order in which they began. */
-export async function listNodeRuns(
-  database: Pool | ClientBase,
-  accountId: string,
-  runId: string,
-): Promise<readonly StoredNodeRun[]> {
-  const { rows } = await database.query<StoredNodeRun>({
-    name: "list_node_runs",
-    text: `
-      select id, sequence, node_id, status, attempt, input_count,
-        json_build_object('items', item_count, 'errors', error_item_count) as output_counts, error_code, error_message,
-        ${timeText("wake_at")} as wake_at, awaited_analysis_id as "awaitedAnalysisId",
-        ${timeText("started_at")} as started_at, ${timeText("completed_at")} as completed_at
-      from workspace.node_runs where account_id = $1 and run_id = $2 order by sequence`,
-    values: [accountId, runId],
-  });
-  return rows;
-}
+export const listNodeRuns = rowsOf<StoredNodeRun, string, [runId: string]>(
+  `select id, sequence, node_id, status, attempt, input_count,
+     json_build_object('items', item_count, 'errors', error_item_count) as output_counts, error_code, error_message,
+     ${timeText("wake_at")} as wake_at, awaited_analysis_id as "awaitedAnalysisId",
+     ${timeText("started_at")} as started_at, ${timeText("completed_at")} as completed_at
+   from workspace.node_runs where account_id = $1 and run_id = $2 order by sequence`,
+  "list_node_runs",
+);
 
 /** A node that a run comes to. */
 export type NewNodeRun = { readonly nodeId: string; readonly inputCount: number };
@@ -133,18 +127,11 @@ export async function insertNodeRuns(
   );
 }
 
-/** Ends those that go on: nobody records a step of them any more. The run is locked. Returns their nodes. */
-export async function cancelNodeRuns(
-  tx: ClientBase,
-  accountId: string,
-  runId: string,
-): Promise<readonly string[]> {
-  const { rows } = await tx.query<{ node_id: string }>(
-    `update workspace.node_runs
-     set status = 'CANCELLED', completed_at = clock_timestamp(), wake_at = null, awaited_analysis_id = null,
-       is_ready = false, next_at = null, lease_token = null
-     where account_id = $1 and run_id = $2 and next_at is not null returning node_id`,
-    [accountId, runId],
-  );
-  return rows.map((row) => row.node_id);
-}
+/** Ends those that go on: nobody records a step of them any more. The run is locked. Returns what tells so. */
+export const cancelNodeRuns = rowsOf<NewRunEvent & { readonly nodeId: string }, string, [runId: string]>(
+  `update workspace.node_runs
+   set status = 'CANCELLED', completed_at = clock_timestamp(), wake_at = null, awaited_analysis_id = null,
+     is_ready = false, next_at = null, lease_token = null
+   where account_id = $1 and run_id = $2 and next_at is not null
+   returning node_id as "nodeId", 'node.cancelled' as kind`,
+);

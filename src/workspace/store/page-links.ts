@@ -1,11 +1,12 @@
 import type { ClientBase, Pool } from "pg";
-import { type CappedPage, LOOKED_AT_MAX } from "../../base/model/list-page.ts";
+import { timeText } from "../../base/database/time-text.ts";
+import { LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import { isBelow, readListPage, timeText } from "./lists.ts";
-import { IS_PAGE_SEEN, type RenderedText } from "./pages.ts";
-import type { SpaceUser } from "./spaces.ts";
-import { holdMember, isMember, joinMember, personJson } from "./spaces.ts";
+import { isBelow, listOf } from "./lists.ts";
+import { IS_PAGE_SEEN } from "./pages.ts";
+import { joinMember, lockerOf, personJson } from "./spaces.ts";
+import { change, rowOf, type SpaceUser } from "./statements.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {
@@ -98,7 +99,8 @@ export async function readVersion(
 export async function storeHtml(
   pool: Pool,
   { accountId, versionId }: ShownVersion,
-  { html, renderer }: RenderedText,
+  html: string,
+  renderer: number,
 ): Promise<void> {
   await pool.query(
     `update workspace.page_versions set html = $3, renderer = $4
@@ -133,57 +135,27 @@ const LINKS = `workspace.page_links as l ${SHOWN_VERSION}
 export type FoundLink = StoredLink & { readonly role: SpaceRole };
 
 /** Null: there is no such link, or the user is not a member of its page's space. */
-export async function findLink(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  linkId: string,
-): Promise<FoundLink | null> {
-  const { rows } = await database.query<FoundLink>({
-    name: "find_page_link",
-    text: `
-      select ${LINK}, m.role
-      from ${LINKS}
-      join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
-      ${joinMember("p")}
-      where l.account_id = $1 and l.id = $3`,
-    values: [accountId, userId, linkId],
-  });
-  return rows[0] ?? null;
-}
+export const findLink = rowOf<FoundLink, SpaceUser, [linkId: string]>(
+  `select ${LINK}, m.role
+   from ${LINKS}
+   join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+   ${joinMember("p")}
+   where l.account_id = $1 and l.id = $3`,
+  "find_page_link",
+);
 
-/** The same, locked until the transaction ends: changes of one link, and its visits, take turns. */
-export async function lockLink(tx: ClientBase, user: SpaceUser, linkId: string): Promise<FoundLink | null> {
-  await holdMember(tx, user, "link_id", linkId);
-  await tx.query(
-    `select from workspace.page_links as locked
-     where account_id = $1 and id = $3 and ${isMember("(select space_id from workspace.pages where account_id = $1 and id = locked.page_id)")} for no key update`,
-    [user.accountId, user.userId, linkId],
-  );
-  return await findLink(tx, user, linkId);
-}
+/** Changes of one link, and its visits, take turns. */
+export const lockLink = lockerOf("link_id", findLink);
 
-/**
- * The links of a page, newest first. Null: there is no such page, or whoever asks is not a member of its space.
- * @param belowId null: from the newest
- */
-export async function listLinks(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  pageId: string,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<StoredLink> | null> {
-  return await readListPage<StoredLink>(database, {
-    isSeen: IS_PAGE_SEEN,
-    total: { upToMax: "workspace.page_links where account_id = $1 and page_id = $3" },
-    rows: `
-      select ${LINK} from ${LINKS}
-      where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
-    order: ["id", "desc"],
-    values: [accountId, userId, pageId, belowId],
-    limit,
-  });
-}
+/** The links of a page, newest first. Null: there is no such page, or the user is not a member of its space. */
+export const listLinks = listOf<StoredLink, [pageId: string]>({
+  isSeen: IS_PAGE_SEEN,
+  total: { upToMax: "workspace.page_links where account_id = $1 and page_id = $3" },
+  rows: `
+    select ${LINK} from ${LINKS}
+    where l.account_id = $1 and l.page_id = $3 and ${isBelow("l.id", "$4")}`,
+  order: ["id", "desc"],
+});
 
 /**
  * Links to pages of a space that a user has made and that still open, newest first. Nobody else may ever have seen
@@ -215,77 +187,48 @@ export async function listOpenLinksOf(
   return { links: rows.map(({ total: _, ...link }) => link), total: rows[0]?.total ?? 0 };
 }
 
-/** What its maker chooses. Null: no limit, no password. */
-export type LinkSettings = {
-  readonly label: string;
-  /** ISO 8601. */
-  readonly expiresAt: string | null;
-  readonly maxVisits: number | null;
-  readonly passwordHash: string | null;
-};
+/** What its maker chooses. Null, as absent for a new link: no limit, no password. */
+type LinkSettings = {
+  readonly [Name in "label" | "expires_at" | "max_visits"]?: PageLink[Name] | undefined;
+} & { readonly password_hash: string | null | undefined };
 
-/**
- * A link that follows new versions. Returns its id; null: it would have expired already. The page has a version, and
- * the user may edit it.
- */
-export async function insertLink(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  pageId: string,
-  tokenDigest: Uint8Array,
-  { label, expiresAt, maxVisits, passwordHash }: LinkSettings,
-): Promise<string | null> {
-  const { rows } = await tx.query<{ id: string }>(
-    `insert into workspace.page_links (account_id, page_id, token_digest, label, expires_at, max_visits,
-       password_hash, created_by)
-     select $1, $2, $3, $4, $5, $6, $7, $8 where $5::timestamptz is null or $5 > now() returning id`,
-    [accountId, pageId, tokenDigest, label, expiresAt, maxVisits, passwordHash, userId],
-  );
-  return rows[0]?.id ?? null;
-}
+type NewLink = LinkSettings & { readonly label: string };
 
-export type LinkChanges = { readonly [Name in keyof LinkSettings]?: LinkSettings[Name] | undefined } & {
-  readonly isFollowing: boolean;
-  readonly isRevoked: boolean;
+/** It follows new versions; null: it would have expired already. The page has one, and the user may edit it. */
+export const insertLink = rowOf<
+  { id: string },
+  SpaceUser,
+  [pageId: string, tokenDigest: Uint8Array, link: NewLink]
+>(
+  `insert into workspace.page_links (account_id, created_by, page_id, token_digest, label, expires_at, max_visits,
+     password_hash)
+   select $1, $2, $3, $4, l.*
+   from json_to_record($5) as l (label text, expires_at timestamptz, max_visits integer, password_hash text)
+   where l.expires_at is null or l.expires_at > now() returning id`,
+);
+
+/** `pinned`: it follows new versions again. */
+type LinkChanges = LinkSettings & {
+  readonly status?: "REVOKED" | undefined;
+  readonly pinned?: false | undefined;
 };
 
 /** Changes what is given; what is undefined stays. The link is locked. */
-export async function changeLink(
-  tx: ClientBase,
-  accountId: string,
-  linkId: string,
-  { label, expiresAt, maxVisits, passwordHash, isFollowing, isRevoked }: LinkChanges,
-): Promise<void> {
-  await tx.query(
-    `update workspace.page_links set
-       label = coalesce($3, label),
-       expires_at = case when $4 then $5 else expires_at end,
-       max_visits = case when $6 then $7 else max_visits end,
-       password_hash = case when $8 then $9 else password_hash end,
-       auth_version = auth_version + case when $8 then 1 else 0 end,
-       pinned_version_id = case when $10 then null else pinned_version_id end,
-       status = case when $11 then 'REVOKED' else status end,
-       updated_at = now()
-     where account_id = $1 and id = $2`,
-    [
-      ...[accountId, linkId, label ?? null],
-      ...[expiresAt !== undefined, expiresAt ?? null],
-      ...[maxVisits !== undefined, maxVisits ?? null],
-      ...[passwordHash !== undefined, passwordHash ?? null],
-      ...[isFollowing, isRevoked],
-    ],
-  );
-}
+export const changeLink = change<string, [linkId: string, changes: LinkChanges]>(
+  `update workspace.page_links set
+     label = coalesce(given ->> 'label', label),
+     expires_at = case when given ? 'expires_at' then (given ->> 'expires_at')::timestamptz else expires_at end,
+     max_visits = case when given ? 'max_visits' then (given ->> 'max_visits')::integer else max_visits end,
+     password_hash = case when given ? 'password_hash' then given ->> 'password_hash' else password_hash end,
+     auth_version = auth_version + (given ? 'password_hash')::integer,
+     pinned_version_id = case when given ? 'pinned' then null else pinned_version_id end,
+     status = coalesce(given ->> 'status', status),
+     updated_at = now()
+   from (select $3::jsonb as given) as changes
+   where account_id = $1 and id = $2`,
+);
 
 /** The link shows this version of its page from now on. It is locked. */
-export async function pinLink(
-  tx: ClientBase,
-  accountId: string,
-  linkId: string,
-  versionId: string,
-): Promise<void> {
-  await tx.query(
-    `update workspace.page_links set pinned_version_id = $3, updated_at = now() where account_id = $1 and id = $2`,
-    [accountId, linkId, versionId],
-  );
-}
+export const pinLink = change<string, [linkId: string, versionId: string]>(
+  "update workspace.page_links set pinned_version_id = $3, updated_at = now() where account_id = $1 and id = $2",
+);

@@ -1,10 +1,11 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../../base/database/time-text.ts";
 import type { AnalysisOrigin, OriginStep, PublishedAnalysis } from "../../base/model/events.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { isTriggerKind, type NodeKind } from "../model/node-kinds.ts";
 import type { RunEvent } from "../model/runs.ts";
 import type { RunEventKind } from "../model/workflows.ts";
-import { timeText } from "./lists.ts";
+import { change, rowOf, rowsOf } from "./statements.ts";
 
 export type NewRunEvent = {
   readonly kind: RunEventKind;
@@ -20,46 +21,31 @@ export async function insertRunEvents(
   runId: string,
   events: readonly NewRunEvent[],
 ): Promise<void> {
-  await tx.query({
-    name: "insert_run_events",
-    text: `
-      with counted as (
-        update workspace.runs set event_count = event_count + cardinality($3::text[])
-        where account_id = $1 and id = $2 returning event_count - cardinality($3::text[]) as before
-      )
-      insert into workspace.run_events (account_id, run_id, sequence, kind, node_id, details, created_at)
-      select $1, $2, counted.before + event.n, event.kind, event.node_id, event.details, clock_timestamp()
-      from counted, unnest($3::text[], $4::text[], $5::json[]) with ordinality as event (kind, node_id, details, n)`,
-    values: [
-      accountId,
-      runId,
-      events.map(({ kind }) => kind),
-      events.map(({ nodeId }) => nodeId),
-      events.map(({ details }) => (details === undefined ? null : JSON.stringify(details))),
-    ],
-  });
+  await insert(tx, accountId, runId, JSON.stringify(events));
 }
 
+const insert = change<string, [runId: string, events: string]>(
+  `with counted as (
+     update workspace.runs set event_count = event_count + json_array_length($3::json)
+     where account_id = $1 and id = $2 returning event_count - json_array_length($3::json) as before
+   )
+   insert into workspace.run_events (account_id, run_id, sequence, kind, node_id, details, created_at)
+   select $1, $2, counted.before + event.n, event.kind, event.node_id, event.details, clock_timestamp()
+   from counted, rows from (json_to_recordset($3) as (kind text, "nodeId" text, details json))
+     with ordinality as event (kind, node_id, details, n)`,
+  "insert_run_events",
+);
+
 /** Those behind the first `after`, in their order. */
-export async function readRunEvents(
-  pool: Pool,
-  accountId: string,
-  runId: string,
-  after: number,
-  limit: number,
-): Promise<readonly RunEvent[]> {
-  const { rows } = await pool.query<RunEvent>(
-    `select sequence, kind, node_id, coalesce(details, '{}') as details, ${timeText("created_at")} as created_at
-     from workspace.run_events where account_id = $1 and run_id = $2 and sequence > $3 order by sequence limit $4`,
-    [accountId, runId, after, limit],
-  );
-  return rows;
-}
+export const readRunEvents = rowsOf<RunEvent, string, [runId: string, after: number, limit: number]>(
+  `select sequence, kind, node_id, coalesce(details, '{}') as details, ${timeText("created_at")} as created_at
+   from workspace.run_events where account_id = $1 and run_id = $2 and sequence > $3 order by sequence limit $4`,
+);
 
 type Row = { readonly name: string; readonly steps: readonly (OriginStep & { readonly kind: NodeKind })[] };
 
 // A run publishes under its own id, once it has ended; under the same, a pipeline may have been first.
-const FIND = `
+const findOrigin = rowOf<Row, string, [runId: string, deliveryId: string]>(`
 select workflow.name, coalesce(steps.taken, '[]') as steps
 from workspace.runs as run
 join workspace.workflows as workflow on (workflow.account_id, workflow.id) = (run.account_id, run.workflow_id)
@@ -78,7 +64,7 @@ cross join lateral (
   where (node_run.account_id, node_run.run_id) = (run.account_id, run.id)
     and node_run.status in ('SUCCEEDED', 'FAILED')
 ) as steps
-where run.account_id = $1 and run.id = $2 and run.delivery_id = $3`;
+where run.account_id = $1 and run.id = $2 and run.delivery_id = $3`);
 
 /** The run that published this analysis; null: it was none. */
 export async function findRunOrigin(
@@ -87,9 +73,8 @@ export async function findRunOrigin(
   { analysisId, deliveryId }: PublishedAnalysis,
 ): Promise<AnalysisOrigin | null> {
   if (!isUuid(analysisId)) return null;
-  const { rows } = await pool.query<Row>(FIND, [accountId, analysisId, deliveryId]);
-  const row = rows[0];
-  if (row === undefined) return null;
+  const row = await findOrigin(pool, accountId, analysisId, deliveryId);
+  if (row === null) return null;
   const steps = row.steps.filter(({ kind }) => !isTriggerKind(kind));
   return { name: row.name, runId: analysisId, steps };
 }

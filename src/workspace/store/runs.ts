@@ -1,17 +1,18 @@
 import type { ClientBase, Pool } from "pg";
 import pg from "pg";
+import { timeText } from "../../base/database/time-text.ts";
 import { type Held, hasRoomFor } from "../../base/model/reader.ts";
 import { type Publication, PublishRefusedError, publishAnalyses } from "../../publish/publish-call-sql.ts";
 import type { Definition } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
-import { isUnfinished, type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
-import { timeText } from "./lists.ts";
+import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
-import type { SpaceUser } from "./spaces.ts";
 import { joinMember, userJson } from "./spaces.ts";
+import { change, lockOf, rowOf, type SpaceUser } from "./statements.ts";
+import type { Step } from "./steps.ts";
 
 /** A run that begins at its trigger. Returns its id. */
 export async function createRun(
@@ -36,13 +37,10 @@ export async function createRun(
 /** False: it had ended. Whoever is at a step of it cannot record it any more. */
 export async function cancelRun(tx: ClientBase, accountId: string, runId: string): Promise<boolean> {
   const run = await lockRun(tx, accountId, runId);
-  if (run === null || !isUnfinished(run.status)) return false;
-  const nodes = await cancelNodeRuns(tx, accountId, runId);
+  if (!run?.isUnfinished) return false;
+  const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await setRunStatus(tx, accountId, runId, "CANCELLED");
-  await insertRunEvents(tx, accountId, runId, [
-    ...nodes.map((nodeId) => ({ kind: "node.cancelled" as const, nodeId })),
-    { kind: "run.cancelled", nodeId: null },
-  ]);
+  await insertRunEvents(tx, accountId, runId, [...cancelled, { kind: "run.cancelled", nodeId: null }]);
   return true;
 }
 
@@ -74,15 +72,13 @@ export async function removeEndedRuns(pool: Pool, retentionMs: number): Promise<
 /** Why an analysis was not published. */
 export type PublicationRefusal = { readonly code: string; readonly message: string };
 
-export type RunPublication = Publication & { readonly traceparent: string | null };
-
 /**
  * Publishes in the transaction; one that is refused leaves it as it was. Returns the delivery's id.
  * @param isLast whatever fails counts as a refusal: trying again did not help
  */
 export async function publishInside(
   tx: ClientBase,
-  { traceparent, ...publication }: RunPublication,
+  { traceparent, ...publication }: Publication & { readonly traceparent: string | null },
   isLast: boolean,
 ): Promise<string | PublicationRefusal> {
   await tx.query("savepoint publication");
@@ -104,24 +100,15 @@ export async function publishInside(
  * What whoever requested the run is in its space, until the transaction ends. Null: no member any more, or the key that
  * it was requested with is no longer valid.
  */
-export async function holdRequesterRole(
-  tx: ClientBase,
-  accountId: string,
-  runId: string,
-): Promise<SpaceRole | null> {
-  const { rows } = await tx.query<{ role: SpaceRole }>({
-    name: "hold_requester_role",
-    text: `
-      select m.role from workspace.runs as r
-      join workspace.space_members as m
-        on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = r.requested_by
-      join sealpost.api_keys as k on k.id = r.requested_key_id and k.revoked_at is null
-        and (k.expires_at is null or k.expires_at > clock_timestamp())
-      where r.account_id = $1 and r.id = $2 for share of m`,
-    values: [accountId, runId],
-  });
-  return rows[0]?.role ?? null;
-}
+export const holdRequesterRole = lockOf<{ readonly role: SpaceRole }, string, [runId: string]>(
+  `select m.role from workspace.runs as r
+   join workspace.space_members as m
+     on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = r.requested_by
+   join sealpost.api_keys as k on k.id = r.requested_key_id and k.revoked_at is null
+     and (k.expires_at is null or k.expires_at > clock_timestamp())
+   where r.account_id = $1 and r.id = $2 for share of m`,
+  "hold_requester_role",
+);
 
 /** Publishing words its messages for batches; here there is only one. */
 function refusalText({ message, remedy }: PublishRefusedError): string {
@@ -139,31 +126,22 @@ export type FoundRun = Omit<
 };
 
 /** Null: there is no such run, or the user is not a member of its space. */
-export async function findRun(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  runId: string,
-): Promise<FoundRun | null> {
-  const { rows } = await database.query<FoundRun>({
-    name: "find_run",
-    text: `
-      select r.id, r.workflow_id, w.name as workflow_name, r.space_id,
-        json_build_object('id', v.id, 'version', v.version) as version, r.status, r.error_code, r.error_message,
-        coalesce(r.error_details, '{}') as error_details, ${userJson("u")} as requested_by,
-        ${timeText("r.created_at")} as created_at, ${timeText("r.started_at")} as started_at,
-        ${timeText("r.completed_at")} as completed_at, r.input, r.webhook_url, r.delivery_id, v.definition,
-        split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor, m.role
-      from workspace.runs as r
-      ${joinMember("r")}
-      join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id
-      join workspace.workflow_versions as v
-        on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
-      join sealpost.users as u on u.account_id = r.account_id and u.id = r.requested_by
-      where r.account_id = $1 and r.id = $3`,
-    values: [accountId, userId, runId],
-  });
-  return rows[0] ?? null;
-}
+export const findRun = rowOf<FoundRun, SpaceUser, [runId: string]>(
+  `select r.id, r.workflow_id, w.name as workflow_name, r.space_id,
+     json_build_object('id', v.id, 'version', v.version) as version, r.status, r.error_code, r.error_message,
+     coalesce(r.error_details, '{}') as error_details, ${userJson("u")} as requested_by,
+     ${timeText("r.created_at")} as created_at, ${timeText("r.started_at")} as started_at,
+     ${timeText("r.completed_at")} as completed_at, r.input, r.webhook_url, r.delivery_id, v.definition,
+     split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor, m.role
+   from workspace.runs as r
+   ${joinMember("r")}
+   join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id
+   join workspace.workflow_versions as v
+     on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
+   join sealpost.users as u on u.account_id = r.account_id and u.id = r.requested_by
+   where r.account_id = $1 and r.id = $3`,
+  "find_run",
+);
 
 /** A workflow and the version of it that is to be run. */
 export type RunnableWorkflow = {
@@ -176,37 +154,21 @@ export type RunnableWorkflow = {
   readonly role: SpaceRole;
 };
 
-/** Null: there is no such workflow, or the user is not a member of its space. @param version null: the current one */
-export async function findRunnable(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  workflowId: string,
-  version: number | null,
-): Promise<RunnableWorkflow | null> {
-  const { rows } = await tx.query<RunnableWorkflow>(
-    `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role
-     from workspace.workflows as w
-     ${joinMember("w")}
-     left join workspace.workflow_versions as v on v.account_id = w.account_id and v.workflow_id = w.id
-       and v.version = coalesce($4::integer, w.current_version)
-     where w.account_id = $1 and w.id = $3`,
-    [accountId, userId, workflowId, version],
-  );
-  return rows[0] ?? null;
-}
+/** Null: there is no such workflow, or the user is not a member of its space. `version`: null, the current one. */
+export const findRunnable = rowOf<RunnableWorkflow, SpaceUser, [workflowId: string, version: number | null]>(
+  `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role
+   from workspace.workflows as w
+   ${joinMember("w")}
+   left join workspace.workflow_versions as v on v.account_id = w.account_id and v.workflow_id = w.id
+     and v.version = coalesce($4::integer, w.current_version)
+   where w.account_id = $1 and w.id = $3`,
+);
 
-/** Of a version of a workflow. */
-export type NewRun = {
-  readonly spaceId: string;
-  readonly workflowId: string;
-  readonly version: number;
-  readonly definition: Definition;
-  readonly input: Readonly<Record<string, unknown>>;
-  readonly webhookUrl: string | null;
-  readonly traceparent: string | null;
-  /** The requester's. */
-  readonly keyId: string;
-};
+/** Of a version of a workflow. `keyId`: the requester's. */
+export type NewRun = Pick<
+  Step,
+  "spaceId" | "workflowId" | "definition" | "input" | "webhookUrl" | "traceparent"
+> & { readonly version: number; readonly keyId: string };
 
 /** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
 export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<boolean> {
@@ -223,6 +185,7 @@ export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: Space
 
 export type LockedRun = {
   readonly status: RunStatus;
+  readonly isUnfinished: boolean;
   readonly itemCount: number;
   readonly itemBytes: number;
   /** Of those, what its sources handed on. */
@@ -233,17 +196,12 @@ export type LockedRun = {
  * What changes a run locks it first: until the transaction ends nobody else does, and its nodes end one after the
  * other. Null: there is no such run.
  */
-export async function lockRun(tx: ClientBase, accountId: string, runId: string): Promise<LockedRun | null> {
-  const { rows } = await tx.query<LockedRun>({
-    name: "lock_run",
-    text: `
-      select status, item_count as "itemCount", item_bytes::float8 as "itemBytes",
-        brought_bytes::float8 as "broughtBytes"
-      from workspace.runs where account_id = $1 and id = $2 for no key update`,
-    values: [accountId, runId],
-  });
-  return rows[0] ?? null;
-}
+export const lockRun = lockOf<LockedRun, string, [runId: string]>(
+  `select status, completed_at is null as "isUnfinished", item_count as "itemCount", item_bytes::float8 as "itemBytes",
+     brought_bytes::float8 as "broughtBytes"
+   from workspace.runs where account_id = $1 and id = $2 for no key update`,
+  "lock_run",
+);
 
 export type RunError = {
   readonly code: RunErrorCode;
@@ -255,61 +213,30 @@ export type RunError = {
  * A run that is locked gets this status, and its times with it. They are the clock's, as all are in a run: a
  * transaction that waits for the lock may have begun before the one that has it.
  */
-export async function setRunStatus(
-  tx: ClientBase,
-  accountId: string,
-  runId: string,
-  status: RunStatus,
-): Promise<void> {
-  await tx.query({
-    name: "set_run_status",
-    text: `
-      update workspace.runs set status = $3,
-        started_at = case when $3 = 'ACTIVE' then coalesce(started_at, clock_timestamp()) else started_at end,
-        completed_at = case when $3 in ('SUCCEEDED', 'FAILED', 'CANCELLED') then clock_timestamp() end
-      where account_id = $1 and id = $2`,
-    values: [accountId, runId, status],
-  });
-}
+export const setRunStatus = change<string, [runId: string, status: RunStatus]>(
+  `update workspace.runs set status = $3,
+     started_at = case when $3 = 'ACTIVE' then coalesce(started_at, clock_timestamp()) else started_at end,
+     completed_at = case when $3 in ('SUCCEEDED', 'FAILED', 'CANCELLED') then clock_timestamp() end
+   where account_id = $1 and id = $2`,
+  "set_run_status",
+);
 
 /** Of a run that is locked, and has ended. @param deliveryId null: nothing was published */
 export async function setRunEnd(
   tx: ClientBase,
   accountId: string,
   runId: string,
-  { error, deliveryId }: { readonly error: RunError | null; readonly deliveryId: string | null },
+  error: RunError | null,
+  deliveryId: string | null,
 ): Promise<void> {
-  await tx.query(
-    `update workspace.runs set error_code = $3, error_message = $4, error_details = $5, delivery_id = $6
-     where account_id = $1 and id = $2`,
-    [
-      accountId,
-      runId,
-      error?.code ?? null,
-      error?.message ?? null,
-      error?.details == null ? null : JSON.stringify(error.details),
-      deliveryId,
-    ],
-  );
+  const details = error?.details == null ? null : JSON.stringify(error.details);
+  await setEnd(tx, accountId, runId, error?.code ?? null, error?.message ?? null, details, deliveryId);
 }
 
-/** What a step has handed on. */
-export type HandedItems = { readonly count: number; readonly bytes: number; readonly broughtBytes: number };
-
-/** Counts it, in a run that is locked. */
-export async function addRunItems(
-  tx: ClientBase,
-  accountId: string,
-  runId: string,
-  { count, bytes, broughtBytes }: HandedItems,
-): Promise<void> {
-  await tx.query(
-    `update workspace.runs
-     set item_count = item_count + $3, item_bytes = item_bytes + $4, brought_bytes = brought_bytes + $5
-     where account_id = $1 and id = $2`,
-    [accountId, runId, count, bytes, broughtBytes],
-  );
-}
+const setEnd = change<string, [runId: string, ...end: (string | null)[]]>(
+  `update workspace.runs set error_code = $3, error_message = $4, error_details = $5, delivery_id = $6
+   where account_id = $1 and id = $2`,
+);
 
 /** Whether anybody has one, ended or not. Dispatchers ask five times a second until there is one. */
 export async function hasRuns(pool: Pool): Promise<boolean> {

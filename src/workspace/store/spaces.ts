@@ -1,10 +1,11 @@
-import type { ClientBase, Pool } from "pg";
+import type { ClientBase } from "pg";
 import { newId } from "../../base/database/partitions.ts";
-import type { CappedPage, ListPage } from "../../base/model/list-page.ts";
+import { timeText } from "../../base/database/time-text.ts";
 import { storagePrefix } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { Member, Space } from "../model/spaces.ts";
-import { isAbove, isBelow, readListPage, timeText } from "./lists.ts";
+import { isAbove, isBelow, listOf } from "./lists.ts";
+import { change, type Database, lockOf, rowOf, type SpaceUser } from "./statements.ts";
 
 /** A space as one of its members sees it; what the role allows is not in the row. */
 export type StoredSpace = Omit<Space, `can_${string}` | "skill_count">;
@@ -18,43 +19,22 @@ const OF_MEMBER = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
   join sealpost.users as o on o.account_id = s.account_id and o.id = s.owner_id`;
 
-/** A user of an account. */
-export type SpaceUser = { readonly accountId: string; readonly userId: string };
-
 /** Null: there is no such space, or the user is not a member. */
-export async function findSpace(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-): Promise<StoredSpace | null> {
-  const { rows } = await database.query<StoredSpace>({
-    name: "find_space",
-    text: `select ${SPACE} from ${OF_MEMBER} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
-    values: [accountId, userId, spaceId],
-  });
-  return rows[0] ?? null;
-}
+export const findSpace = rowOf<StoredSpace, SpaceUser, [spaceId: string]>(
+  `select ${SPACE} from ${OF_MEMBER} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
+  "find_space",
+);
 
-/** The spaces that the user is a member of, newest first. @param belowId null: from the newest */
-export async function listSpaces(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<StoredSpace>> {
-  const list = await readListPage<StoredSpace>(database, {
-    name: "list_spaces",
-    isSeen: "true",
-    total: { upToMax: "workspace.space_members where account_id = $1 and user_id = $2" },
-    rows: `
-      select ${SPACE} from ${OF_MEMBER}
-      where m.account_id = $1 and m.user_id = $2 and ${isBelow("m.space_id", "$3")}`,
-    order: ["id", "desc"],
-    values: [accountId, userId, belowId],
-    limit,
-  });
-  return list!;
-}
+/** The spaces that the user is a member of, newest first. */
+export const listSpaces = listOf<StoredSpace, []>({
+  name: "list_spaces",
+  isSeen: "true",
+  total: { upToMax: "workspace.space_members where account_id = $1 and user_id = $2" },
+  rows: `
+    select ${SPACE} from ${OF_MEMBER}
+    where m.account_id = $1 and m.user_id = $2 and ${isBelow("m.space_id", "$3")}`,
+  order: ["id", "desc"],
+});
 
 const INSERT = `
 insert into workspace.spaces (account_id, id, owner_id, name, storage_prefix) values ($1, $2, $3, $4, $5)
@@ -105,50 +85,37 @@ export async function insertSpace(
  * What the user is in the space, whose row is locked until the transaction ends: changes of one space and its members
  * take turns, and each sees what the one before has left. Null: there is no such space, or the user is not a member.
  */
-export async function lockSpace(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-): Promise<{ readonly role: SpaceRole; readonly storagePrefix: string } | null> {
-  const values = [accountId, userId, spaceId];
-  // No others lock what is not theirs.
-  const { rows: locked } = await tx.query<{ storagePrefix: string }>(
-    `select storage_prefix as "storagePrefix" from workspace.spaces
-     where account_id = $1 and id = $3 and ${IS_MEMBER} for no key update`,
-    values,
-  );
-  const { rows } = await tx.query<{ role: SpaceRole }>(
-    "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
-    values,
-  );
-  return locked[0] === undefined || rows[0] === undefined ? null : { ...locked[0], ...rows[0] };
+export async function lockSpace(tx: ClientBase, user: SpaceUser, spaceId: string) {
+  const space = await lockOfMember(tx, user, spaceId);
+  const member = await findRole(tx, user, spaceId);
+  return space && member && { ...space, ...member };
 }
+
+/** Whether the user $2 of the account $1 is a member of the space. @param space SQL */
+export const isMember = (space: string) =>
+  `exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${space})`;
+
+export const IS_MEMBER = isMember("$3");
+
+/** Nobody else locks it, not even for as long as it takes to say that it is not theirs. */
+const lockOfMember = lockOf<{ readonly storagePrefix: string }, SpaceUser, [spaceId: string]>(
+  `select storage_prefix as "storagePrefix" from workspace.spaces
+   where account_id = $1 and id = $3 and ${IS_MEMBER} for no key update`,
+);
+
+const findRole = rowOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string]>(
+  "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
+);
 
 /** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
-export async function lockStoragePrefix(
-  tx: ClientBase,
-  accountId: string,
-  spaceId: string,
-): Promise<string | null> {
-  const { rows } = await tx.query<{ storage_prefix: string }>(
-    "select storage_prefix from workspace.spaces where account_id = $1 and id = $2 for no key update",
-    [accountId, spaceId],
-  );
-  return rows[0]?.storage_prefix ?? null;
-}
+export const lockStoragePrefix = lockOf<{ readonly storagePrefix: string }, string, [spaceId: string]>(
+  `select storage_prefix as "storagePrefix" from workspace.spaces where account_id = $1 and id = $2 for no key update`,
+);
 
 /** Gives the space its new name and prefix, which new objects are kept under from now on. */
-export async function renameSpace(
-  tx: ClientBase,
-  accountId: string,
-  spaceId: string,
-  name: string,
-): Promise<void> {
-  await tx.query(
-    "update workspace.spaces set name = $3, storage_prefix = $4 where account_id = $1 and id = $2",
-    [accountId, spaceId, name, storagePrefix(name, spaceId)],
-  );
-}
+export const renameSpace = change<string, [spaceId: string, name: string, storagePrefix: string]>(
+  "update workspace.spaces set name = $3, storage_prefix = $4 where account_id = $1 and id = $2",
+);
 
 /** A user out of a row of sealpost.users, with these of its columns. */
 function rowJson(alias: string, columns: readonly string[]): string {
@@ -171,18 +138,10 @@ const MEMBERS = `workspace.space_members as m
   join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id`;
 
 /** The spaces that the user is a member of, as a `uuid[]`. */
-export async function findSpaceIds(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-): Promise<string> {
-  const { rows } = await database.query<{ ids: string }>({
-    name: "find_space_ids",
-    text: `select array(
-        select space_id from workspace.space_members where account_id = $1 and user_id = $2)::text as ids`,
-    values: [accountId, userId],
-  });
-  return rows[0]!.ids;
-}
+export const findSpaceIds = rowOf<{ readonly ids: string }, SpaceUser, []>(
+  "select array(select space_id from workspace.space_members where account_id = $1 and user_id = $2)::text as ids",
+  "find_space_ids",
+);
 
 /** Where the space's id is found by the name of a path parameter, $3. */
 const SPACE_OF = {
@@ -195,34 +154,42 @@ const SPACE_OF = {
   run_id: "(select space_id from workspace.runs where account_id = $1 and id = $3)",
 } as const;
 
-export type NameInSpace = keyof typeof SPACE_OF;
+type NameInSpace = keyof typeof SPACE_OF;
 export const NAMES_IN_SPACE = Object.keys(SPACE_OF) as readonly NameInSpace[];
 
 const memberOf = (name: NameInSpace) =>
   `select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`;
 
 /** Whether the user is a member of the space that this is, or is in. */
-export async function isMemberOf(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  name: NameInSpace,
-  id: string,
-): Promise<boolean> {
-  const { rowCount } = await database.query(memberOf(name), [accountId, userId, id]);
-  return rowCount === 1;
+export async function isMemberOf(database: Database, user: SpaceUser, name: NameInSpace, id: string) {
+  return (await rowOf<object, SpaceUser, [id: string]>(memberOf(name))(database, user, id)) !== null;
 }
 
 /**
  * What the user is in the space that this is in stays until the transaction ends: whoever removes the user waits, and
  * then sees what was written. Called before the role is looked at, and before other locks.
  */
-export async function holdMember(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  name: NameInSpace,
-  id: string,
-): Promise<void> {
-  await tx.query(`${memberOf(name)} for share`, [accountId, userId, id]);
+export async function holdMember(tx: ClientBase, user: SpaceUser, name: NameInSpace, id: string) {
+  await lockOf<object, SpaceUser, [id: string]>(`${memberOf(name)} for share`)(tx, user, id);
+}
+
+const TABLES = { page_id: "pages", link_id: "page_links", workflow_id: "workflows" } as const;
+type NameOfLocked = keyof typeof TABLES;
+
+/** Finds the same, locked until the transaction ends, after a hold on what the user is in its space. */
+export function lockerOf<Found>(
+  name: NameOfLocked,
+  find: (database: Database, user: SpaceUser, id: string) => Promise<Found | null>,
+) {
+  const lock = lockOf<object, SpaceUser, [id: string]>(
+    `select from workspace.${TABLES[name]}
+     where account_id = $1 and id = $3 and ${isMember(SPACE_OF[name])} for no key update`,
+  );
+  return async (tx: ClientBase, user: SpaceUser, id: string): Promise<Found | null> => {
+    await holdMember(tx, user, name, id);
+    await lock(tx, user, id);
+    return await find(tx, user, id);
+  };
 }
 
 /**
@@ -240,12 +207,6 @@ export async function holdMemberships(
   ]);
 }
 
-/** Whether the user $2 of the account $1 is a member of the space. @param space SQL */
-export const isMember = (space: string) =>
-  `exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${space})`;
-
-export const IS_MEMBER = isMember("$3");
-
 /** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
 export function joinMember(row: string): string {
   return `join workspace.space_members as m
@@ -253,74 +214,50 @@ export function joinMember(row: string): string {
 }
 
 /** Null: no member. */
-export async function findMember(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-): Promise<StoredMember | null> {
-  const { rows } = await database.query<StoredMember>(
-    `select ${MEMBER} from ${MEMBERS} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
-    [accountId, userId, spaceId],
-  );
-  return rows[0] ?? null;
-}
+export const findMember = rowOf<StoredMember, SpaceUser, [spaceId: string]>(
+  `select ${MEMBER} from ${MEMBERS} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
+);
+
+/** The members of a space by their ids, the oldest users first. Null: the user is not one. */
+export const listMembers = listOf<StoredMember, [spaceId: string]>({
+  name: "list_space_members",
+  isSeen: IS_MEMBER,
+  total: {
+    exactly: "select count(*)::integer from workspace.space_members where account_id = $1 and space_id = $3",
+  },
+  rows: `
+    select ${MEMBER} from ${MEMBERS}
+    where m.account_id = $1 and m.space_id = $3 and ${isAbove("m.user_id", "$4")}`,
+  order: ["userId", "asc"],
+});
 
 /**
- * The members of a space by their ids, the oldest users first. Null: there is no such space, or whoever asks is not a
- * member. @param aboveId null: from the first
+ * Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace.
  */
-export async function listMembers(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-  aboveId: string | null,
-  limit: number,
-): Promise<ListPage<StoredMember> | null> {
-  return await readListPage<StoredMember>(database, {
-    name: "list_space_members",
-    isSeen: IS_MEMBER,
-    total: {
-      exactly:
-        "select count(*)::integer from workspace.space_members where account_id = $1 and space_id = $3",
-    },
-    rows: `
-      select ${MEMBER} from ${MEMBERS}
-      where m.account_id = $1 and m.space_id = $3 and ${isAbove("m.user_id", "$4")}`,
-    order: ["userId", "asc"],
-    values: [accountId, userId, spaceId, aboveId],
-    limit,
-  });
-}
-
-/** Makes the user a member, or changes its role. The space is locked, and the user not its owner; see lockSpace. */
 export async function setMember(
   tx: ClientBase,
-  { accountId, userId }: SpaceUser,
+  user: SpaceUser,
   spaceId: string,
   role: SpaceRole,
 ): Promise<"set" | "unknown_user" | "too_many_spaces"> {
-  const isNew = (await findMember(tx, { accountId, userId }, spaceId)) === null;
-  const joined = isNew ? await countSpaces(tx, { accountId, userId }, "joined") : 0;
-  if (joined >= SPACES_JOINED_MAX) return "too_many_spaces";
-  // Selecting from users, so that an unknown one is no row and not an error.
-  const { rowCount } = await tx.query(
-    `insert into workspace.space_members (account_id, user_id, space_id, role)
-     select account_id, id, $3, $4 from sealpost.users where account_id = $1 and id = $2
-     on conflict (account_id, user_id, space_id) do update set role = excluded.role`,
-    [accountId, userId, spaceId, role],
-  );
-  return rowCount === 1 ? "set" : "unknown_user";
+  const isNew = (await findRole(tx, user, spaceId)) === null;
+  if (isNew && (await countSpaces(tx, user, "joined")) >= SPACES_JOINED_MAX) return "too_many_spaces";
+  return (await upsertMember(tx, user, spaceId, role)) ? "set" : "unknown_user";
 }
 
-/** The same, of removing one that is a member. What others begin for the user from now on waits, see holdMemberships. */
-export async function removeMember(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-): Promise<void> {
-  await holdMemberships(tx, { accountId, userId }, "no key update");
-  await tx.query(
-    "delete from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
-    [accountId, userId, spaceId],
-  );
+const upsertMember = change<SpaceUser, [spaceId: string, role: SpaceRole]>(
+  // Selecting from users, so that an unknown one is no row and not an error.
+  `insert into workspace.space_members (account_id, user_id, space_id, role)
+   select account_id, id, $3, $4 from sealpost.users where account_id = $1 and id = $2
+   on conflict (account_id, user_id, space_id) do update set role = excluded.role`,
+);
+
+/** The same, of removing one that is a member: what is begun for the user waits from now on, see holdMemberships. */
+export async function removeMember(tx: ClientBase, user: SpaceUser, spaceId: string): Promise<void> {
+  await holdMemberships(tx, user, "no key update");
+  await deleteMember(tx, user, spaceId);
 }
+
+const deleteMember = change<SpaceUser, [spaceId: string]>(
+  "delete from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
+);

@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { RunStatus } from "../model/workflows.ts";
 import { accountsBehind } from "./lists.ts";
+import { rowOf } from "./statements.ts";
 
 /** A node run whose next step is one process's, until its lease ends. */
 export type ClaimedStep = {
@@ -61,32 +62,23 @@ export async function makeStepsReady(pool: Pool): Promise<void> {
  * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
  * each has. One that nobody records is taken again after `leaseMs`. Null: no account behind this one has any.
  */
-export async function claimStep(
-  pool: Pool,
-  afterAccountId: string,
-  leaseMs: number,
-): Promise<ClaimedStep | null> {
-  const { rows } = await pool.query<ClaimedStep>({
-    name: "claim_step",
-    // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
-    text: `
-      with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
-        select step.* from accounts cross join lateral (
-          select account_id, run_id, sequence from workspace.node_runs as n
-          where n.is_ready and n.account_id = accounts.account_id
-          order by n.next_at limit 1 for no key update skip locked
-        ) as step
-        limit 1
-      )
-      update workspace.node_runs as n
-      set is_ready = false, next_at = now() + $2::float8 * interval '1 millisecond',
-        attempt = n.attempt + (n.lease_token is not null)::integer, lease_token = gen_random_uuid()
-      from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)
-      returning n.account_id as "accountId", n.run_id as "runId", n.sequence, n.lease_token as "leaseToken", n.attempt`,
-    values: [afterAccountId, leaseMs],
-  });
-  return rows[0] ?? null;
-}
+export const claimStep = rowOf<ClaimedStep, string, [leaseMs: number]>(
+  // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
+  `with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
+     select step.* from accounts cross join lateral (
+       select account_id, run_id, sequence from workspace.node_runs as n
+       where n.is_ready and n.account_id = accounts.account_id
+       order by n.next_at limit 1 for no key update skip locked
+     ) as step
+     limit 1
+   )
+   update workspace.node_runs as n
+   set is_ready = false, next_at = now() + $2::float8 * interval '1 millisecond',
+     attempt = n.attempt + (n.lease_token is not null)::integer, lease_token = gen_random_uuid()
+   from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)
+   returning n.account_id as "accountId", n.run_id as "runId", n.sequence, n.lease_token as "leaseToken", n.attempt`,
+  "claim_step",
+);
 
 const OF_STEP = "account_id = $1 and run_id = $2 and sequence = $3 and lease_token = $4";
 
@@ -114,19 +106,19 @@ export async function giveBackStep(pool: Pool, step: ClaimedStep): Promise<void>
   );
 }
 
-/** What a step is about. */
-export type StepFacts = {
-  readonly runStatus: RunStatus;
+/** With what it is about. */
+export type Step = ClaimedStep & {
   readonly workflowId: string;
   readonly spaceId: string;
   readonly definition: Definition;
+  /** What the run was started with. */
   readonly input: Readonly<Record<string, unknown>>;
   readonly webhookUrl: string | null;
   readonly traceparent: string | null;
   readonly nodeId: string;
   readonly nodeRunId: string;
   readonly nodeStatus: RunStatus;
-  /** How far it is; null: at the beginning. */
+  /** What the step before this one left; null: this is the first. */
   readonly position: unknown;
   /** The database's times; the start is null until the first step begins. */
   readonly startedAt: Date | null;
@@ -134,11 +126,11 @@ export type StepFacts = {
 };
 
 /** Null: the step is somebody else's, or its run has ended. */
-export async function readStep(database: Pool | ClientBase, step: ClaimedStep): Promise<StepFacts | null> {
-  const { rows } = await database.query<StepFacts>({
+export async function readStep(database: Pool | ClientBase, claimed: ClaimedStep): Promise<Step | null> {
+  const { rows } = await database.query<Omit<Step, keyof ClaimedStep>>({
     name: "read_step",
     text: `
-      select r.status as "runStatus", r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
+      select r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
         r.webhook_url as "webhookUrl", r.traceparent, n.node_id as "nodeId", n.id as "nodeRunId",
         n.status as "nodeStatus", n.position, n.started_at as "startedAt", now()
       from workspace.node_runs as n
@@ -146,16 +138,17 @@ export async function readStep(database: Pool | ClientBase, step: ClaimedStep): 
       join workspace.workflow_versions as v
         on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
       where n.account_id = $1 and n.run_id = $2 and n.sequence = $3 and n.lease_token = $4`,
-    values: keyOf(step),
+    values: keyOf(claimed),
   });
-  return rows[0] ?? null;
+  return rows[0] === undefined ? null : { ...claimed, ...rows[0] };
 }
 
 /** Where a step has brought its node run. */
 export type NodeChange = {
   /** Null: it stays. */
   readonly status: RunStatus | null;
-  readonly position: unknown;
+  /** Absent: it stays, too. */
+  readonly position?: unknown;
   /** Of the next step; absent: its first. */
   readonly attempt?: number;
   /** Handed on by this step; absent: nothing. */
@@ -165,8 +158,9 @@ export type NodeChange = {
   readonly error?: { readonly code: string; readonly message: string };
   /** The analysis that ends its wait sooner; absent, or null: there is none. */
   readonly awaitedAnalysisId?: string | null;
-  /** When the next step may be taken: so many milliseconds from now, or at a time; null: there is none. */
-  readonly next: { readonly inMs: number } | { readonly at: Date } | null;
+  /** When the next step may be taken: so many milliseconds from now, or at a time; both absent: there is none. */
+  readonly inMs?: number;
+  readonly until?: Date;
 };
 
 /**
@@ -192,10 +186,10 @@ export type HandedOn = { readonly items: number; readonly errors: number };
 /** The step has ended, and the lease with it. Its run is locked. Null: the step is somebody else's. */
 export async function changeNodeRun(
   tx: ClientBase,
-  step: ClaimedStep,
-  change: NodeChange,
+  step: Step,
+  { status, attempt = 1, items = 0, errorItems = 0, error, ...change }: NodeChange,
 ): Promise<HandedOn | null> {
-  const { status, position, attempt = 1, items = 0, errorItems = 0, error, awaitedAnalysisId, next } = change;
+  const { position = step.position, awaitedAnalysisId = null, inMs = null, until = null } = change;
   const { rows } = await tx.query<HandedOn>({
     name: "change_node_run",
     text: `
@@ -211,9 +205,7 @@ export async function changeNodeRun(
       ...keyOf(step),
       ...[status, position === null ? null : JSON.stringify(position), attempt, items, errorItems],
       ...[error?.code ?? null, error?.message ?? null],
-      next !== null && "at" in next ? next.at : null,
-      next !== null && "inMs" in next ? next.inMs : null,
-      awaitedAnalysisId ?? null,
+      ...[until, inMs, awaitedAnalysisId],
     ],
   });
   return rows[0] ?? null;

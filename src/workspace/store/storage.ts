@@ -1,10 +1,10 @@
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import type { StorageKind, StorageUse } from "../../base/model/storage.ts";
-import type { SpaceUser } from "./spaces.ts";
+import { type Database, rowOf, type SpaceUser } from "./statements.ts";
 
 /** Whether the account has any space. False, too, on a database that the workspace was never installed in. */
-export async function hasSpaces(database: Pool | ClientBase, accountId: string): Promise<boolean> {
+export async function hasSpaces(database: Database, accountId: string): Promise<boolean> {
   const { rows } = await database.query<{ is_there: boolean }>(
     "select to_regclass('workspace.spaces') is not null as is_there",
   );
@@ -58,15 +58,9 @@ export async function readWorkspaceStorage(pool: Pool, accountId: string): Promi
  *
  * @throws what `storageRefusalOf` knows
  */
-export async function requireRoomForLeftovers(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-): Promise<void> {
-  await database.query(
-    `select sealpost.refuse_storage(kind, bytes_max) from sealpost.storage_limits
-     where kind = 'leftovers' and bytes_max < (
-       select sum(bytes) from workspace.storage
-       where account_id = $1 and kind = 'leftovers' and user_id in ($1, $2))`,
-    [accountId, userId],
-  );
-}
+export const requireRoomForLeftovers = rowOf<object, SpaceUser, []>(
+  `select sealpost.refuse_storage(kind, bytes_max) from sealpost.storage_limits
+   where kind = 'leftovers' and bytes_max < (
+     select sum(bytes) from workspace.storage
+     where account_id = $1 and kind = 'leftovers' and user_id in ($1, $2))`,
+);

@@ -1,12 +1,11 @@
-import type { ClientBase, Pool } from "pg";
-import type { CappedPage } from "../../base/model/list-page.ts";
+import { timeText } from "../../base/database/time-text.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { ListedWorkflow, WORKFLOW_CONSTANTS } from "../model/workflows.ts";
-import { isBelow, readListPage, timeText } from "./lists.ts";
-import type { SpaceUser } from "./spaces.ts";
-import { holdMember, IS_MEMBER, isMember, joinMember, userJson } from "./spaces.ts";
+import { isBelow, listOf } from "./lists.ts";
+import { IS_MEMBER, joinMember, lockerOf, userJson } from "./spaces.ts";
+import { change, rowOf, type SpaceUser } from "./statements.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type StoredWorkflow = Omit<
@@ -47,121 +46,61 @@ const WORKFLOWS = `workspace.workflows as w
   left join sealpost.users as p on p.account_id = v.account_id and p.id = v.created_by`;
 
 /** Null: there is no such workflow, or the user is not a member of its space. */
-export async function findWorkflow(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  workflowId: string,
-): Promise<FoundWorkflow | null> {
-  const { rows } = await database.query<FoundWorkflow>({
-    name: "find_workflow",
-    text: `select ${LISTED}, w.draft, v.definition from ${WORKFLOWS} where w.account_id = $1 and w.id = $3`,
-    values: [accountId, userId, workflowId],
-  });
-  return rows[0] ?? null;
-}
+export const findWorkflow = rowOf<FoundWorkflow, SpaceUser, [workflowId: string]>(
+  `select ${LISTED}, w.draft, v.definition from ${WORKFLOWS} where w.account_id = $1 and w.id = $3`,
+  "find_workflow",
+);
 
-/** The same, locked until the transaction ends: changes of one workflow take turns. */
-export async function lockWorkflow(
-  tx: ClientBase,
-  user: SpaceUser,
-  workflowId: string,
-): Promise<FoundWorkflow | null> {
-  await holdMember(tx, user, "workflow_id", workflowId);
-  await tx.query(
-    `select from workspace.workflows as locked
-     where account_id = $1 and id = $3 and ${isMember("locked.space_id")} for no key update`,
-    [user.accountId, user.userId, workflowId],
-  );
-  return await findWorkflow(tx, user, workflowId);
-}
+/** Changes of one workflow take turns. */
+export const lockWorkflow = lockerOf("workflow_id", findWorkflow);
 
-/**
- * The workflows of a space, newest first. Null: there is no such space, or whoever asks is not a member.
- * @param belowId null: from the newest
- */
-export async function listWorkflows(
-  database: Pool | ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-  belowId: string | null,
-  limit: number,
-): Promise<CappedPage<StoredWorkflow> | null> {
-  return await readListPage<StoredWorkflow>(database, {
-    name: "list_workflows",
-    isSeen: IS_MEMBER,
-    total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3" },
-    rows: `
-      select ${LISTED} from ${WORKFLOWS}
-      where w.account_id = $1 and w.space_id = $3 and ${isBelow("w.id", "$4")}`,
-    order: ["id", "desc"],
-    values: [accountId, userId, spaceId, belowId],
-    limit,
-  });
-}
+/** The workflows of a space, newest first. Null: there is no such space, or the user is not a member. */
+export const listWorkflows = listOf<StoredWorkflow, [spaceId: string]>({
+  name: "list_workflows",
+  isSeen: IS_MEMBER,
+  total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3" },
+  rows: `
+    select ${LISTED} from ${WORKFLOWS}
+    where w.account_id = $1 and w.space_id = $3 and ${isBelow("w.id", "$4")}`,
+  order: ["id", "desc"],
+});
 
 /** A workflow with a first draft. The space exists. */
-export async function insertWorkflow(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-  { name, draft }: Pick<FoundWorkflow, "name" | "draft">,
-): Promise<string> {
-  const { rows } = await tx.query<{ id: string }>(
-    `insert into workspace.workflows (account_id, space_id, name, draft, created_by)
-     values ($1, $2, $3, $4, $5) returning id`,
-    [accountId, spaceId, name, draft, userId],
-  );
-  return rows[0]!.id;
-}
+export const insertWorkflow = rowOf<
+  { id: string },
+  SpaceUser,
+  [spaceId: string, name: string, draft: Definition]
+>(
+  `insert into workspace.workflows (account_id, created_by, space_id, name, draft)
+   values ($1, $2, $3, $4, $5) returning id`,
+);
 
-/** @param changes null: it stays as it is */
-export async function updateWorkflow(
-  tx: ClientBase,
-  accountId: string,
-  workflowId: string,
-  { name, summary }: { readonly name: string | null; readonly summary: string | null },
-): Promise<void> {
-  await tx.query(
-    `update workspace.workflows
-     set name = coalesce($3, name), summary = coalesce($4, summary), updated_at = now()
-     where account_id = $1 and id = $2`,
-    [accountId, workflowId, name, summary],
-  );
-}
+/** Null: it stays as it is. */
+export const updateWorkflow = change<
+  string,
+  [workflowId: string, name: string | null, summary: string | null]
+>(
+  `update workspace.workflows
+   set name = coalesce($3, name), summary = coalesce($4, summary), updated_at = now()
+   where account_id = $1 and id = $2`,
+);
 
-/** The draft is replaced, which was seen at that revision. The workflow is locked. */
-export async function saveDraft(
-  tx: ClientBase,
-  accountId: string,
-  { id, draft_revision }: Pick<StoredWorkflow, "id" | "draft_revision">,
-  draft: Definition,
-): Promise<void> {
-  const { rowCount } = await tx.query(
-    `update workspace.workflows
-     set draft = $4, draft_revision = draft_revision + 1, draft_updated_at = now(), updated_at = now()
-     where account_id = $1 and id = $2 and draft_revision = $3`,
-    [accountId, id, draft_revision, draft],
-  );
-  if (rowCount !== 1) throw new Error(`The draft of workflow ${id} was to be at revision ${draft_revision}.`);
-}
+/** The draft is replaced, which was seen at that revision; false: it is at another. The workflow is locked. */
+export const saveDraft = change<string, [workflowId: string, revision: number, draft: Definition]>(
+  `update workspace.workflows
+   set draft = $4, draft_revision = draft_revision + 1, draft_updated_at = now(), updated_at = now()
+   where account_id = $1 and id = $2 and draft_revision = $3`,
+);
 
 /** Makes the draft the next version, and that the current one. The workflow is locked. */
-export async function insertVersion(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  workflowId: string,
-  changeNote: string | null,
-): Promise<void> {
-  await tx.query(
-    `with published as (
-       insert into workspace.workflow_versions
-         (account_id, workflow_id, version, definition, change_note, created_by)
-       select account_id, id, coalesce(current_version, 0) + 1, draft, $3, $4
-       from workspace.workflows where account_id = $1 and id = $2
-       returning version
-     )
-     update workspace.workflows set current_version = published.version, updated_at = now()
-     from published where account_id = $1 and id = $2`,
-    [accountId, workflowId, changeNote, userId],
-  );
-}
+export const insertVersion = change<SpaceUser, [workflowId: string, changeNote: string | null]>(
+  `with published as (
+     insert into workspace.workflow_versions
+       (account_id, workflow_id, version, definition, change_note, created_by)
+     select account_id, id, coalesce(current_version, 0) + 1, draft, $4, $2
+     from workspace.workflows where account_id = $1 and id = $3
+     returning version
+   )
+   update workspace.workflows set current_version = published.version, updated_at = now()
+   from published where account_id = $1 and id = $3`,
+);

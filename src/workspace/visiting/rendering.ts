@@ -11,20 +11,6 @@ import { createTurns } from "../../http/turns.ts";
 import { type OpenedLink, readVersion, storeHtml } from "../store/page-links.ts";
 import { RENDERER } from "./markdown-html.ts";
 
-export type Rendering = {
-  /**
-   * HTML of a text that is to be published. Null: it takes too much to be rendered on a day that is worse than today.
-   * @param gone aborted when nobody waits for it any more
-   * @throws TemporarilyUnavailable when its turn does not come in time
-   */
-  render(accountId: string, markdown: string, gone: AbortSignal): Promise<string | null>;
-  /**
-   * HTML of a version that an older renderer has rendered, which is stored for whoever comes next.
-   * @throws TemporarilyUnavailable when it takes too much, or its turn does not come in time
-   */
-  renew(link: OpenedLink, markdown: string, gone: AbortSignal): Promise<string>;
-};
-
 /** A long chapter takes a tenth of a second, and the worst of the same length three. */
 const PUBLISHED_WITHIN_MS = 2_000;
 /** It was published in much less. */
@@ -39,11 +25,13 @@ const THREAD_MIB_MAX = 256;
 const TOO_HEAVY_MAX = 1_000;
 const TOO_HEAVY_MS = 60_000;
 
+export type Rendering = ReturnType<typeof createRendering>;
+
 /**
  * Renders when a version is published, and once more for each newer renderer: visits read what is stored. Accounts have
  * their shares of the threads, so that no account's texts keep another's pages waiting.
  */
-export function createRendering(pool: Pool): Rendering {
+export function createRendering(pool: Pool) {
   const places = new AccountPlaces({ placesMax: THREADS_MAX, lightMs: LIGHT_MS });
   const inTurn = createTurns(places, "a page to be rendered");
   const tooHeavy = new TtlMap<string, true>({ entriesMax: TOO_HEAVY_MAX, now: () => performance.now() });
@@ -59,26 +47,31 @@ export function createRendering(pool: Pool): Rendering {
     if (tooHeavy.has(digest)) return null;
     const expectedMs = Buffer.byteLength(markdown) * MS_PER_BYTE;
     return await inTurn(accountId, { waitMs: ANSWER_WITHIN_MS, gone, expectedMs }, async () => {
-      try {
-        return (await rendered()) ?? (await renderInThread(markdown, withinMs));
-      } catch (error) {
-        if (!(error instanceof TextTooHeavyError)) throw error;
-        tooHeavy.set(digest, true, TOO_HEAVY_MS);
-        return null;
-      }
+      const html = (await rendered()) ?? (await renderInThread(markdown, withinMs));
+      if (html === null) tooHeavy.set(digest, true, TOO_HEAVY_MS);
+      return html;
     });
   }
 
   return {
-    render: (accountId, markdown, gone) =>
+    /**
+     * HTML of a text that is to be published. Null: it takes too much to be rendered on a day that is worse than today.
+     * @param gone aborted when nobody waits for it any more
+     * @throws TemporarilyUnavailable when its turn does not come in time
+     */
+    render: (accountId: string, markdown: string, gone: AbortSignal) =>
       render(accountId, markdown, { withinMs: PUBLISHED_WITHIN_MS, gone }),
-    renew: async (link, markdown, gone) => {
+    /**
+     * HTML of a version that an older renderer has rendered, which is stored for whoever comes next.
+     * @throws TemporarilyUnavailable when it takes too much, or its turn does not come in time
+     */
+    async renew(link: OpenedLink, markdown: string, gone: AbortSignal): Promise<string> {
       // Whoever was before may have come for the same page.
       const renewed = async () => (await readVersion(pool, link, RENDERER)).html;
       const bounds = { withinMs: RENEWED_WITHIN_MS, gone };
       const html = await render(link.accountId, markdown, bounds, renewed);
       if (html === null) throw new TemporarilyUnavailable("a page could not be rendered in time");
-      await storeHtml(pool, link, { html, renderer: RENDERER }).catch((error: unknown) => {
+      await storeHtml(pool, link, html, RENDERER).catch((error: unknown) => {
         // It is longer now than the account may store: the next visit renders it again.
         if (storageRefusalOf(error) === null) throw error;
       });
@@ -87,25 +80,23 @@ export function createRendering(pool: Pool): Rendering {
   };
 }
 
-/** It takes too long, too much memory, or becomes too large. */
-class TextTooHeavyError extends Error {
-  override readonly name = "TextTooHeavyError";
-}
-
 /** Threads without a text: to start one takes longer than most texts. */
 const idle: Worker[] = [];
 
-/** In a thread of its own: some texts would keep requests waiting for minutes. */
-async function renderInThread(markdown: string, withinMs: number): Promise<string> {
+/**
+ * In a thread of its own: some texts would keep requests waiting for minutes. Null: it takes too long, too much memory,
+ * or becomes too large.
+ */
+async function renderInThread(markdown: string, withinMs: number): Promise<string | null> {
   const thread = idle.pop() ?? (await startThread());
   try {
     thread.postMessage(markdown);
     const [html] = await once(thread, "message", { signal: AbortSignal.timeout(withinMs) });
     idle.push(thread);
     return html;
-  } catch (cause) {
+  } catch {
     await thread.terminate();
-    throw new TextTooHeavyError("a text could not be rendered", { cause });
+    return null;
   }
 }
 

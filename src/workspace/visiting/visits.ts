@@ -79,42 +79,10 @@ const BY_ADDRESS: CountedPolicy = { requestsMax: 10, windowSeconds: 900 };
 const IN_ALL: CountedPolicy = { requestsMax: 200, windowSeconds: 900 };
 
 /** `limited`: there were too many wrong ones. */
-export type Tried =
+type Tried =
   | { readonly kind: "right" }
   | { readonly kind: "wrong" }
   | { readonly kind: "limited"; readonly retryAfterSeconds: number };
-
-/** @throws TemporarilyUnavailable when its turn does not come in time */
-export type TryPassword = (
-  link: OpenedLink,
-  password: string,
-  visitor: { readonly address: string; readonly gone: AbortSignal },
-) => Promise<Tried>;
-
-/** @param inTurn of everybody's passwords */
-export function createPasswordTries(pool: Pool, inTurn: InTurn): TryPassword {
-  // Exactly: a password is guessed, and a right one is taken back.
-  const count = createRequestCounter(pool, Number.POSITIVE_INFINITY);
-
-  /** A try counts before it is known to be wrong: only those of one turn can be beyond the limit by chance. */
-  async function tryNow({ id, passwordHash }: OpenedLink, password: string, address: string): Promise<Tried> {
-    const all = `page-link:${id}`;
-    const own = `${all}:${addressBucket(address)}`;
-    const byAddress = await count(own, BY_ADDRESS);
-    if (byAddress.requests > BY_ADDRESS.requestsMax) return limited(byAddress);
-    // Not before: what an address is refused shuts nobody else out.
-    const inAll = await count(all, IN_ALL);
-    if (inAll.requests > IN_ALL.requestsMax) return limited(inAll);
-    if (passwordHash !== null && !(await isPassword(password, passwordHash))) return { kind: "wrong" };
-    await uncountRequest(pool, [own, all]);
-    return { kind: "right" };
-  }
-
-  return (link, password, { address, gone }) => {
-    const turn = { waitMs: ANSWER_WITHIN_MS, gone };
-    return inTurn(link.accountId, turn, () => tryNow(link, password, address));
-  };
-}
 
 function limited({ resetMs }: Counted): Tried {
   return { kind: "limited", retryAfterSeconds: Math.max(1, Math.ceil(resetMs / 1_000)) };
@@ -129,40 +97,56 @@ export type Visit =
 /** What a version shows. */
 export type ShownPage = { readonly title: string; readonly html: string };
 
-export type VisitOptions = {
-  readonly pool: Pool;
-  readonly rendering: Pick<Rendering, "renew">;
-  readonly findLink: FindLink;
-  readonly tryPassword: TryPassword;
-  readonly countVisit: CountVisit;
-};
+/** What visits share. */
+export type Visiting = ReturnType<typeof createVisiting>;
 
-/** Whether the visit was counted. */
-export type CountVisit = (link: OpenedLink) => Promise<boolean>;
-
-/** Visits of one link that come together are counted by one statement, or they would wait for each other's row. */
-export function createVisitCount(pool: Pool): CountVisit {
-  const count = coalesceByTurn((key, visits) => {
+/** @param inTurn of everybody's passwords */
+export function createVisiting(pool: Pool, rendering: Pick<Rendering, "renew">, inTurn: InTurn) {
+  const find = gatherByTurn((digests) => openLinks(pool, [...digests.keys()]));
+  // Visits of one link that come together are counted by one statement, or they would wait for each other's row.
+  const countTogether = coalesceByTurn((key, visits) => {
     const [accountId = "", id = "", authVersion] = key.split(" ");
     return countVisits(pool, { accountId, id, authVersion: Number(authVersion) }, visits);
   });
-  return async ({ accountId, id, authVersion }) => {
-    const { answer, place } = await count(`${accountId} ${id} ${authVersion}`);
-    return place <= answer;
+  // Exactly: a password is guessed, and a right one is taken back.
+  const countTry = createRequestCounter(pool, Number.POSITIVE_INFINITY);
+
+  /** A try counts before it is known to be wrong: only those of one turn can be beyond the limit by chance. */
+  async function tryNow({ id, passwordHash }: OpenedLink, password: string, address: string): Promise<Tried> {
+    const all = `page-link:${id}`;
+    const own = `${all}:${addressBucket(address)}`;
+    const byAddress = await countTry(own, BY_ADDRESS);
+    if (byAddress.requests > BY_ADDRESS.requestsMax) return limited(byAddress);
+    // Not before: what an address is refused shuts nobody else out.
+    const inAll = await countTry(all, IN_ALL);
+    if (inAll.requests > IN_ALL.requestsMax) return limited(inAll);
+    if (passwordHash !== null && !(await isPassword(password, passwordHash))) return { kind: "wrong" };
+    await uncountRequest(pool, [own, all]);
+    return { kind: "right" };
+  }
+
+  return {
+    pool,
+    rendering,
+    /**
+     * Null: there is no such link. In no turn, as API keys: whose link it is is not known before, and one turn for all
+     * visitors would make all accounts one. Links that are asked for together are found by one statement, which waits
+     * for no row: less than to count their requests.
+     */
+    async findLink(token: string): Promise<OpenedLink | null> {
+      return (await find(digestToken(token).toString("hex"))).answer ?? null;
+    },
+    /** @throws TemporarilyUnavailable when its turn does not come in time */
+    tryPassword(link: OpenedLink, password: string, { address, gone }: Pick<Visitor, "address" | "gone">) {
+      const turn = { waitMs: ANSWER_WITHIN_MS, gone };
+      return inTurn(link.accountId, turn, () => tryNow(link, password, address));
+    },
+    /** Whether the visit was counted. */
+    async countVisit({ accountId, id, authVersion }: OpenedLink): Promise<boolean> {
+      const { answer, place } = await countTogether(`${accountId} ${id} ${authVersion}`);
+      return place <= answer;
+    },
   };
-}
-
-/** Null: there is no such link. */
-export type FindLink = (token: string) => Promise<OpenedLink | null>;
-
-/**
- * In no turn, as API keys: whose link it is is not known before, and one turn for all visitors would make all accounts
- * one. Links that are asked for together are found by one statement, which waits for no row: less than to count their
- * requests.
- */
-export function createFindLink(pool: Pool): FindLink {
-  const find = gatherByTurn((digests) => openLinks(pool, [...digests.keys()]));
-  return async (token) => (await find(digestToken(token).toString("hex"))).answer ?? null;
 }
 
 export type Visitor = {
@@ -183,8 +167,8 @@ export type Visitor = {
  * @param inTurn of all work on the database
  * @throws TemporarilyUnavailable when the turn of the link's account does not come in time
  */
-export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InTurn): Promise<Visit> {
-  const { pool, rendering, findLink, tryPassword, countVisit } = options;
+export async function visit(visiting: Visiting, visitor: Visitor, inTurn: InTurn): Promise<Visit> {
+  const { pool, rendering, findLink, tryPassword, countVisit } = visiting;
   const { token, password, gone, hold, isAsking } = visitor;
   if (!TOKEN.test(token)) return { kind: "unknown" };
   const turn = { waitMs: ANSWER_WITHIN_MS, gone };
@@ -205,5 +189,5 @@ export async function visit(options: VisitOptions, visitor: Visitor, inTurn: InT
   if (await inTurn(link.accountId, turn, () => countVisit(link)))
     return { kind: "open", shown: { title, html } };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
-  return await visit(options, visitor, inTurn);
+  return await visit(visiting, visitor, inTurn);
 }

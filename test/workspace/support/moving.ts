@@ -62,7 +62,7 @@ export async function endKeeping(pool: Pool, reserved: boolean): Promise<void> {
 }
 
 export async function removeAll(pool: Pool, objects: ObjectStore): Promise<void> {
-  while ((await removeLoose({ pool, objects }, FIRST, NEVER)).length > 0);
+  while ((await removeLoose({ pool, objects }, FIRST, NEVER)) !== null);
 }
 
 /** Moves and removes until nothing is left to do. Nobody uploads meanwhile. */

@@ -4,10 +4,9 @@ import type { Pool } from "pg";
 import { expect } from "vitest";
 import { sequenceEvents } from "../../../src/feed/feed-sql.ts";
 import type { Definition, DefinitionNode } from "../../../src/workspace/model/definition.ts";
-import { createNodeSteps, type NodeSteps } from "../../../src/workspace/nodes/node-steps.ts";
+import { NODE_STEPS, type NodeSteps } from "../../../src/workspace/nodes/node-steps.ts";
 import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts";
-import { Runner, type RunnerOptions } from "../../../src/workspace/running/runner.ts";
-import { takeStep } from "../../../src/workspace/running/step.ts";
+import { type RunnerOptions, startRunner, takeStep } from "../../../src/workspace/running/runner.ts";
 import type { StepEnd } from "../../../src/workspace/running/step-record.ts";
 import { findReaders, wakeAwaiting } from "../../../src/workspace/store/awaited-analyses.ts";
 import { type ClaimedStep, claimStep, makeStepsReady } from "../../../src/workspace/store/steps.ts";
@@ -99,7 +98,7 @@ export function runsOf(ask: Ask) {
 /** A runner in this process. Whatever goes wrong in it is told in `errors`. */
 export function startTestRunner(pool: Pool, objects: ObjectStore, options: Partial<RunnerOptions> = {}) {
   const errors: unknown[] = [];
-  const runner = new Runner({
+  const runner = startRunner({
     pool,
     objects,
     random: Math.random,
@@ -109,7 +108,6 @@ export function startTestRunner(pool: Pool, objects: ObjectStore, options: Parti
     lookEveryMs: 20,
     ...options,
   });
-  runner.start();
   return { errors, stop: () => runner.stop() };
 }
 
@@ -134,9 +132,9 @@ export type Stepping = {
 
 /** Takes a step that was claimed. */
 export function take({ pool, objects, nodeSteps, faults, signal = NEVER }: Stepping, step: ClaimedStep) {
-  const onFault = (_: ClaimedStep, error: unknown) => void faults?.push(error);
-  const all = { ...createNodeSteps(pool, objects), ...nodeSteps };
-  return takeStep({ pool, nodeSteps: all, random: () => 0, onFault }, step, signal);
+  const onFault = (error: unknown) => void faults?.push(error);
+  const all = { ...NODE_STEPS, ...nodeSteps };
+  return takeStep({ pool, objects, nodeSteps: all, random: () => 0, onFault }, step, signal);
 }
 
 /** One step of a runner. Null: nothing is to be done now. */
