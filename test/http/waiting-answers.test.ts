@@ -26,8 +26,8 @@ const realNow = performance.now.bind(performance);
 let aheadMs = 0;
 
 /**
- * Its clock all but stands still: on a busy machine the first unread answers would else be still for so long, before the
- * last are asked for, that they make room.
+ * Its clock all but stands still: on a busy machine the first unread answers would else be still for so long, before
+ * the last are asked for, that they make room.
  */
 async function start(answersMax = ANSWERS_MAX): Promise<void> {
   aheadMs = 0;

@@ -15,10 +15,10 @@ const ADDRESSES_MAX = 10_000;
 const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
 
 /**
- * OpenSSL checks every signature of a chain in one go, on our thread, even of one that nobody trusts. It takes 100 KB of
- * certificates, which can be made to take a second, and tells nobody before it does. So the bytes pass through here
- * first: counted, and timed, until the handshake is done. `done` returns the milliseconds of processor time that it took
- * of this thread.
+ * OpenSSL checks every signature of a chain in one go, on our thread, even of one that nobody trusts. It takes 100 KB
+ * of certificates, which can be made to take a second, and tells nobody before it does. So the bytes pass through here
+ * first: counted, and timed, until the handshake is done. `done` returns the milliseconds of processor time that it
+ * took of this thread.
  *
  * It stays between TLS and the socket for good, because Node cannot take it out, at 10 µs a POST.
  */
