@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import type { FastifyRequest } from "fastify";
 import type { ConsoleSession, EnteredLink } from "../base/model/console.ts";
-import { chosenZone } from "./time-zones.ts";
+import { isTimeZone } from "../base/model/time.ts";
 
 /** What a session of support staff begins with. `keyId` null: a proxy in front vouches for them. */
 export type StaffSession = {
@@ -30,6 +30,9 @@ export type SessionStore = {
 export function cookieName(accountId: string): string {
   return `__Host-sp-${accountId.slice(-12)}`;
 }
+
+/** In which zone this browser's viewer has chosen to see times, for every account and for staff's pages. */
+export const ZONE_COOKIE = "__Host-sp-zone";
 
 /** A link's token, and what a cookie holds: 256 random bits. */
 export const SECRET = /^[A-Za-z0-9_-]{43}$/;
@@ -75,9 +78,9 @@ export async function findByCookie(
   request: FastifyRequest,
   name: string,
 ): Promise<ConsoleSession | null> {
-  const secret = request.cookies[name] ?? "";
+  const { [name]: secret = "", [ZONE_COOKIE]: zone = "" } = request.cookies;
   const session = SECRET.test(secret) ? await sessions.find(digestOf(secret)) : null;
-  return session && { ...session, timeZone: chosenZone(request) ?? session.timeZone };
+  return session && { ...session, timeZone: isTimeZone(zone) ? zone : session.timeZone };
 }
 
 export function accountIdOf(request: FastifyRequest): string {
