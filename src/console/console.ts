@@ -118,6 +118,7 @@ function viewOf(
   screen: Screen,
 ): View {
   const { account_id: _, ...params } = request.params as Record<string, string>;
+  const form = screen.method === "POST" ? formOf(request) : new URLSearchParams();
   const caller = {
     // Whom idempotency keys belong to: without a key, the session itself.
     keyId: session.keyId ?? session.id,
@@ -128,7 +129,7 @@ function viewOf(
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };
   const askForResponse = async (operationKey: string, asking: Asking = {}) => {
-    const { params = {}, query = {}, body, idempotencyKey = null } = asking;
+    const { params = {}, query = {}, body, idempotencyKey = form.get("_key") } = asking;
     const { response } = await kernel.ask(
       operationKey,
       { caller, accountId },
@@ -157,7 +158,7 @@ function viewOf(
     base,
     params,
     query: request.query as View["query"],
-    form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
+    form,
     leave: () => options.sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
     isOfAccount: session.userId === null,

@@ -136,8 +136,8 @@ ${more(view, delivery, until)}`,
 });
 
 /** Starts another run, once for each form that was sent. */
-const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, base, params, form }) => {
-  await ask("webhooks.deliveries.replay", { params, idempotencyKey: form.get("_key") });
+const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, base, params }) => {
+  await ask("webhooks.deliveries.replay", { params });
   return { goTo: `${base}/deliveries/${params.delivery_id}?replayed=1` };
 });
 

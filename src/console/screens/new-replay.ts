@@ -97,7 +97,6 @@ const createReplay = post("/replays", async (view) => {
   try {
     const replay = await view.ask("webhooks.replays.create", {
       body: { ...bodyOf(wanted), expected_matched: numberOr(matched) },
-      idempotencyKey: form.get("_key"),
     });
     return { goTo: `${base}/replays/${"id" in replay ? `${replay.id}?queued=1` : ""}` };
   } catch (error) {

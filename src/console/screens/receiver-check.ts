@@ -110,9 +110,8 @@ function hasAcceptedForgery({ verdict, expected }: Probe): boolean {
 /** Sends the probes and shows what the receiver did. */
 const checkReceiver = post("/endpoint/check", async (view) => {
   const { ask, base, form, session } = view;
-  const idempotencyKey = form.get("_key");
   try {
-    const report = await unless("not_found", ask("webhooks.endpoint.check", { idempotencyKey }));
+    const report = await unless("not_found", ask("webhooks.endpoint.check"));
     if (report === null) return { goTo: `${base}/endpoint` };
     return {
       title: "Receiver check",
@@ -124,7 +123,7 @@ const checkReceiver = post("/endpoint/check", async (view) => {
   } catch (error) {
     const code = error instanceof Problem ? error.code : null;
     if (code === "rate_limited") return tooSoon(view, (error as Problem).headers["retry-after"] ?? "60");
-    if (code === "idempotency_in_progress") return stillRunning(view, idempotencyKey);
+    if (code === "idempotency_in_progress") return stillRunning(view, form.get("_key"));
     throw error;
   }
 });

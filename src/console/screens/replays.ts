@@ -64,8 +64,8 @@ ${
   };
 });
 
-const cancelReplay = post("/replays/{replay_id}/cancel", async ({ ask, base, params, form }) => {
-  await ask("webhooks.replays.cancel", { params, idempotencyKey: form.get("_key") });
+const cancelReplay = post("/replays/{replay_id}/cancel", async ({ ask, base, params }) => {
+  await ask("webhooks.replays.cancel", { params });
   return { goTo: `${base}/replays/${params.replay_id}?stopped=1` };
 });
 
