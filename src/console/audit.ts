@@ -1,5 +1,5 @@
+import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
 import { ACTOR_KINDS } from "../base/model/audit.ts";
-import type { Change, OwnChange } from "./answers.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, table } from "./parts.ts";
@@ -8,6 +8,9 @@ import { STAFF_PATH } from "./staff/staff-sites.ts";
 import { momentOf } from "./times.ts";
 
 const PAGE_ITEMS = 50;
+
+/** As the account itself reads it, or staff do. */
+type AnyEntry = AuditEntry | AccountAuditEntry;
 
 /** A list of changes, newest first, with its filters. */
 type ChangeList = Pick<Page, "title"> & {
@@ -62,7 +65,7 @@ function form(
   { session, installation }: View,
   path: string,
   asked: Fields,
-  changes: readonly (Change | OwnChange)[],
+  changes: readonly AnyEntry[],
 ): Html {
   const [actor, operation] = [String(asked.actor ?? ""), String(asked.operation ?? "")];
   const { account_id: accountId, cursor: _, ...filters } = asked;
@@ -78,10 +81,7 @@ ${timeFields(asked, session.timeZone)}`;
 }
 
 /** Kinds of actors, and the keys that are at hand. */
-function actorNames(
-  changes: readonly (Change | OwnChange)[],
-  asked: string,
-): Readonly<Record<string, string>> {
+function actorNames(changes: readonly AnyEntry[], asked: string): Readonly<Record<string, string>> {
   const keys = changes.flatMap(({ actor: { kind, key_id: id, name } }) =>
     id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`] as const],
   );
@@ -91,8 +91,8 @@ function actorNames(
 }
 
 /** Who, what, when and why; whose where they are of several accounts. */
-export function auditTable({ session }: View, changes: readonly (Change | OwnChange)[]): Html {
-  const columns: readonly Column<Change | OwnChange>[] = [
+export function auditTable({ session }: View, changes: readonly AnyEntry[]): Html {
+  const columns: readonly Column<AnyEntry>[] = [
     { name: "When", label: null, cell: ({ at }) => momentOf(at, session.timeZone) },
     { name: "Who", cell: whoOf },
     { name: "What", cell: ({ operation }) => html`<code>${dotted(operation)}</code>` },
@@ -128,7 +128,7 @@ export function accountLink({ id, name }: { readonly id: string; readonly name: 
   return html`<a href="${STAFF_PATH}/a/${id}/deliveries">${name}</a>`;
 }
 
-const ACTOR_NAMES: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
+const ACTOR_NAMES: Readonly<Record<AuditEntry["actor"]["kind"], string>> = {
   key: "API key",
   staff_key: "staff key",
   staff: "staff",
@@ -136,7 +136,7 @@ const ACTOR_NAMES: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
 };
 
 /** A person where one is known, and what they came with. */
-export function whoOf({ actor: { kind, name, user, viewer } }: OwnChange): string {
+export function whoOf({ actor: { kind, name, user, viewer } }: AuditEntry): string {
   const means = [
     ACTOR_NAMES[kind],
     kind === "key" || kind === "staff_key" ? (name ?? "without a name") : null,
@@ -146,12 +146,12 @@ export function whoOf({ actor: { kind, name, user, viewer } }: OwnChange): strin
   return viewer === null || viewer === name || viewer === told ? told : `${viewer} (${told})`;
 }
 
-export function noteOf({ details }: OwnChange): string {
+export function noteOf({ details }: AuditEntry): string {
   return typeof details.note === "string" ? details.note : "";
 }
 
 /** What else is known of it: names and values, in a line. */
-export function detailsText({ details }: OwnChange): string {
+export function detailsText({ details }: AuditEntry): string {
   const told = Object.entries(details).filter(([name, value]) => name !== "note" && value !== null);
   return told.map(([name, value]) => `${name} ${textOf(value)}`).join(", ");
 }

@@ -1,5 +1,6 @@
 import type { DeliveryStatus, ReplayStatus } from "../base/model/statuses.ts";
-import type { AccountReplay, Replay } from "./answers.ts";
+import type { Replay } from "../log/replays-schema.ts";
+import type { AccountReplay } from "./answers.ts";
 import { type Html, html, type Part } from "./html.ts";
 import { hidden, number, sign } from "./parts.ts";
 import type { View } from "./screen.ts";

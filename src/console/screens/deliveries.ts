@@ -1,6 +1,7 @@
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
-import type { Answers, Delivery } from "../answers.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
+import type { Answers } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import {
   FIELD_FILTERS,

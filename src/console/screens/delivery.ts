@@ -1,6 +1,6 @@
 import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
-import type { Attempt, DeliveryWithAttempts as Delivery } from "../answers.ts";
+import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
 import { counted, facts, keyField, number, said } from "../parts.ts";
 import { statusOf } from "../replay-progress.ts";

@@ -1,7 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { END_REASONS, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
-import type { Delivery, DryRun } from "../answers.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
+import type { DryRun } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
 import { counted, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";

@@ -1,5 +1,5 @@
 import { Problem } from "../../http/problems.ts";
-import type { ReceiverCheck } from "../answers.ts";
+import type { ReceiverReport } from "../../receivers/receiver-check-schema.ts";
 import { type Html, html } from "../html.ts";
 import {
   type Column,
@@ -15,17 +15,18 @@ import {
 import { get, type Page, post, type View } from "../screen.ts";
 import { durationText, momentOf } from "../times.ts";
 
-type Fault = ReceiverCheck["faults"][number];
-type Probe = ReceiverCheck["probes"][number];
+type Fault = ReceiverReport["faults"][number];
+type Probe = ReceiverReport["probes"][number];
 
-const VERDICTS: Readonly<Record<ReceiverCheck["verdict"], { readonly sign: Html; readonly text: string }>> = {
-  dangerous: { sign: sign("abandoned", "✕", "dangerous"), text: "It accepts forgeries: fix this first." },
-  faulty: { sign: sign("failed", "!", "faulty"), text: "It accepts no forgery, but webhooks get lost." },
-  right: {
-    sign: sign("succeeded", "✓", "right"),
-    text: "It accepts genuine webhooks and rejects forged ones.",
-  },
-};
+const VERDICTS: Readonly<Record<ReceiverReport["verdict"], { readonly sign: Html; readonly text: string }>> =
+  {
+    dangerous: { sign: sign("abandoned", "✕", "dangerous"), text: "It accepts forgeries: fix this first." },
+    faulty: { sign: sign("failed", "!", "faulty"), text: "It accepts no forgery, but webhooks get lost." },
+    right: {
+      sign: sign("succeeded", "✓", "right"),
+      text: "It accepts genuine webhooks and rejects forged ones.",
+    },
+  };
 const SEVERITIES: Readonly<Record<Fault["severity"], Html>> = {
   danger: sign("abandoned", "✕", "danger"),
   fault: sign("failed", "!", "fault"),
@@ -39,7 +40,7 @@ const PROBED: Readonly<Record<Probe["verdict"], Html>> = {
 const FORGERY_ACCEPTED = sign("abandoned", "✕", "accepted");
 
 /** What probes have shown of a receiver: faults with their probes first, forgeries that it accepted before all. */
-function reportOf(report: ReceiverCheck, timeZone: string | null): Html {
+function reportOf(report: ReceiverReport, timeZone: string | null): Html {
   const { verdict, faults, probes, checked_at, duration_ms, connection } = report;
   const { certificate_days_left: days, certificate_ends_at: endsAt, slowest_answer_ms: slowest } = connection;
   const reached = [connection.tls_version, connection.remote_address].filter((one) => one !== null);

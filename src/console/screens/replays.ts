@@ -1,4 +1,4 @@
-import type { Replay } from "../answers.ts";
+import type { Replay } from "../../log/replays-schema.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { counted, facts, number, older, said } from "../parts.ts";

@@ -1,4 +1,5 @@
-import type { Answers, Change } from "../answers.ts";
+import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema.ts";
+import type { Answers } from "../answers.ts";
 import { detailsText, noteOf, showChanges, whoOf } from "../audit.ts";
 import { html } from "../html.ts";
 import { filtersOf } from "../log-filters.ts";

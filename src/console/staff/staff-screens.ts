@@ -1,5 +1,7 @@
+import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema.ts";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
-import type { Account, AccountReplay, Change, Found } from "../answers.ts";
+import type { Account, Found } from "../../log/accounts-schema.ts";
+import type { AccountReplay } from "../answers.ts";
 import { accountLink, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
