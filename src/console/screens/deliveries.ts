@@ -12,8 +12,7 @@ import {
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
-import { type Column, counted, hidden, newer, older, table } from "../parts.ts";
-import { statusOf } from "../replay-progress.ts";
+import { type Column, counted, DELIVERY_SIGNS, hidden, newer, older, table } from "../parts.ts";
 import { type Fields, get, type View } from "../screen.ts";
 import { momentOf, readableUntil } from "../times.ts";
 import { activityPanel } from "./activity.ts";
@@ -83,7 +82,7 @@ function log(
   isCapped: boolean,
 ): Html {
   const columns: readonly Column<Delivery>[] = [
-    { name: "Status", label: null, cell: ({ status }) => statusOf(status) },
+    { name: "Status", label: null, cell: ({ status }) => DELIVERY_SIGNS[status] },
     {
       name: "Analysis",
       label: null,

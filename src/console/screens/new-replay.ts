@@ -5,8 +5,7 @@ import type { Delivery } from "../../log/delivery-schema.ts";
 import type { DryRun } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
-import { counted, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
-import { statusOf } from "../replay-progress.ts";
+import { counted, DELIVERY_SIGNS, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
 import { type Fields, get, post, type View } from "../screen.ts";
 import { roughly } from "../times.ts";
 
@@ -150,7 +149,7 @@ async function triedBefore({ ask, base, may }: View, id: string | undefined): Pr
   if (id === undefined || !may("webhooks:read")) return null;
   const tried = await ask("webhooks.deliveries.get", { params: { delivery_id: id } });
   return said(html`Queued: run ${tried.run} of
-<a href="${base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}.
+<a href="${base}/deliveries/${id}">${tried.analysis_id}</a>, now ${DELIVERY_SIGNS[tried.status]}.
 See whether it arrives, then replay the others.`);
 }
 
