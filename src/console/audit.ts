@@ -1,5 +1,6 @@
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
 import { ACTOR_KINDS } from "../base/model/audit.ts";
+import type { Answers } from "./answers.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, table } from "./parts.ts";
@@ -8,6 +9,9 @@ import { STAFF_PATH } from "./staff/staff-sites.ts";
 import { momentOf } from "./times.ts";
 
 const PAGE_ITEMS = 50;
+const FILE_PAGE_ITEMS = 100;
+/** Of staff's list. */
+const STAFF_AUDIT_PATH = `${STAFF_PATH}/audit`;
 
 /** As the account itself reads it, or staff do. */
 type AnyEntry = AuditEntry | AccountAuditEntry;
@@ -25,7 +29,7 @@ type ChangeList = Pick<Page, "title"> & {
   readonly isStill: boolean;
 };
 
-export async function showChanges(view: View, list: ChangeList): Promise<Shown> {
+async function showChanges(view: View, list: ChangeList): Promise<Shown> {
   const { query, session } = view;
   const { title, path, operation, beside, nothing, isStill } = list;
   const asked = filtersOf(query, session.timeZone);
@@ -57,6 +61,18 @@ export const auditScreen = get("/audit", (view) =>
     nothing: html`<section class="empty"><h2>Nothing has been changed yet</h2>
 <p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p></section>`,
     isStill: true,
+  }),
+);
+
+/** Changes of all accounts. */
+export const staffAuditScreen = get("/audit", (view) =>
+  showChanges(view, {
+    title: "Audit",
+    path: STAFF_AUDIT_PATH,
+    operation: "accounts.audit.list",
+    beside: (search) => html`<a class="button" href="${STAFF_AUDIT_PATH}.csv${search}">Download CSV</a>`,
+    nothing: html`<section class="empty"><h2>Nothing has been changed yet</h2></section>`,
+    isStill: false,
   }),
 );
 
@@ -136,7 +152,7 @@ const ACTOR_NAMES: Readonly<Record<AuditEntry["actor"]["kind"], string>> = {
 };
 
 /** A person where one is known, and what they came with. */
-export function whoOf({ actor: { kind, name, user, viewer } }: AuditEntry): string {
+function whoOf({ actor: { kind, name, user, viewer } }: AuditEntry): string {
   const means = [
     ACTOR_NAMES[kind],
     kind === "key" || kind === "staff_key" ? (name ?? "without a name") : null,
@@ -146,12 +162,12 @@ export function whoOf({ actor: { kind, name, user, viewer } }: AuditEntry): stri
   return viewer === null || viewer === name || viewer === told ? told : `${viewer} (${told})`;
 }
 
-export function noteOf({ details }: AuditEntry): string {
+function noteOf({ details }: AuditEntry): string {
   return typeof details.note === "string" ? details.note : "";
 }
 
 /** What else is known of it: names and values, in a line. */
-export function detailsText({ details }: AuditEntry): string {
+function detailsText({ details }: AuditEntry): string {
   const told = Object.entries(details).filter(([name, value]) => name !== "note" && value !== null);
   return told.map(([name, value]) => `${name} ${textOf(value)}`).join(", ");
 }
@@ -163,4 +179,61 @@ function textOf(value: unknown): string {
   return told.length === 0
     ? "everything"
     : told.map(([name, part]) => `${name} ${textOf(part)}`).join(" and ");
+}
+
+/** All of the same as a file, a page at a time as it is read, so that it takes no more room however long it is. */
+export const auditFile = get("/audit.csv", async (view) => {
+  const asked = filtersOf(view.query, view.session.timeZone);
+  // Whatever is wrong with what is asked for is said on a page, before anything is sent.
+  const first = await pageOf(view, asked);
+  const type = "text/csv; charset=utf-8; header=present";
+  return { file: { name: "audit.csv", type, parts: () => partsOf(view, asked, first) } };
+});
+
+type FilePage = Answers["accounts.audit.list"];
+
+async function* partsOf(view: View, asked: Fields, first: FilePage): AsyncGenerator<string> {
+  yield lineOf(COLUMNS);
+  for (let page = first; ; ) {
+    yield page.items.map(rowOf).join("");
+    const { next_cursor: cursor } = page;
+    if (cursor === null) return;
+    page = await pageOf(view, { ...asked, cursor });
+  }
+}
+
+function pageOf(view: View, asked: Fields): Promise<FilePage> {
+  return view.ask("accounts.audit.list", { query: { ...asked, limit: String(FILE_PAGE_ITEMS) } });
+}
+
+const COLUMNS = ["at", "who", "what", "account", "account_id", "note", "details", "key_id", "request_id"];
+
+function rowOf(change: AccountAuditEntry): string {
+  return lineOf([
+    change.at,
+    whoOf(change),
+    change.operation,
+    change.account?.name ?? "",
+    change.account?.id ?? "",
+    noteOf(change),
+    detailsText(change),
+    change.actor.key_id ?? "",
+    change.request_id ?? "",
+  ]);
+}
+
+function lineOf(cells: readonly string[]): string {
+  return `${cells.map(cellOf).join(",")}\r\n`;
+}
+
+/**
+ * Where a spreadsheet would run what follows: a formula, full width too, at a cell's beginning, and behind what begins
+ * another cell where commas do not.
+ */
+const FORMULAS =
+  /^(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])|(?<=[;\r\n])(?=[ "']*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+
+/** RFC 4180. A quote before a formula makes it text. */
+function cellOf(text: string): string {
+  return `"${text.replaceAll(FORMULAS, "'").replaceAll('"', '""')}"`;
 }

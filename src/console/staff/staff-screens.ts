@@ -2,7 +2,7 @@ import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import type { Account, Found } from "../../log/accounts-schema.ts";
 import type { AccountReplay } from "../answers.ts";
-import { accountLink, auditTable } from "../audit.ts";
+import { accountLink, auditFile, auditTable, staffAuditScreen } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { type Column, DELIVERY_SIGNS, number, older, table } from "../parts.ts";
@@ -10,7 +10,6 @@ import { get, type Screen, type View } from "../screen.ts";
 import { replayItem } from "../screens/replays.ts";
 import { leaveTo, screens } from "../screens.ts";
 import { momentOf } from "../times.ts";
-import { auditFile, auditScreen } from "./audit-screens.ts";
 import { STAFF_PATH } from "./staff-sites.ts";
 
 /** As many as the API counts. */
@@ -188,7 +187,7 @@ ${changes.length === 0 ? html`<p class="none">Nothing has been changed yet.</p>`
 export const staffScreens: readonly Screen[] = [
   frontScreen,
   searchScreen,
-  auditScreen,
+  staffAuditScreen,
   auditFile,
   leaveTo(STAFF_PATH),
 ];
