@@ -1,80 +1,50 @@
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
-import { ACTOR_KINDS } from "../base/model/audit.ts";
 import type { Answers } from "./answers.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, table } from "./parts.ts";
-import { type Fields, get, type Page, type Shown, type View } from "./screen.ts";
+import { type Fields, get, type View } from "./screen.ts";
 import { STAFF_PATH } from "./staff/staff-sites.ts";
 import { momentOf } from "./times.ts";
 
 const PAGE_ITEMS = 50;
 const FILE_PAGE_ITEMS = 100;
-/** Of staff's list. */
-const STAFF_AUDIT_PATH = `${STAFF_PATH}/audit`;
 
 /** As the account itself reads it, or staff do. */
 type AnyEntry = AuditEntry | AccountAuditEntry;
 
-/** A list of changes, newest first, with its filters. */
-type ChangeList = Pick<Page, "title"> & {
-  /** Of the page. */
-  readonly path: string;
-  readonly operation: "audit.list" | "accounts.audit.list";
-  /** Beside the heading. @param search the filters, as an address has them */
-  readonly beside?: (search: string) => Html;
-  /** Where there is nothing at all. */
-  readonly nothing: Html;
-  /** Rows stay where they are under a reader, who is offered newer ones. */
-  readonly isStill: boolean;
-};
-
-async function showChanges(view: View, list: ChangeList): Promise<Shown> {
-  const { query, session } = view;
-  const { title, path, operation, beside, nothing, isStill } = list;
+/** What was changed and by whom, newest first: in the account, or, on staff's pages across accounts, in all. */
+export const auditScreen = get("/audit", async (view) => {
+  const { base, query, session } = view;
+  const path = `${base}/audit`;
+  const isOfAll = view.accountId === null;
   const asked = filtersOf(query, session.timeZone);
   if (searchOf(asked) !== searchOf(query)) return { goTo: `${path}${searchOf(asked)}` };
-  const { items, next_cursor: next } = await view.ask(operation, {
+  const { items, next_cursor: next } = await view.ask(isOfAll ? "accounts.audit.list" : "audit.list", {
     query: { ...asked, limit: String(PAGE_ITEMS) },
   });
   const { cursor: _, ...filters } = asked;
   const isFiltered = Object.keys(filters).length > 0;
   const isEmpty = items.length === 0 && next === null;
-  const isOfOne = operation === "accounts.audit.list" && typeof asked.account_id === "string";
+  const isOfOne = isOfAll && typeof asked.account_id === "string";
   return {
-    title,
-    beside: beside?.(searchOf(filters)) ?? null,
+    title: isOfAll ? "Audit" : "Changes",
+    beside: isOfAll && html`<a class="button" href="${path}.csv${searchOf(filters)}">Download CSV</a>`,
     main: html`${(!isEmpty || isFiltered) && form(view, path, asked, items)}
 ${isOfOne && html`<p class="fine">Only one account. <a href="${path}">Show all</a></p>`}
-${isEmpty && (isFiltered ? noMatch("No change matches", path, "Show all changes") : nothing)}
-${!isEmpty && [isStill && newer(`${path}${searchOf(asked)}`), auditTable(view, items)]}
+${isEmpty && (isFiltered ? noMatch("No change matches", path, "Show all changes") : nothing(isOfAll))}
+${!isEmpty && [!isOfAll && newer(`${path}${searchOf(asked)}`), auditTable(view, items)]}
 ${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}`,
   };
+});
+
+function nothing(isOfAll: boolean): Html {
+  return html`<section class="empty"><h2>Nothing has been changed yet</h2>${
+    !isOfAll &&
+    html`
+<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p>`
+  }</section>`;
 }
-
-/** What was changed in the account and by whom. */
-export const auditScreen = get("/audit", (view) =>
-  showChanges(view, {
-    title: "Changes",
-    path: `${view.base}/audit`,
-    operation: "audit.list",
-    nothing: html`<section class="empty"><h2>Nothing has been changed yet</h2>
-<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p></section>`,
-    isStill: true,
-  }),
-);
-
-/** Changes of all accounts. */
-export const staffAuditScreen = get("/audit", (view) =>
-  showChanges(view, {
-    title: "Audit",
-    path: STAFF_AUDIT_PATH,
-    operation: "accounts.audit.list",
-    beside: (search) => html`<a class="button" href="${STAFF_AUDIT_PATH}.csv${search}">Download CSV</a>`,
-    nothing: html`<section class="empty"><h2>Nothing has been changed yet</h2></section>`,
-    isStill: false,
-  }),
-);
 
 /** @param changes that the page shows: their keys can be asked for */
 function form(
@@ -99,10 +69,9 @@ ${timeFields(asked, session.timeZone)}`;
 /** Kinds of actors, and the keys that are at hand. */
 function actorNames(changes: readonly AnyEntry[], asked: string): Readonly<Record<string, string>> {
   const keys = changes.flatMap(({ actor: { kind, key_id: id, name } }) =>
-    id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`] as const],
+    id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`]],
   );
-  const kinds = ACTOR_KINDS.map((kind) => [kind, ACTOR_NAMES[kind]] as const);
-  const known = Object.fromEntries([["", "anybody"], ...kinds, ...keys]);
+  const known: Record<string, string> = { "": "anybody", ...ACTOR_NAMES, ...Object.fromEntries(keys) };
   return Object.hasOwn(known, asked) ? known : { ...known, [asked]: `key ${asked}` };
 }
 
@@ -112,10 +81,7 @@ export function auditTable({ session }: View, changes: readonly AnyEntry[]): Htm
     { name: "When", label: null, cell: ({ at }) => momentOf(at, session.timeZone) },
     { name: "Who", cell: whoOf },
     { name: "What", cell: ({ operation }) => html`<code>${dotted(operation)}</code>` },
-    {
-      name: "Account",
-      cell: (change) => "account" in change && change.account && accountLink(change.account),
-    },
+    ...(changes.some((change) => "account" in change) ? [ACCOUNT] : []),
     {
       name: "Note and details",
       label: "Note",
@@ -128,11 +94,13 @@ export function auditTable({ session }: View, changes: readonly AnyEntry[]): Htm
       },
     },
   ];
-  const areOfSeveral = changes.some((change) => "account" in change);
-  return table("audit", areOfSeveral ? columns : columns.filter(({ name }) => name !== "Account"), changes, {
-    idOf: ({ id }) => `c-${id}`,
-  });
+  return table("audit", columns, changes, { idOf: ({ id }) => `c-${id}` });
 }
+
+const ACCOUNT: Column<AnyEntry> = {
+  name: "Account",
+  cell: (change) => "account" in change && change.account && accountLink(change.account),
+};
 
 /** A long name breaks where it has a dot. */
 function dotted(name: string): Html {
@@ -193,7 +161,7 @@ export const auditFile = get("/audit.csv", async (view) => {
 type FilePage = Answers["accounts.audit.list"];
 
 async function* partsOf(view: View, asked: Fields, first: FilePage): AsyncGenerator<string> {
-  yield lineOf(COLUMNS);
+  yield lineOf(Object.keys(CELLS));
   for (let page = first; ; ) {
     yield page.items.map(rowOf).join("");
     const { next_cursor: cursor } = page;
@@ -206,20 +174,21 @@ function pageOf(view: View, asked: Fields): Promise<FilePage> {
   return view.ask("accounts.audit.list", { query: { ...asked, limit: String(FILE_PAGE_ITEMS) } });
 }
 
-const COLUMNS = ["at", "who", "what", "account", "account_id", "note", "details", "key_id", "request_id"];
+/** The file's columns, and what is in them. */
+const CELLS: Readonly<Record<string, (change: AccountAuditEntry) => string | null | undefined>> = {
+  at: ({ at }) => at,
+  who: whoOf,
+  what: ({ operation }) => operation,
+  account: ({ account }) => account?.name,
+  account_id: ({ account }) => account?.id,
+  note: noteOf,
+  details: detailsText,
+  key_id: ({ actor }) => actor.key_id,
+  request_id: ({ request_id }) => request_id,
+};
 
 function rowOf(change: AccountAuditEntry): string {
-  return lineOf([
-    change.at,
-    whoOf(change),
-    change.operation,
-    change.account?.name ?? "",
-    change.account?.id ?? "",
-    noteOf(change),
-    detailsText(change),
-    change.actor.key_id ?? "",
-    change.request_id ?? "",
-  ]);
+  return lineOf(Object.values(CELLS).map((cell) => cell(change) ?? ""));
 }
 
 function lineOf(cells: readonly string[]): string {

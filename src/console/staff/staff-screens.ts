@@ -2,7 +2,7 @@ import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import type { Account, Found } from "../../log/accounts-schema.ts";
 import type { AccountReplay } from "../answers.ts";
-import { accountLink, auditFile, auditTable, staffAuditScreen } from "../audit.ts";
+import { accountLink, auditFile, auditScreen, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { type Column, DELIVERY_SIGNS, number, older, table } from "../parts.ts";
@@ -187,7 +187,7 @@ ${changes.length === 0 ? html`<p class="none">Nothing has been changed yet.</p>`
 export const staffScreens: readonly Screen[] = [
   frontScreen,
   searchScreen,
-  staffAuditScreen,
+  auditScreen,
   auditFile,
   leaveTo(STAFF_PATH),
 ];
