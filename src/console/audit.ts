@@ -4,7 +4,7 @@ import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, table } from "./parts.ts";
 import { type Fields, get, type View } from "./screen.ts";
-import { STAFF_PATH } from "./staff/staff-sites.ts";
+import { STAFF_PATH } from "./site.ts";
 import { momentOf } from "./times.ts";
 
 const PAGE_ITEMS = 50;

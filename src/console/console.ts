@@ -14,10 +14,9 @@ import { bareFrame, type Frame, problemPage, sendDocument } from "./page.ts";
 import { createAnswerRefresh, createGather, isRefresh } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
-import { accountSite, type Seen, type Site } from "./site.ts";
+import { accountSite, type Seen, type Site, staffAccountSite, staffSite } from "./site.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
 import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
-import { staffAccountSite, staffSite } from "./staff/staff-sites.ts";
 import { addTimeZones } from "./time-zones.ts";
 
 /** After which a page that could not be had is asked for again. */

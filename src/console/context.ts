@@ -4,8 +4,7 @@ import type { Kernel } from "../http/kernel.ts";
 import type { Assets } from "./assets.ts";
 import type { Framers } from "./embedding.ts";
 import type { Installation } from "./screen.ts";
-import type { SessionStore } from "./site.ts";
-import type { ReadAssertion } from "./staff/staff-sites.ts";
+import type { ReadAssertion, SessionStore } from "./site.ts";
 
 export type ConsoleOptions = Installation & {
   readonly sessions: SessionStore;

@@ -8,8 +8,7 @@ import { html } from "../html.ts";
 import { bareFrame, notice, sendDocument } from "../page.ts";
 import { hidden } from "../parts.ts";
 import type { Page } from "../screen.ts";
-import { digestOf, type StaffSession } from "../site.ts";
-import { isStaff, STAFF_COOKIE, STAFF_PATH, type StaffPerson } from "./staff-sites.ts";
+import { digestOf, isStaff, STAFF_COOKIE, STAFF_PATH, type StaffPerson, type StaffSession } from "../site.ts";
 
 const SIGN_IN_PATH = `${STAFF_PATH}/sign-in`;
 const KEY_CHARS_MAX = 256;

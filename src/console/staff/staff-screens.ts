@@ -9,8 +9,8 @@ import { type Column, DELIVERY_SIGNS, number, older, table } from "../parts.ts";
 import { get, type Screen, type View } from "../screen.ts";
 import { replayItem } from "../screens/replays.ts";
 import { leaveTo, screens } from "../screens.ts";
+import { STAFF_PATH } from "../site.ts";
 import { momentOf } from "../times.ts";
-import { STAFF_PATH } from "./staff-sites.ts";
 
 /** As many as the API counts. */
 const COUNTED_MAX = 1_000;
