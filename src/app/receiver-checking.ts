@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import type { Config } from "../base/config/config.ts";
 import { type CheckReceiver, createReceiverCheck } from "../receivers/receiver-check.ts";
 import { createEgress } from "./egress.ts";
@@ -13,7 +12,5 @@ export function createReceiverChecking(config: Config): CheckReceiver {
   return createReceiverCheck({
     createEgress: () => createEgress(config),
     deadlineMs: config.attemptDeadlineMs,
-    newId: randomUUID,
-    now: () => performance.now(),
   });
 }

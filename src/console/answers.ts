@@ -10,7 +10,7 @@ import type * as activity from "../log/activity-api.ts";
 import type { Delivery, DeliveryWithAttempts } from "../log/delivery-schema.ts";
 import type * as replays from "../log/replays-api.ts";
 import type { Replay } from "../log/replays-schema.ts";
-import type { ReceiverReport } from "../receivers/receiver-check-schema.ts";
+import type { ReceiverReport } from "../receivers/receiver-check.ts";
 
 export type AccountReplay = z.output<typeof accounts.AccountReplay>;
 export type Activity = z.output<typeof activity.Activity>;

@@ -1,5 +1,5 @@
 import { Problem } from "../../http/problems.ts";
-import type { ReceiverReport } from "../../receivers/receiver-check-schema.ts";
+import type { ReceiverReport } from "../../receivers/receiver-check.ts";
 import { type Html, html } from "../html.ts";
 import {
   type Column,
