@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import {
-  decisiveAnswer,
   type Findings,
   isMissing,
   isRedirect,
@@ -228,10 +227,10 @@ function wholeFault(findings: Findings): Fault {
   const { decisive, acceptsSomething, all } = findings;
   const answer = decisive("genuine")!;
   if (isRedirect(answer)) {
-    const redirected = all.filter((probed) => probed.probe.isGenuine && isRedirect(decisiveAnswer(probed)!));
+    const redirected = genuineProbes(findings).filter((name) => isRedirect(decisive(name)!));
     const location = answer.responseHeaders?.location;
     const to = location === undefined ? "" : ` to ${location}`;
-    return fault("redirects", namesOf(redirected), `(${answer.statusCode})${to}`);
+    return fault("redirects", redirected, `(${answer.statusCode})${to}`);
   }
   const off = clockIsOffBy(findings);
   if (off !== null) {

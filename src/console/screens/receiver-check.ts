@@ -123,8 +123,17 @@ const checkReceiver = post("/endpoint/check", async (view) => {
     };
   } catch (error) {
     const code = error instanceof Problem ? error.code : null;
-    if (code === "rate_limited") return tooSoon(view, (error as Problem).headers["retry-after"] ?? "60");
-    if (code === "idempotency_in_progress") return stillRunning(view, form.get("_key"));
+    if (code === "rate_limited") {
+      const again = counted(Number((error as Problem).headers["retry-after"] ?? "60"), "second");
+      const text = `A receiver can be checked once a minute, no matter who asks. Check again in ${again}.`;
+      return notice(view, 429, "It was checked a moment ago", text, checkForm(view, "Check again"));
+    }
+    // A second click while the first is being worked on; its report is the same.
+    if (code === "idempotency_in_progress") {
+      const again = checkForm(view, "Show the result", hidden("_key", form.get("_key") ?? ""));
+      const text = "It takes up to 20 seconds. Nothing is sent twice.";
+      return notice(view, 409, "The check is still running", text, again);
+    }
     throw error;
   }
 });
@@ -138,19 +147,6 @@ export function checkForm({ base }: View, name: string, key: Html = keyField()):
   return html`<form method="post" action="${base}/endpoint/check"
   data-wait="Checking the receiver: this takes up to 20 seconds.">${key}
 <button class="primary">${name}</button></form>`;
-}
-
-function tooSoon(view: View, seconds: string): Page {
-  const again = counted(Number(seconds), "second");
-  const text = `A receiver can be checked once a minute, no matter who asks. Check again in ${again}.`;
-  return notice(view, 429, "It was checked a moment ago", text, checkForm(view, "Check again"));
-}
-
-/** A second click while the first is being worked on; its report is the same. */
-function stillRunning(view: View, key: string | null): Page {
-  const again = checkForm(view, "Show the result", hidden("_key", key ?? ""));
-  const text = "It takes up to 20 seconds. Nothing is sent twice.";
-  return notice(view, 409, "The check is still running", text, again);
 }
 
 function notice(view: View, status: number, title: string, text: string, form: Html): Page {
