@@ -48,8 +48,8 @@ function confirmationMail(accountName: string, link: string): MailText {
     `Somebody with access to the account "${accountName}" wants this address to get its notices: when the account's ` +
       "webhook endpoint fails or recovers, and when a signing secret or a certificate is about to expire.",
     `If you want them, open this page and press the button:\n${link}`,
-    `The link is good for ${TOKEN_VALID_DAYS} days. If you do not want them, do nothing: no notices are sent to an address ` +
-      "that was not confirmed.",
+    `The link is good for ${TOKEN_VALID_DAYS} days. If you do not want them, do nothing: no notices are sent to ` +
+      "an address that was not confirmed.",
   ];
   return {
     subject: `Confirm this address for the notices of ${accountName}`,
