@@ -46,28 +46,24 @@ Nothing is lost: once you resume, they go out ${PACE}. Test events, checks and a
 still go out.</p>`;
 }
 
-/** What the form that led here did. */
+/** What the form that led here did, unless it is no longer so. */
 function done({ query, base }: View, endpoint: Endpoint | null): Html | null {
   const { done, tested } = query;
   if (typeof tested === "string" && isUuid(tested) && endpoint !== null) {
     return said(html`A test event is on its way:
 <a href="${base}/deliveries/${tested}">see its delivery</a>.`);
   }
-  const text = doneText(String(done), endpoint);
-  return text === null ? null : said(text);
-}
-
-/** Null: nothing, or it is no longer so. */
-function doneText(done: string, endpoint: Endpoint | null): string | null {
-  if (done === "rotated")
-    return "Rotated: a new secret signs from now on. Reveal it, and give it to your receivers.";
-  if (endpoint === null) return done === "removed" ? "Removed." : null;
-  const isPaused = endpoint.paused_at !== null;
-  if (done === "set")
-    return `Saved: every attempt from now on goes to this URL${isPaused ? ", once you resume" : ""}.`;
-  if (done === "paused" && isPaused) return "Paused: deliveries to this URL are held from now on.";
-  if (done === "resumed" && !isPaused) return "Resumed: new deliveries go out at once.";
-  return null;
+  const isPaused = endpoint && endpoint.paused_at !== null;
+  const once = isPaused ? ", once you resume" : "";
+  const texts = new Map<unknown, string | false>([
+    ["rotated", "Rotated: a new secret signs from now on. Reveal it, and give it to your receivers."],
+    ["removed", endpoint === null && "Removed."],
+    ["set", endpoint !== null && `Saved: every attempt from now on goes to this URL${once}.`],
+    ["paused", isPaused === true && "Paused: deliveries to this URL are held from now on."],
+    ["resumed", isPaused === false && "Resumed: new deliveries go out at once."],
+  ]);
+  const text = texts.get(done);
+  return text ? said(text) : null;
 }
 
 function empty(view: View): Html {
