@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { type Config, ConfigError } from "../base/config/config.ts";
 import { createDirectConnector } from "../egress/connect/direct-connector.ts";
@@ -82,8 +81,6 @@ export function createReceiverChecking(config: Config): CheckReceiver {
   return createReceiverCheck({
     createEgress: () => createEgress(config),
     deadlineMs: config.attemptDeadlineMs,
-    newId: randomUUID,
-    now: () => performance.now(),
   });
 }
 

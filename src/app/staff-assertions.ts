@@ -8,7 +8,7 @@ import {
 } from "jose";
 import type { Config } from "../base/config/config.ts";
 import type { StaffJwt } from "../base/config/kinds.ts";
-import type { ReadAssertion, StaffPerson } from "../console/staff/staff-sites.ts";
+import type { ReadAssertion, StaffPerson } from "../console/site.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
 
 /** Signatures that only the proxy can make: no `none`, and none whose key we would share. */

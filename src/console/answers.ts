@@ -5,41 +5,30 @@ import type * as endpoints from "../delivery/endpoint-api.ts";
 import type { SigningSecretShape } from "../delivery/signing-secrets-api.ts";
 import type { PageBody } from "../http/pagination.ts";
 import type * as accounts from "../log/accounts-api.ts";
-import type * as found from "../log/accounts-schema.ts";
-import type * as activity from "../log/activity-schema.ts";
-import type * as deliveries from "../log/delivery-schema.ts";
+import type { Account, Found } from "../log/accounts-schema.ts";
+import type { Activity } from "../log/activity-schema.ts";
+import type { Delivery, DeliveryWithAttempts } from "../log/delivery-schema.ts";
 import type * as replays from "../log/replays-api.ts";
-import type * as replay from "../log/replays-schema.ts";
-import type { ReceiverReport } from "../receivers/receiver-check-schema.ts";
+import type { Replay } from "../log/replays-schema.ts";
+import type { ReceiverReport } from "../receivers/receiver-check.ts";
 
-export type Delivery = z.output<typeof deliveries.Delivery>;
-export type DeliveryWithAttempts = z.output<typeof deliveries.DeliveryWithAttempts>;
-export type Attempt = DeliveryWithAttempts["attempts"][number];
-export type Activity = activity.Activity;
-export type Replay = replay.Replay;
+export type AccountReplay = z.output<typeof accounts.AccountReplay>;
 export type DryRun = z.output<typeof replays.DryRun>;
 export type Endpoint = z.output<typeof endpoints.Endpoint>;
-export type ReceiverCheck = ReceiverReport;
-export type SigningSecrets = z.output<typeof SigningSecretShape>;
-export type Account = found.Account;
-export type AccountReplay = z.output<typeof accounts.AccountReplay>;
-export type Found = found.Found;
-/** As the account itself reads it. */
-export type OwnChange = AuditEntry;
-export type Change = AccountAuditEntry;
+type SigningSecrets = z.output<typeof SigningSecretShape>;
 
 /** The operations that pages run, with what each answers: the types of their own schemas. */
 export type Answers = {
-  "accounts.audit.list": PageBody<Change>;
+  "accounts.audit.list": PageBody<AccountAuditEntry>;
   "accounts.list": PageBody<Account>;
   "accounts.replays.list": PageBody<AccountReplay>;
-  "audit.list": PageBody<OwnChange>;
+  "audit.list": PageBody<AuditEntry>;
   "search.find": Found;
   "webhooks.activity": Activity;
   "webhooks.deliveries.get": DeliveryWithAttempts;
   "webhooks.deliveries.list": PageBody<Delivery>;
   "webhooks.deliveries.replay": Delivery;
-  "webhooks.endpoint.check": ReceiverCheck;
+  "webhooks.endpoint.check": ReceiverReport;
   "webhooks.endpoint.get": Endpoint;
   "webhooks.endpoint.pause": Endpoint;
   "webhooks.endpoint.remove": null;

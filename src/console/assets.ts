@@ -5,40 +5,38 @@ import { compressOnce } from "../http/bytes.ts";
 import type { Kernel } from "../http/kernel.ts";
 import { admitting } from "./guards.ts";
 
-const FILES = {
-  "console.css": "text/css; charset=utf-8",
-  "console.mjs": "text/javascript; charset=utf-8",
-  "enter.mjs": "text/javascript; charset=utf-8",
-  "framed.mjs": "text/javascript; charset=utf-8",
-  "idiomorph.mjs": "text/javascript; charset=utf-8",
-} as const;
+const FILES = ["console.css", "console.mjs", "enter.mjs", "framed.mjs", "idiomorph.mjs"] as const;
 
 /** The address of each file, which changes with its bytes. */
-export type Assets = { readonly [Name in keyof typeof FILES]: string };
+export type Assets = Readonly<Record<(typeof FILES)[number], string>>;
 
 /** Scripts and styles: read once, and kept by browsers for as long as their bytes are the same. */
 export async function addAssets(pages: FastifyInstance, kernel: Kernel): Promise<Assets> {
-  const addresses: Record<string, string> = {};
-  for (const [name, type] of Object.entries(FILES)) {
-    const bytes = await bytesOf(name);
+  const add = async (path: string, bytes: Buffer, seconds: string, site: "same-origin" | "cross-origin") => {
     const choose = await compressOnce(bytes);
-    const path = `/console/assets/${hash("sha256", bytes, "hex").slice(0, 12)}/${name}`;
-    addresses[name] = path;
+    const asset = {
+      "content-type": `text/${path.endsWith(".css") ? "css" : "javascript"}; charset=utf-8`,
+      "cache-control": `public, max-age=${seconds}`,
+      "cross-origin-resource-policy": site,
+    };
     pages.route({
       method: ["GET", "HEAD"],
       url: path,
       onRequest: admitting(kernel),
       handler: async (request, reply) => {
         const { headers, bytes } = choose(request.headers["accept-encoding"]);
-        reply.headers({
-          ...headers,
-          "content-type": type,
-          "cache-control": "public, max-age=31536000, immutable",
-          "cross-origin-resource-policy": "same-origin",
-        });
-        return reply.send(bytes);
+        return reply.headers({ ...headers, ...asset }).send(bytes);
       },
     });
+  };
+  // The script of pages that show the console in a frame: at one address for good, for every origin.
+  await add("/console/embed.js", await bytesOf("embed.mjs"), "3600", "cross-origin");
+  const addresses: Partial<Record<keyof Assets, string>> = {};
+  for (const name of FILES) {
+    const bytes = await bytesOf(name);
+    const path = `/console/assets/${hash("sha256", bytes, "hex").slice(0, 12)}/${name}`;
+    await add(path, bytes, "31536000, immutable", "same-origin");
+    addresses[name] = path;
   }
   return addresses as Assets;
 }

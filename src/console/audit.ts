@@ -1,68 +1,57 @@
-import { ACTOR_KINDS } from "../base/model/audit.ts";
-import type { Change, OwnChange } from "./answers.ts";
+import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
+import type { Answers } from "./answers.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, table } from "./parts.ts";
-import { type Fields, get, type Page, type Shown, type View } from "./screen.ts";
-import { STAFF_PATH } from "./staff/staff-sites.ts";
+import { type Fields, get, type View } from "./screen.ts";
+import { STAFF_PATH } from "./site.ts";
 import { momentOf } from "./times.ts";
 
 const PAGE_ITEMS = 50;
+const FILE_PAGE_ITEMS = 100;
 
-/** A list of changes, newest first, with its filters. */
-type ChangeList = Pick<Page, "title"> & {
-  /** Of the page. */
-  readonly path: string;
-  readonly operation: "audit.list" | "accounts.audit.list";
-  /** Beside the heading. @param search the filters, as an address has them */
-  readonly beside?: (search: string) => Html;
-  /** Where there is nothing at all. */
-  readonly nothing: Html;
-  /** Rows stay where they are under a reader, who is offered newer ones. */
-  readonly isStill: boolean;
-};
+/** As the account itself reads it, or staff do. */
+type AnyEntry = AuditEntry | AccountAuditEntry;
 
-export async function showChanges(view: View, list: ChangeList): Promise<Shown> {
-  const { query, session } = view;
-  const { title, path, operation, beside, nothing, isStill } = list;
+/** What was changed and by whom, newest first: in the account, or, on staff's pages across accounts, in all. */
+export const auditScreen = get("/audit", async (view) => {
+  const { base, query, session } = view;
+  const path = `${base}/audit`;
+  const isOfAll = view.accountId === null;
   const asked = filtersOf(query, session.timeZone);
   if (searchOf(asked) !== searchOf(query)) return { goTo: `${path}${searchOf(asked)}` };
-  const { items, next_cursor: next } = await view.ask(operation, {
+  const { items, next_cursor: next } = await view.ask(isOfAll ? "accounts.audit.list" : "audit.list", {
     query: { ...asked, limit: String(PAGE_ITEMS) },
   });
   const { cursor: _, ...filters } = asked;
   const isFiltered = Object.keys(filters).length > 0;
   const isEmpty = items.length === 0 && next === null;
-  const isOfOne = operation === "accounts.audit.list" && typeof asked.account_id === "string";
+  const isOfOne = isOfAll && typeof asked.account_id === "string";
   return {
-    title,
-    beside: beside?.(searchOf(filters)) ?? null,
+    title: isOfAll ? "Audit" : "Changes",
+    beside: isOfAll && html`<a class="button" href="${path}.csv${searchOf(filters)}">Download CSV</a>`,
     main: html`${(!isEmpty || isFiltered) && form(view, path, asked, items)}
 ${isOfOne && html`<p class="fine">Only one account. <a href="${path}">Show all</a></p>`}
-${isEmpty && (isFiltered ? noMatch("No change matches", path, "Show all changes") : nothing)}
-${!isEmpty && [isStill && newer(`${path}${searchOf(asked)}`), auditTable(view, items)]}
+${isEmpty && (isFiltered ? noMatch("No change matches", path, "Show all changes") : nothing(isOfAll))}
+${!isEmpty && [!isOfAll && newer(`${path}${searchOf(asked)}`), auditTable(view, items)]}
 ${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}`,
   };
-}
+});
 
-/** What was changed in the account and by whom. */
-export const auditScreen = get("/audit", (view) =>
-  showChanges(view, {
-    title: "Changes",
-    path: `${view.base}/audit`,
-    operation: "audit.list",
-    nothing: html`<section class="empty"><h2>Nothing has been changed yet</h2>
-<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p></section>`,
-    isStill: true,
-  }),
-);
+function nothing(isOfAll: boolean): Html {
+  return html`<section class="empty"><h2>Nothing has been changed yet</h2>${
+    !isOfAll &&
+    html`
+<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p>`
+  }</section>`;
+}
 
 /** @param changes that the page shows: their keys can be asked for */
 function form(
   { session, installation }: View,
   path: string,
   asked: Fields,
-  changes: readonly (Change | OwnChange)[],
+  changes: readonly AnyEntry[],
 ): Html {
   const [actor, operation] = [String(asked.actor ?? ""), String(asked.operation ?? "")];
   const { account_id: accountId, cursor: _, ...filters } = asked;
@@ -78,28 +67,21 @@ ${timeFields(asked, session.timeZone)}`;
 }
 
 /** Kinds of actors, and the keys that are at hand. */
-function actorNames(
-  changes: readonly (Change | OwnChange)[],
-  asked: string,
-): Readonly<Record<string, string>> {
+function actorNames(changes: readonly AnyEntry[], asked: string): Readonly<Record<string, string>> {
   const keys = changes.flatMap(({ actor: { kind, key_id: id, name } }) =>
-    id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`] as const],
+    id === null ? [] : [[id, `${ACTOR_NAMES[kind]} ${name ?? id}`]],
   );
-  const kinds = ACTOR_KINDS.map((kind) => [kind, ACTOR_NAMES[kind]] as const);
-  const known = Object.fromEntries([["", "anybody"], ...kinds, ...keys]);
+  const known: Record<string, string> = { "": "anybody", ...ACTOR_NAMES, ...Object.fromEntries(keys) };
   return Object.hasOwn(known, asked) ? known : { ...known, [asked]: `key ${asked}` };
 }
 
 /** Who, what, when and why; whose where they are of several accounts. */
-export function auditTable({ session }: View, changes: readonly (Change | OwnChange)[]): Html {
-  const columns: readonly Column<Change | OwnChange>[] = [
+export function auditTable({ session }: View, changes: readonly AnyEntry[]): Html {
+  const columns: readonly Column<AnyEntry>[] = [
     { name: "When", label: null, cell: ({ at }) => momentOf(at, session.timeZone) },
     { name: "Who", cell: whoOf },
     { name: "What", cell: ({ operation }) => html`<code>${dotted(operation)}</code>` },
-    {
-      name: "Account",
-      cell: (change) => "account" in change && change.account && accountLink(change.account),
-    },
+    ...(changes.some((change) => "account" in change) ? [ACCOUNT] : []),
     {
       name: "Note and details",
       label: "Note",
@@ -112,11 +94,13 @@ export function auditTable({ session }: View, changes: readonly (Change | OwnCha
       },
     },
   ];
-  const areOfSeveral = changes.some((change) => "account" in change);
-  return table("audit", areOfSeveral ? columns : columns.filter(({ name }) => name !== "Account"), changes, {
-    idOf: ({ id }) => `c-${id}`,
-  });
+  return table("audit", columns, changes, { idOf: ({ id }) => `c-${id}` });
 }
+
+const ACCOUNT: Column<AnyEntry> = {
+  name: "Account",
+  cell: (change) => "account" in change && change.account && accountLink(change.account),
+};
 
 /** A long name breaks where it has a dot. */
 function dotted(name: string): Html {
@@ -128,7 +112,7 @@ export function accountLink({ id, name }: { readonly id: string; readonly name: 
   return html`<a href="${STAFF_PATH}/a/${id}/deliveries">${name}</a>`;
 }
 
-const ACTOR_NAMES: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
+const ACTOR_NAMES: Readonly<Record<AuditEntry["actor"]["kind"], string>> = {
   key: "API key",
   staff_key: "staff key",
   staff: "staff",
@@ -136,7 +120,7 @@ const ACTOR_NAMES: Readonly<Record<OwnChange["actor"]["kind"], string>> = {
 };
 
 /** A person where one is known, and what they came with. */
-export function whoOf({ actor: { kind, name, user, viewer } }: OwnChange): string {
+function whoOf({ actor: { kind, name, user, viewer } }: AuditEntry): string {
   const means = [
     ACTOR_NAMES[kind],
     kind === "key" || kind === "staff_key" ? (name ?? "without a name") : null,
@@ -146,12 +130,12 @@ export function whoOf({ actor: { kind, name, user, viewer } }: OwnChange): strin
   return viewer === null || viewer === name || viewer === told ? told : `${viewer} (${told})`;
 }
 
-export function noteOf({ details }: OwnChange): string {
+function noteOf({ details }: AuditEntry): string {
   return typeof details.note === "string" ? details.note : "";
 }
 
 /** What else is known of it: names and values, in a line. */
-export function detailsText({ details }: OwnChange): string {
+function detailsText({ details }: AuditEntry): string {
   const told = Object.entries(details).filter(([name, value]) => name !== "note" && value !== null);
   return told.map(([name, value]) => `${name} ${textOf(value)}`).join(", ");
 }
@@ -163,4 +147,62 @@ function textOf(value: unknown): string {
   return told.length === 0
     ? "everything"
     : told.map(([name, part]) => `${name} ${textOf(part)}`).join(" and ");
+}
+
+/** All of the same as a file, a page at a time as it is read, so that it takes no more room however long it is. */
+export const auditFile = get("/audit.csv", async (view) => {
+  const asked = filtersOf(view.query, view.session.timeZone);
+  // Whatever is wrong with what is asked for is said on a page, before anything is sent.
+  const first = await pageOf(view, asked);
+  const type = "text/csv; charset=utf-8; header=present";
+  return { file: { name: "audit.csv", type, parts: () => partsOf(view, asked, first) } };
+});
+
+type FilePage = Answers["accounts.audit.list"];
+
+async function* partsOf(view: View, asked: Fields, first: FilePage): AsyncGenerator<string> {
+  yield lineOf(Object.keys(CELLS));
+  for (let page = first; ; ) {
+    yield page.items.map(rowOf).join("");
+    const { next_cursor: cursor } = page;
+    if (cursor === null) return;
+    page = await pageOf(view, { ...asked, cursor });
+  }
+}
+
+function pageOf(view: View, asked: Fields): Promise<FilePage> {
+  return view.ask("accounts.audit.list", { query: { ...asked, limit: String(FILE_PAGE_ITEMS) } });
+}
+
+/** The file's columns, and what is in them. */
+const CELLS: Readonly<Record<string, (change: AccountAuditEntry) => string | null | undefined>> = {
+  at: ({ at }) => at,
+  who: whoOf,
+  what: ({ operation }) => operation,
+  account: ({ account }) => account?.name,
+  account_id: ({ account }) => account?.id,
+  note: noteOf,
+  details: detailsText,
+  key_id: ({ actor }) => actor.key_id,
+  request_id: ({ request_id }) => request_id,
+};
+
+function rowOf(change: AccountAuditEntry): string {
+  return lineOf(Object.values(CELLS).map((cell) => cell(change) ?? ""));
+}
+
+function lineOf(cells: readonly string[]): string {
+  return `${cells.map(cellOf).join(",")}\r\n`;
+}
+
+/**
+ * Where a spreadsheet would run what follows: a formula, full width too, at a cell's beginning, and behind what begins
+ * another cell where commas do not.
+ */
+const FORMULAS =
+  /^(?=\s*[=+\-@\uff1d\uff0b\uff0d\uff20]|[\t\r\n])|(?<=[;\r\n])(?=[ "']*[=+\-@\uff1d\uff0b\uff0d\uff20])/g;
+
+/** RFC 4180. A quote before a formula makes it text. */
+function cellOf(text: string): string {
+  return `"${text.replaceAll(FORMULAS, "'").replaceAll('"', '""')}"`;
 }

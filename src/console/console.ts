@@ -1,37 +1,23 @@
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import type { FindOrigin } from "../base/model/events.ts";
 import { readIdempotencyKey } from "../http/idempotent-write.ts";
 import type { AddRoutes, Kernel } from "../http/kernel.ts";
 import { routerPath } from "../http/operation-registry.ts";
 import { Problem } from "../http/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../http/request-context.ts";
 import { type Assets, addAssets } from "./assets.ts";
-import { addEmbedScript, createFramers, type Framers } from "./embedding.ts";
+import type { ConsoleContext, ConsoleOptions } from "./context.ts";
+import { createFramers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
 import { formOf, refuseForeignPost, sendFile } from "./guards.ts";
 import { bareFrame, type Frame, problemPage, sendDocument } from "./page.ts";
 import { createAnswerRefresh, createGather, isRefresh } from "./refresh.ts";
-import type { Asking, Installation, Screen, View } from "./screen.ts";
+import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
-import { accountSite, type Seen, type SessionStore, type Site } from "./site.ts";
+import { accountSite, type Seen, type Site, staffAccountSite, staffSite } from "./site.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
 import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
-import { type ReadAssertion, staffAccountSite, staffSite } from "./staff/staff-sites.ts";
 import { addTimeZones } from "./time-zones.ts";
-
-export type ConsoleOptions = Installation & {
-  readonly sessions: SessionStore;
-  /** Origins that may show an account's console in a frame. */
-  readonly ancestors: readonly string[];
-  /** For the links of those; see framerTag. */
-  readonly secretsKey: Uint8Array;
-  /** Of support staff, by a proxy in front; null: there is none. */
-  readonly readAssertion: ReadAssertion | null;
-  readonly findOrigin: FindOrigin;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-};
 
 /** After which a page that could not be had is asked for again. */
 const REFRESH_SECONDS = 5;
@@ -43,27 +29,21 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
       await pages.register(fastifyCookie);
       const assets = await addAssets(pages, kernel);
       const framers = createFramers(options.ancestors, options.secretsKey);
+      const context = { pages, kernel, options, assets, framers };
       pages.setErrorHandler((error, request, reply) =>
-        sendProblem(kernel, assets, framers, error, request, reply),
+        sendProblem(context, framers.ofPage(request), error, request, reply),
       );
-      await addEmbedScript(pages, kernel);
-      addEntry(pages, kernel, options, assets, framers);
-      addTimeZones(pages, kernel, options.publicUrl, framers);
-      const addScreen = screenAdder(kernel, options, assets);
+      addEntry(context);
+      addTimeZones(context);
+      const addScreen = screenAdder(context);
       for (const screen of screens) addScreen(pages, accountSite(options.sessions), screen);
       await pages.register(async (staffPages) => {
         staffPages.setErrorHandler(async (error, request, reply) => {
           const isUnknown = error instanceof Problem && error.code === "unauthorized";
-          if (!isUnknown) return sendProblem(kernel, assets, null, error, request, reply);
-          return await sendSignIn(
-            options,
-            bareFrame(assets),
-            kernel.describe(error, request),
-            request,
-            reply,
-          );
+          if (isUnknown) return await sendSignIn(context, kernel.describe(error, request), request, reply);
+          return sendProblem(context, null, error, request, reply);
         });
-        addSignIn(staffPages, kernel, options, bareFrame(assets));
+        addSignIn({ ...context, pages: staffPages });
         for (const screen of staffScreens) addScreen(staffPages, staffSite(options), screen);
         for (const screen of staffAccountScreens) addScreen(staffPages, staffAccountSite(options), screen);
       });
@@ -71,7 +51,7 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
   };
 }
 
-function screenAdder(kernel: Kernel, options: ConsoleOptions, assets: Assets) {
+function screenAdder({ kernel, options, assets }: ConsoleContext) {
   const { sessions, publicUrl } = options;
   const [gather, answerRefresh] = [createGather(), createAnswerRefresh()];
 
@@ -137,6 +117,7 @@ function viewOf(
   screen: Screen,
 ): View {
   const { account_id: _, ...params } = request.params as Record<string, string>;
+  const form = screen.method === "POST" ? formOf(request) : new URLSearchParams();
   const caller = {
     // Whom idempotency keys belong to: without a key, the session itself.
     keyId: session.keyId ?? session.id,
@@ -147,7 +128,7 @@ function viewOf(
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };
   const askForResponse = async (operationKey: string, asking: Asking = {}) => {
-    const { params = {}, query = {}, body, idempotencyKey = null } = asking;
+    const { params = {}, query = {}, body, idempotencyKey = form.get("_key") } = asking;
     const { response } = await kernel.ask(
       operationKey,
       { caller, accountId },
@@ -176,7 +157,7 @@ function viewOf(
     base,
     params,
     query: request.query as View["query"],
-    form: screen.method === "POST" ? formOf(request) : new URLSearchParams(),
+    form,
     leave: () => options.sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
     isOfAccount: session.userId === null,
@@ -190,21 +171,17 @@ function viewOf(
   };
 }
 
+/** @param framer may frame the page unless a session is known, whose own does; null: nobody may */
 function sendProblem(
-  kernel: Kernel,
-  assets: Assets,
-  /** Null: nobody may frame it. */
-  framers: Framers | null,
+  { kernel, assets }: ConsoleContext,
+  framer: string | null,
   error: unknown,
   request: FastifyRequest,
   reply: FastifyReply,
 ): void {
   const problem = kernel.describe(error, request);
   const seen = held.get(request);
-  const frame =
-    seen === undefined
-      ? bareFrame(assets, framers?.ofPage(request) ?? null)
-      : frameOf(assets, seen, request, false);
+  const frame = seen === undefined ? bareFrame(assets, framer) : frameOf(assets, seen, request, false);
   reply.headers(problem.headers);
   // By the browser itself: here nobody has read anything yet, and there may be no session to run a script for.
   if (request.method === "GET" && problem.status === 503) reply.header("refresh", REFRESH_SECONDS);

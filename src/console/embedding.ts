@@ -1,8 +1,5 @@
-import { readFile } from "node:fs/promises";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import { framerTag } from "../base/model/console.ts";
-import type { Kernel } from "../http/kernel.ts";
-import { admitting } from "./guards.ts";
 
 /** Where a frame's own cookie says who frames it, for pages that no session is known for. */
 const FRAMER_COOKIE = "__Host-sp-frame";
@@ -31,27 +28,6 @@ export function setCookie(
   reply.setCookie(name, value, { ...kind, ...(keptSeconds !== undefined && { maxAge: keptSeconds }) });
 }
 
-/** The script of pages that show the console in a frame: at one address for good, for every origin. */
-export async function addEmbedScript(pages: FastifyInstance, kernel: Kernel): Promise<void> {
-  const bytes = await readFile(new URL("./assets/embed.mjs", import.meta.url));
-  pages.route({
-    method: ["GET", "HEAD"],
-    url: "/console/embed.js",
-    onRequest: admitting(kernel),
-    handler: async (_request, reply) =>
-      reply
-        .headers({
-          "content-type": "text/javascript; charset=utf-8",
-          "cache-control": "public, max-age=3600",
-          "cross-origin-resource-policy": "cross-origin",
-        })
-        .send(bytes),
-  });
-}
-
-/** An origin, and what names it to browsers and links. */
-export type Framer = { readonly origin: string; readonly tag: string };
-
 /**
  * Who frames a page for which no session is known; null: nobody who may. Asked for by tags, which only links have: the
  * origins are the operator's customers, and a page that answered whether one is among them would tell whoever guesses.
@@ -61,18 +37,12 @@ export type Framers = ReturnType<typeof createFramers>;
 export function createFramers(ancestors: readonly string[], secretsKey: Uint8Array) {
   const tagOf = (origin: string) => framerTag(secretsKey, origin);
   const origins = new Map(ancestors.map((origin) => [tagOf(origin), origin]));
-  const known = (tag: unknown) => origins.get(String(tag)) ?? null;
+  const ofTag = (tag: unknown) => origins.get(String(tag)) ?? null;
   return {
-    /** Of a link's page, which a frame is opened with. */
-    ofLink: ({ query }: FastifyRequest): Framer | null => {
-      const tag = String((query as { readonly frame?: unknown }).frame);
-      const origin = known(tag);
-      return origin === null ? null : { origin, tag };
-    },
-    /** What that page's form gave back. */
-    ofForm: (form: URLSearchParams) => known(form.get("embed")),
+    /** Of a link's page, which a frame is opened with, and of what its form answers. */
+    ofTag,
     /** Of a page that a frame shows later on. */
-    ofPage: ({ cookies }: FastifyRequest) => known(cookies[FRAMER_COOKIE]),
+    ofPage: ({ cookies }: FastifyRequest) => ofTag(cookies[FRAMER_COOKIE]),
     /** For `ofPage`. */
     keep: (reply: FastifyReply, origin: string) => setCookie(reply, origin, FRAMER_COOKIE, tagOf(origin)),
   };

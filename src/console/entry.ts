@@ -1,21 +1,19 @@
 import { randomBytes } from "node:crypto";
-import type { FastifyInstance } from "fastify";
-import type { Kernel } from "../http/kernel.ts";
-import type { Assets } from "./assets.ts";
-import { type Framer, type Framers, setCookie } from "./embedding.ts";
+import type { ConsoleContext } from "./context.ts";
+import { setCookie } from "./embedding.ts";
 import { admitting, formOf, refuseForeignPost } from "./guards.ts";
 import { html } from "./html.ts";
 import { bareFrame, notice, SESSION_ENDED, sendDocument } from "./page.ts";
 import { hidden } from "./parts.ts";
 import type { Page } from "./screen.ts";
-import { cookieName, digestOf, SECRET, type SessionStore } from "./site.ts";
+import { cookieName, digestOf, SECRET } from "./site.ts";
 
-/** Its script takes the token out of the address and posts it. @param framer who shows it in a frame */
-function enterPage(framer: Framer | null): Page {
+/** Its script takes the token out of the address and posts it. @param framerTag of who shows it in a frame */
+function enterPage(framerTag: string | null): Page {
   return notice(
     "Opening the console",
     html`<form id="enter" method="post" action="/console/enter"><input type="hidden" name="t">
-${framer !== null && hidden("embed", framer.tag)}
+${framerTag !== null && hidden("embed", framerTag)}
 <noscript><p>Opening a link needs JavaScript, once. After that the console works without it.</p></noscript>
 <p id="missing" hidden>This address is not complete: open the console from where you got the link.</p>
 <p id="blocked" hidden>Your browser blocks cookies for this part of the page:
@@ -43,42 +41,32 @@ const SAID = {
   },
 } as const;
 
-function endPage({ title, text }: { readonly title: string; readonly text: string }): Page {
+function endPage(kind: keyof typeof SAID): Page {
+  const { title, text } = SAID[kind];
   return notice(title, html`<p>${text}</p>`, SESSION_ENDED);
 }
 
-export type EntryOptions = {
-  readonly sessions: SessionStore;
-  readonly publicUrl: string;
-};
-
 /** A link's way in: its GET changes nothing, so whoever only looks at links (a mail scanner) uses none up. */
-export function addEntry(
-  pages: FastifyInstance,
-  kernel: Kernel,
-  { sessions, publicUrl }: EntryOptions,
-  assets: Assets,
-  framers: Framers,
-): void {
+export function addEntry({ pages, kernel, options, assets, framers }: ConsoleContext): void {
+  const { sessions, publicUrl } = options;
   const onRequest = admitting(kernel);
   pages.get("/console/enter", { onRequest }, async (request, reply) => {
-    const framer = framers.ofLink(request);
-    return sendDocument(reply, bareFrame(assets, framer?.origin), enterPage(framer));
+    const { frame: tag } = request.query as { readonly frame?: unknown };
+    const framer = framers.ofTag(tag);
+    return sendDocument(reply, bareFrame(assets, framer), enterPage(framer && String(tag)));
   });
   pages.post("/console/enter", { onRequest }, async (request, reply) => {
     refuseForeignPost(request, publicUrl);
     const form = formOf(request);
     const token = form.get("t") ?? "";
     const secret = randomBytes(32).toString("base64url");
-    const entered = SECRET.test(token)
-      ? await sessions.enter(digestOf(token), digestOf(secret))
-      : ({ kind: "unknown" } as const);
+    const entered = SECRET.test(token) ? await sessions.enter(digestOf(token), digestOf(secret)) : null;
     // Null, too, where the key of a link has been revoked.
-    const session = entered.kind === "entered" ? await sessions.find(digestOf(secret)) : null;
-    if (entered.kind !== "entered" || session === null) {
-      const framer = framers.ofForm(form);
-      const kind = entered.kind === "entered" ? "unknown" : entered.kind;
-      return sendDocument(reply, bareFrame(assets, framer), { ...endPage(SAID[kind]), status: 403 });
+    const session = entered?.kind === "entered" ? await sessions.find(digestOf(secret)) : null;
+    if (entered?.kind !== "entered" || session === null) {
+      const framer = framers.ofTag(form.get("embed"));
+      const kind = entered === null || entered.kind === "entered" ? "unknown" : entered.kind;
+      return sendDocument(reply, bareFrame(assets, framer), { ...endPage(kind), status: 403 });
     }
     const framer = session.embedOrigin;
     setCookie(reply, framer, cookieName(entered.accountId), secret);
@@ -86,6 +74,6 @@ export function addEntry(
     return reply.redirect(`/console/a/${entered.accountId}${entered.path ?? "/deliveries"}`, 303);
   });
   pages.get("/console/left", { onRequest }, async (request, reply) => {
-    return sendDocument(reply, bareFrame(assets, framers.ofPage(request)), endPage(SAID.left));
+    return sendDocument(reply, bareFrame(assets, framers.ofPage(request)), endPage("left"));
   });
 }

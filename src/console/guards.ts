@@ -67,23 +67,16 @@ export function sendFile(
   { name, type, parts }: ShownFile,
   refuse: () => Promise<void>,
 ): FastifyReply {
-  return reply
-    .headers({
-      ...pageHeaders(null),
-      "content-type": type,
-      "content-disposition": `attachment; filename="${name}"`,
-    })
-    .send(Readable.from(reply.request.method === "HEAD" ? [] : partsUnless(refuse, parts())));
-}
-
-async function* partsUnless(
-  refuse: () => Promise<void>,
-  parts: AsyncIterable<string>,
-): AsyncGenerator<string> {
-  for await (const part of parts) {
-    await refuse();
-    yield part;
+  async function* partsUnlessRefused() {
+    for await (const part of parts()) {
+      await refuse();
+      yield part;
+    }
   }
+  const disposition = `attachment; filename="${name}"`;
+  return reply
+    .headers({ ...pageHeaders(null), "content-type": type, "content-disposition": disposition })
+    .send(Readable.from(reply.request.method === "HEAD" ? [] : partsUnlessRefused()));
 }
 
 /** @param framer the origin that may frame it; null: none @param page null: none, such as with 304 */

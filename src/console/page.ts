@@ -4,8 +4,7 @@ import type { Assets } from "./assets.ts";
 import { sendPage } from "./guards.ts";
 import { type Html, html, type Part } from "./html.ts";
 import type { Page } from "./screen.ts";
-import type { Seen } from "./site.ts";
-import { STAFF_PATH } from "./staff/staff-sites.ts";
+import { type Seen, STAFF_PATH } from "./site.ts";
 import { zoneChoice } from "./time-zones.ts";
 
 /** A page that is one box. @param attributes of the box */

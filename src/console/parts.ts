@@ -1,4 +1,5 @@
 import { randomUUID } from "node:crypto";
+import type { DeliveryStatus } from "../base/model/statuses.ts";
 import { Problem } from "../http/problems.ts";
 import { type Html, html, type Part } from "./html.ts";
 import type { Page, View } from "./screen.ts";
@@ -16,6 +17,13 @@ export function counted(count: number, one: string, many = `${one}s`): string {
 export function sign(kind: string, symbol: string, word: string): Html {
   return html`<span class="status ${kind}"><span aria-hidden="true">${symbol}</span> ${word}</span>`;
 }
+
+export const DELIVERY_SIGNS: Readonly<Record<DeliveryStatus, Html>> = {
+  pending: sign("pending", "○", "pending"),
+  failed: sign("failed", "↻", "failing"),
+  succeeded: sign("succeeded", "✓", "arrived"),
+  abandoned: sign("abandoned", "✕", "abandoned"),
+};
 
 /** What the form that led here did. */
 export function said(text: Part): Html {

@@ -23,7 +23,6 @@ const TOGETHER_MAX = 32;
  * Losing options: no gathering, with which a hundred open pages take 23 % of a core, not 2; and an answer that is kept
  * for a second. It would be read before it is asked for, and a reader might miss what was written in between, perhaps
  * by another process.
-
  *
  * @returns resolves when a refresh may begin
  */

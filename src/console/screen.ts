@@ -57,7 +57,7 @@ export type Asking = {
   readonly params?: Readonly<Record<string, string>>;
   readonly query?: Readonly<Record<string, unknown>>;
   readonly body?: unknown;
-  /** From the form: the same twice has its effect once. Reads have none. */
+  /** Default: the form's, so that the same twice has its effect once. Reads need none. */
   readonly idempotencyKey?: string | null;
 };
 

@@ -1,15 +1,32 @@
 import { createHash } from "node:crypto";
 import type { FastifyRequest } from "fastify";
 import type { ConsoleSession, EnteredLink } from "../base/model/console.ts";
-import { chosenZone } from "./time-zones.ts";
+import { isUuid } from "../base/model/formats.ts";
+import { isTimeZone } from "../base/model/time.ts";
 
 /** What a session of support staff begins with. `keyId` null: a proxy in front vouches for them. */
-export type StaffSession = {
-  readonly keyId: string | null;
+export type StaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
   readonly permissions: readonly string[];
-  readonly viewerId: string | null;
-  readonly viewerLabel: string | null;
 };
+
+/** Whom a proxy in front vouches for, by its signature. */
+export type StaffPerson = {
+  /** The assertion's subject. */
+  readonly id: string;
+  /** For people: who it was stands in the audit log. */
+  readonly name: string;
+  /** What the person's groups may do; none, perhaps. */
+  readonly scopes: ReadonlySet<string>;
+};
+
+/**
+ * Null: the request has no assertion, or none that holds. Nothing else in a request is believed.
+ *
+ * @throws TemporarilyUnavailable where the proxy's keys cannot be had
+ */
+export type ReadAssertion = (headers: FastifyRequest["headers"]) => Promise<StaffPerson | null>;
+
+export const STAFF_PATH = "/console/staff";
 
 /** Where sessions are kept, by SHA-256 digests. Functions throw `TemporarilyUnavailable` without their database. */
 export type SessionStore = {
@@ -30,6 +47,11 @@ export type SessionStore = {
 export function cookieName(accountId: string): string {
   return `__Host-sp-${accountId.slice(-12)}`;
 }
+
+export const STAFF_COOKIE = "__Host-sp-staff";
+
+/** In which zone this browser's viewer has chosen to see times, for every account and for staff's pages. */
+export const ZONE_COOKIE = "__Host-sp-zone";
 
 /** A link's token, and what a cookie holds: 256 random bits. */
 export const SECRET = /^[A-Za-z0-9_-]{43}$/;
@@ -61,7 +83,7 @@ export function accountSite(sessions: SessionStore): Site {
   return {
     path: "/console/a/{account_id}",
     find: async (request) => {
-      const accountId = accountIdOf(request);
+      const { account_id: accountId = "" } = request.params as Record<string, string>;
       const session = await findByCookie(sessions, request, cookieName(accountId));
       // Of the account in the path, whole: cookies of several accounts may be there.
       if (session?.accountId !== accountId) return null;
@@ -70,17 +92,64 @@ export function accountSite(sessions: SessionStore): Site {
   };
 }
 
-export async function findByCookie(
+async function findByCookie(
   sessions: SessionStore,
   request: FastifyRequest,
   name: string,
 ): Promise<ConsoleSession | null> {
-  const secret = request.cookies[name] ?? "";
+  const { [name]: secret = "", [ZONE_COOKIE]: zone = "" } = request.cookies;
   const session = SECRET.test(secret) ? await sessions.find(digestOf(secret)) : null;
-  return session && { ...session, timeZone: chosenZone(request) ?? session.timeZone };
+  return session && { ...session, timeZone: isTimeZone(zone) ? zone : session.timeZone };
 }
 
-export function accountIdOf(request: FastifyRequest): string {
-  const { account_id = "" } = request.params as Record<string, string>;
-  return account_id;
+export type StaffOptions = {
+  readonly sessions: SessionStore;
+  readonly readAssertion: ReadAssertion | null;
+};
+
+/** Across accounts. */
+export function staffSite(options: StaffOptions): Site {
+  return {
+    path: STAFF_PATH,
+    find: async (request) => {
+      const session = await findStaffSession(options, request);
+      return session === null ? null : { session, accountId: null, base: STAFF_PATH };
+    },
+  };
+}
+
+/** An account's own screens, for staff. */
+export function staffAccountSite(options: StaffOptions): Site {
+  return {
+    path: `${STAFF_PATH}/a/{account_id}`,
+    find: async (request) => {
+      const session = await findStaffSession(options, request);
+      if (session === null) return null;
+      const { account_id: accountId = "" } = request.params as Record<string, string>;
+      const accountName = isUuid(accountId) ? await options.sessions.findAccountName(accountId) : null;
+      if (accountName === null) return { session, accountId: null, base: STAFF_PATH, isAccountUnknown: true };
+      return { session: { ...session, accountName }, accountId, base: `${STAFF_PATH}/a/${accountId}` };
+    },
+  };
+}
+
+/**
+ * A session that a proxy vouched for is good for as long as it vouches: each request brings an assertion of the same
+ * person, who may do what that says.
+ */
+async function findStaffSession(
+  { sessions, readAssertion }: StaffOptions,
+  request: FastifyRequest,
+): Promise<ConsoleSession | null> {
+  const session = await findByCookie(sessions, request, STAFF_COOKIE);
+  if (session === null || session.accountId !== null) return null;
+  if (session.keyId !== null) return session;
+  const person = (await readAssertion?.(request.headers)) ?? null;
+  if (person === null || person.id !== session.viewerId || !isStaff(person.scopes)) return null;
+  return { ...session, permissions: person.scopes };
+}
+
+/** Whether the console opens for whoever may do this. */
+export function isStaff(scopes: ReadonlySet<string>): boolean {
+  return scopes.has("staff:read");
 }

@@ -1,39 +1,26 @@
-import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { ConsoleZones } from "../base/model/console.ts";
 import { DAY_SECONDS, isTimeZone } from "../base/model/time.ts";
-import type { Kernel } from "../http/kernel.ts";
 import { invalidRequest } from "../http/problems.ts";
-import { type Framers, setCookie } from "./embedding.ts";
+import type { ConsoleContext } from "./context.ts";
+import { setCookie } from "./embedding.ts";
 import { admitting, formOf, refuseForeignPost } from "./guards.ts";
 import { type Html, html } from "./html.ts";
 import { hidden } from "./parts.ts";
+import { ZONE_COOKIE } from "./site.ts";
 
 const CHOOSE_PATH = "/console/time-zone";
-/** A person's own choice, for every account that this browser opens and for staff's pages. */
-const COOKIE = "__Host-sp-zone";
 const KEPT_SECONDS = 365 * DAY_SECONDS;
 
-/** In which zone this browser's viewer has chosen to see times; null: nothing was chosen. */
-export function chosenZone({ cookies }: FastifyRequest): string | null {
-  const { [COOKIE]: zone = "" } = cookies;
-  return isTimeZone(zone) ? zone : null;
-}
-
 /** Where a choice is sent. It needs no session: nothing but times looks different. */
-export function addTimeZones(
-  pages: FastifyInstance,
-  kernel: Kernel,
-  publicUrl: string,
-  framers: Framers,
-): void {
+export function addTimeZones({ pages, kernel, options, framers }: ConsoleContext): void {
   pages.post(CHOOSE_PATH, { onRequest: admitting(kernel) }, async (request, reply) => {
-    refuseForeignPost(request, publicUrl);
+    refuseForeignPost(request, options.publicUrl);
     const form = formOf(request);
     const zone = form.get("zone")?.trim() ?? "";
     if (!isTimeZone(zone)) throw invalidRequest("zone", "Must be a time zone such as Europe/Berlin.");
     const to = form.get("to") ?? "";
     if (!OF_CONSOLE.test(to)) throw invalidRequest("to", "Must be the address of a page of the console.");
-    setCookie(reply, framers.ofPage(request), COOKIE, zone, KEPT_SECONDS);
+    setCookie(reply, framers.ofPage(request), ZONE_COOKIE, zone, KEPT_SECONDS);
     return reply.redirect(to, 303);
   });
 }

@@ -1,3 +1,4 @@
+import { BoundedCache } from "../base/model/caches.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { type Html, html } from "./html.ts";
 
@@ -8,20 +9,12 @@ const FORMATS = {
   parts: { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" },
 } as const satisfies Readonly<Record<string, Intl.DateTimeFormatOptions>>;
 
-/** Making one takes longer than using it a hundred times; each takes some 40 KB. */
-const kept = new Map<string, Intl.DateTimeFormat>();
-const KEPT_MAX = 400;
+/** Making one takes longer than using it a hundred times; each takes some 40 KB, and a zone is written in many ways. */
+const kept = new BoundedCache<string, Intl.DateTimeFormat>(400);
 
 function formatOf(kind: keyof typeof FORMATS, timeZone: string | null): Intl.DateTimeFormat {
-  const key = `${kind} ${timeZone}`;
-  const known = kept.get(key);
-  if (known !== undefined) return known;
-  const format = new Intl.DateTimeFormat("en-GB", { ...FORMATS[kind], timeZone: timeZone ?? "UTC" });
-  kept.set(key, format);
-  // A viewer can write a zone in a thousand ways: these must not keep out others'.
-  const [oldest] = kept.keys();
-  if (kept.size > KEPT_MAX && oldest !== undefined) kept.delete(oldest);
-  return format;
+  const make = () => new Intl.DateTimeFormat("en-GB", { ...FORMATS[kind], timeZone: timeZone ?? "UTC" });
+  return kept.get(`${kind} ${timeZone}`, make);
 }
 
 /** A moment as a viewer reads it, `22 Nov 2026, 14:03:05`, with the exact one at hand. @param iso ISO 8601 */

@@ -18,15 +18,12 @@ export type MailText = Pick<Mail, "subject" | "text">;
 /** More of one kind are only counted. */
 const NOTICES_PER_MAIL_MAX = 20;
 
-/** @param notices of one kind, oldest first, at least one @param count how many there are, with those not given */
-function noticeMail(
-  account: { readonly name: string; readonly recipientId: string },
-  notices: readonly ToldNotice[],
-  count: number,
-  publicUrl: string,
-): MailText {
+/** @param notices of one kind, oldest first; null: none of them is left */
+function noticeMail(mail: ClaimedMail, notices: readonly ToldNotice[], publicUrl: string): MailText | null {
   const newest = notices.at(-1);
-  if (newest === undefined) throw new Error("a mail of no notices");
+  if (newest === undefined) return null;
+  const name = plainName(mail.accountName);
+  const count = mail.noticesCount;
   const more = count > 1 ? `, and ${count - 1} more` : "";
   const told = notices.map((notice) => {
     const { title, message } = noticeText(notice);
@@ -34,25 +31,25 @@ function noticeMail(
   });
   const left = count - notices.length;
   const text = [
-    `Account: ${account.name}`,
+    `Account: ${name}`,
     ...told,
     ...(left > 0 ? [`${left} more of this kind: see the list of notices.`] : []),
     `What to do\n${noticeText(newest).remedy}`,
     `Where to see it\n${publicUrl}${KINDS[newest.kind].path}\nAll notices: ${publicUrl}/v1/webhooks/notices`,
-    `--\nThis address was confirmed for the notices of ${account.name}. To end them, remove it:\n` +
-      `DELETE ${publicUrl}/v1/webhooks/notices/recipients/${account.recipientId}`,
+    `--\nThis address was confirmed for the notices of ${name}. To end them, remove it:\n` +
+      `DELETE ${publicUrl}/v1/webhooks/notices/recipients/${mail.recipientId}`,
   ];
-  return { subject: `${account.name}: ${noticeText(newest).title}${more}`, text: `${text.join("\n\n")}\n` };
+  return { subject: `${name}: ${noticeText(newest).title}${more}`, text: `${text.join("\n\n")}\n` };
 }
 
-/** @param link the page that confirms; @param validDays how long it does */
-function confirmationMail(accountName: string, link: string, validDays: number): MailText {
+/** @param link the page that confirms */
+function confirmationMail(accountName: string, link: string): MailText {
   const text = [
     `Somebody with access to the account "${accountName}" wants this address to get its notices: when the account's ` +
       "webhook endpoint fails or recovers, and when a signing secret or a certificate is about to expire.",
     `If you want them, open this page and press the button:\n${link}`,
-    `The link is good for ${validDays} days. If you do not want them, do nothing: no notices are sent to an address ` +
-      "that was not confirmed.",
+    `The link is good for ${TOKEN_VALID_DAYS} days. If you do not want them, do nothing: no notices are sent to ` +
+      "an address that was not confirmed.",
   ];
   return {
     subject: `Confirm this address for the notices of ${accountName}`,
@@ -104,17 +101,12 @@ export async function sendNextMail(options: SendingOptions, signal: AbortSignal)
 
 /** Null: the recipient was removed or has confirmed, or the notices are forgotten. */
 async function textOf(mail: ClaimedMail, pool: Pool, publicUrl: string): Promise<MailText | null> {
-  const name = plainName(mail.accountName);
-  if (mail.notices !== null) {
-    if (mail.notices.length === 0) return null;
-    const account = { name, recipientId: mail.recipientId };
-    return noticeMail(account, mail.notices, mail.noticesCount, publicUrl);
-  }
+  if (mail.notices !== null) return noticeMail(mail, mail.notices, publicUrl);
   // Made here, so that no row ever holds it.
   const token = randomBytes(TOKEN_BYTES).toString("base64url");
   const isWanted = await storeConfirmationToken(pool, mail.recipientId, digestToken(token), TOKEN_VALID_MS);
   if (!isWanted) return null;
-  return confirmationMail(name, `${publicUrl}${CONFIRMATION_PATH}/${token}`, TOKEN_VALID_DAYS);
+  return confirmationMail(plainName(mail.accountName), `${publicUrl}${CONFIRMATION_PATH}/${token}`);
 }
 
 /** What sending a mail came to. A stop of this process is no failure of the mail server's. */

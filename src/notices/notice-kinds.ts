@@ -53,19 +53,14 @@ export const KINDS = {
     path: "/v1/webhooks/deliveries",
     text: ({ url, reason, since, failed_attempts, abandoned, error_code }) => {
       const said = [
-        since === null
-          ? ""
-          : `No webhook has been accepted since ${momentInWords(since)}; ${attempts(failed_attempts)}.`,
-        abandoned === 0
-          ? ""
-          : `${deliveries(abandoned)} abandoned and will not be tried again unless replayed.`,
-        error_code === null
-          ? ""
-          : `The last error was ${error_code}: ${explainErrorCode(error_code).message}`,
+        since !== null &&
+          `No webhook has been accepted since ${momentInWords(since)}; ${attempts(failed_attempts)}.`,
+        abandoned > 0 && `${deliveries(abandoned)} abandoned and will not be tried again unless replayed.`,
+        error_code !== null && `The last error was ${error_code}: ${explainErrorCode(error_code).message}`,
       ];
       return {
         title: FAILING_TITLES[reason](hostOf(url)),
-        message: said.filter((sentence) => sentence !== "").join(" "),
+        message: said.filter((sentence) => sentence !== false).join(" "),
         remedy:
           "Check the receiver; the delivery log shows each attempt and its answer. Failed deliveries are retried " +
           "automatically; abandoned ones have to be replayed once the receiver works: POST /v1/webhooks/replays.",
@@ -158,12 +153,7 @@ function hostOf(url: string): string {
 /** `22 November 2026, 10:43 UTC` @param time as the API writes it */
 export function momentInWords(time: string): string {
   const date = new Date(time);
-  const day = date.toLocaleDateString("en-GB", {
-    day: "numeric",
-    month: "long",
-    year: "numeric",
-    timeZone: "UTC",
-  });
+  const day = date.toLocaleDateString("en-GB", { dateStyle: "long", timeZone: "UTC" });
   return `${day}, ${date.toISOString().slice(11, 16)} UTC`;
 }
 

@@ -1,19 +1,6 @@
-import type { ClientBase, Pool } from "pg";
+import type { Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
 import type { NoticeContent } from "./notice-kinds.ts";
-
-/** A mail that asks the recipient to confirm the address. Its link is made when it is sent. */
-export async function addConfirmationMail(
-  client: ClientBase,
-  accountId: string,
-  recipientId: string,
-  address: string,
-): Promise<void> {
-  await client.query(
-    "insert into sealpost.notice_mails (account_id, recipient_id, address) values ($1, $2, $3)",
-    [accountId, recipientId, address],
-  );
-}
 
 /**
  * Makes mails of what nobody has collected yet: one for each confirmed recipient, account and kind, unless one of that

@@ -1,7 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
 import type { Recipient } from "./notice-kinds.ts";
-import { addConfirmationMail } from "./notice-mails-sql.ts";
 
 const RECIPIENTS_MAX = 10;
 /** Mails to addresses that have not agreed to any are few: nobody may have us write to strangers. */
@@ -56,21 +55,25 @@ export async function addRecipient(client: ClientBase, accountId: string, addres
       to_address >= CONFIRMATIONS_TO_ADDRESS_PER_DAY_MAX;
     if (isTooMany) return { kind: "too_many_confirmations" };
   }
-  const id = known_id ?? (await insertRecipient(client, accountId, address));
-  if (needs_mail) await addConfirmationMail(client, accountId, id, address);
-  const found = await client.query<Recipient>(
-    `select ${COLUMNS} from sealpost.notice_recipients as r where id = $1`,
-    [id],
-  );
-  return { kind: "added", recipient: found.rows[0]! };
-}
-
-async function insertRecipient(client: ClientBase, accountId: string, address: string): Promise<string> {
-  const { rows } = await client.query<{ id: string }>(
-    "insert into sealpost.notice_recipients (account_id, address) values ($1, $2) returning id",
+  if (known_id === null) {
+    await client.query("insert into sealpost.notice_recipients (account_id, address) values ($1, $2)", [
+      accountId,
+      address,
+    ]);
+  }
+  // Its link is made when it is sent.
+  if (needs_mail) {
+    await client.query(
+      `insert into sealpost.notice_mails (account_id, recipient_id, address)
+       select account_id, id, $2 from sealpost.notice_recipients where account_id = $1 and lower(address) = lower($2)`,
+      [accountId, address],
+    );
+  }
+  const added = await client.query<Recipient>(
+    `select ${COLUMNS} from sealpost.notice_recipients as r where account_id = $1 and lower(address) = lower($2)`,
     [accountId, address],
   );
-  return rows[0]!.id;
+  return { kind: "added", recipient: added.rows[0]! };
 }
 
 /** All of the account, newest first; there are few. */

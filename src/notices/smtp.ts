@@ -26,24 +26,17 @@ export type SmtpOptions = {
   readonly url: string;
   /** The sender: `name@example.com` or `Name <name@example.com>`. */
   readonly from: string;
-  readonly limits?: SmtpLimits;
+  readonly limits?: typeof SMTP_LIMITS;
   /** PEM; absent: the public certificate authorities. */
   readonly ca?: string;
 };
 
-export type SmtpLimits = {
+export const SMTP_LIMITS = {
   /** From the name's look-up to the end of TLS. */
-  readonly connectMs: number;
-  /** Without a byte from the server. */
-  readonly silenceMs: number;
-  /** For everything, however much the server has to say. */
-  readonly totalMs: number;
-  readonly answerBytesMax: number;
-};
-
-export const SMTP_LIMITS: SmtpLimits = {
   connectMs: 10_000,
+  /** Without a byte from the server. */
   silenceMs: 20_000,
+  /** For everything, however much the server has to say. */
   totalMs: 30_000,
   answerBytesMax: 64 * 1_024,
 };

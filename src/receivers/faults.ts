@@ -1,10 +1,11 @@
+import { z } from "zod";
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import {
-  decisiveAnswer,
   type Findings,
   isMissing,
   isRedirect,
   isSuccess,
+  PROBE_NAMES,
   type ProbeAnswer,
   type ProbeName,
 } from "./probes.ts";
@@ -103,23 +104,30 @@ const FAULTS = {
   },
 } as const satisfies Record<string, Record<string, readonly [message: string, remedy: string] | null>>;
 
-export type Severity = keyof typeof FAULTS;
+type Severity = keyof typeof FAULTS;
 /** The most severe first. */
-export const SEVERITIES = Object.keys(FAULTS) as readonly Severity[];
+const SEVERITIES = Object.keys(FAULTS) as readonly Severity[];
 
 export type FaultCode = { [Level in Severity]: keyof (typeof FAULTS)[Level] }[Severity];
-export const FAULT_CODES = Object.values(FAULTS).flatMap((some) => Object.keys(some)) as readonly FaultCode[];
+const FAULT_CODES = Object.values(FAULTS).flatMap((some) => Object.keys(some)) as readonly FaultCode[];
 
-export type Fault = {
-  readonly code: FaultCode;
-  readonly severity: Severity;
-  /** What the receiver does wrong. */
-  readonly message: string;
-  /** What to do about it. */
-  readonly remedy: string;
-  /** The probes that showed it; empty if it was seen otherwise. */
-  readonly probes: ProbeName[];
-};
+export const Fault = z
+  .object({
+    code: z.enum(FAULT_CODES),
+    severity: z
+      .enum(SEVERITIES)
+      .describe(
+        "`danger`: it accepts forgeries; `fault`: webhooks get lost; `warning`: everything still arrives.",
+      ),
+    message: z.string().describe("What the receiver does wrong."),
+    remedy: z.string().describe("How to fix it."),
+    probes: z
+      .array(z.enum(PROBE_NAMES))
+      .describe("Those that showed it; empty if it was found in another way."),
+  })
+  .meta({ id: "ReceiverFault", description: "A fault of a receiver that its owner should fix." });
+
+export type Fault = z.output<typeof Fault>;
 
 /** @param shown in place of {}; or the answer whose error code tells the fault */
 function fault(code: FaultCode, probes: ProbeName[], shown: string | ProbeAnswer = ""): Fault {
@@ -219,10 +227,10 @@ function wholeFault(findings: Findings): Fault {
   const { decisive, acceptsSomething, all } = findings;
   const answer = decisive("genuine")!;
   if (isRedirect(answer)) {
-    const redirected = all.filter((probed) => probed.probe.isGenuine && isRedirect(decisiveAnswer(probed)!));
+    const redirected = genuineProbes(findings).filter((name) => isRedirect(decisive(name)!));
     const location = answer.responseHeaders?.location;
     const to = location === undefined ? "" : ` to ${location}`;
-    return fault("redirects", namesOf(redirected), `(${answer.statusCode})${to}`);
+    return fault("redirects", redirected, `(${answer.statusCode})${to}`);
   }
   const off = clockIsOffBy(findings);
   if (off !== null) {

@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { exampleAnalysis, webhookBody, webhookHeaders, webhookSignature } from "../delivery/webhook.ts";
 import type { Poster } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
@@ -44,20 +45,15 @@ export type ProbesOptions = {
   readonly secrets: readonly string[];
   /** Unix time in milliseconds. */
   readonly nowMs: number;
-  /** Gives a new UUID. */
-  readonly newId: () => string;
 };
 
 /** All probes of a check. The forged ones are real events too: whoever accepts one would have acted on it. */
-export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly Probe[] {
+export function createProbes({ secrets, nowMs }: ProbesOptions): readonly Probe[] {
   const keys = secrets.map(importSigningKey);
-  const stranger = importSigningKey(`whsec_${newId()}${newId()}`);
+  const stranger = importSigningKey(`whsec_${randomUUID()}${randomUUID()}`);
   const nowSeconds = Math.floor(nowMs / 1_000);
 
-  const newBody = (more?: string) => {
-    const analysisText = exampleAnalysis("analysis.succeeded", `example-${newId()}`, more);
-    return webhookBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysisText });
-  };
+  const newBody = (more?: string) => exampleBody(nowMs, more);
   const sign = (body: Buffer, by: readonly SigningKey[] = keys, atMs = nowMs): ProbePost => ({
     body,
     header: webhookSignature(body, by, atMs),
@@ -108,6 +104,12 @@ export function createProbes({ secrets, nowMs, newId }: ProbesOptions): readonly
   ];
 }
 
+/** @param more members of the analysis, as they are sent */
+export function exampleBody(createdAtMs: number, more?: string): Buffer {
+  const analysisText = exampleAnalysis("analysis.succeeded", `example-${randomUUID()}`, more);
+  return webhookBody({ id: randomUUID(), event: "analysis.succeeded", createdAtMs, analysisText });
+}
+
 function genuine(name: ProbeName, sent: string, ...posts: readonly ProbePost[]): Probe {
   return { name, sent, isGenuine: true, posts };
 }
@@ -122,45 +124,36 @@ export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "duratio
 /** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
 export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
 
-type Posts = { readonly posts: readonly ProbePost[] };
-
 export type ProbingOptions = {
   readonly url: URL;
   readonly post: Poster["post"];
   /** For each POST. */
   readonly deadlineMs: number;
-  /** For all together. */
-  readonly limitMs: number;
-  /** Monotonic milliseconds. */
-  readonly now: () => number;
 };
 
+/** For all together. */
+const PROBES_LIMIT_MS = 18_500;
 /** Beside twice the previous response time: with less, a POST could fail for lack of time. */
 const SPARE_MS = 2_000;
 
 /** Sends all probes side by side; the POSTs of one go out one after the other. */
-export async function sendProbes<Sent extends Posts>(
+export async function sendProbes<Sent extends Pick<Probe, "posts">>(
   probes: readonly Sent[],
-  options: ProbingOptions,
+  { url, post, deadlineMs }: ProbingOptions,
 ): Promise<readonly Probed<Sent>[]> {
-  const endsAtMs = options.now() + options.limitMs;
-  return await Promise.all(probes.map((probe) => sendProbe(probe, endsAtMs, options)));
-}
-
-async function sendProbe<Sent extends Posts>(
-  probe: Sent,
-  endsAtMs: number,
-  { url, post, deadlineMs, now }: ProbingOptions,
-): Promise<Probed<Sent>> {
-  const answers: ProbeAnswer[] = [];
-  for (const { body, header: signature } of probe.posts) {
-    const leftMs = endsAtMs - now();
-    const before = answers.at(-1);
-    if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
-    const headers = webhookHeaders({ signature, traceparent: null, isProbe: true });
-    answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
-  }
-  return { probe, answers };
+  const endsAtMs = performance.now() + PROBES_LIMIT_MS;
+  const send = async (probe: Sent): Promise<Probed<Sent>> => {
+    const answers: ProbeAnswer[] = [];
+    for (const { body, header: signature } of probe.posts) {
+      const leftMs = endsAtMs - performance.now();
+      const before = answers.at(-1);
+      if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
+      const headers = webhookHeaders({ signature, traceparent: null, isProbe: true });
+      answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
+    }
+    return { probe, answers };
+  };
+  return await Promise.all(probes.map(send));
 }
 
 /** The results of a check, by probe name. */

@@ -1,57 +1,87 @@
 import { createSecretKey } from "node:crypto";
-import { timeTextOrNull } from "../api/fields.ts";
+import { z } from "zod";
+import { time } from "../api/fields.ts";
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
-import { exampleAnalysis, webhookBody, webhookSignature } from "../delivery/webhook.ts";
+import { webhookSignature } from "../delivery/webhook.ts";
 import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
 import { createPoster } from "../egress/post/post.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
-import { type Fault, faultsOf } from "./faults.ts";
+import { Fault, faultsOf } from "./faults.ts";
 import {
   createProbes,
   decisiveAnswer,
+  exampleBody,
   type Findings,
   findingsOf,
   isAccepted,
   isMissing,
   isSuccess,
+  PROBE_NAMES,
   type ProbeAnswer,
   type Probed,
   type ProbePost,
   type ProbesOptions,
   sendProbes,
 } from "./probes.ts";
-import type { ReceiverReport } from "./receiver-check-schema.ts";
 
-/** What a check's first connection showed. Null: there was none, or it did not show this. */
-type ConnectionFacts = {
-  /** `TLSv1.3`, … */
-  readonly tls_version: string | null;
-  /** Null, too, when a proxy chose the address. */
-  readonly remote_address: string | null;
-  readonly endsAtMs: number | null;
-};
+const Probe = z
+  .object({
+    name: z.enum(PROBE_NAMES),
+    sent: z.string(),
+    expected: z.enum(["2xx", "not 2xx"]),
+    got: z.string().describe("The status, or why there is none; both if the probe has two POSTs."),
+    duration_ms: z.int(),
+    verdict: z
+      .enum(["right", "wrong", "not_judged"])
+      .describe("`not_judged`: the response says nothing about this."),
+    explanation: z.string().describe("The verdict in a sentence."),
+  })
+  .meta({
+    id: "ReceiverProbe",
+    description: "What was sent, what a correct receiver responds, and what this one did.",
+  });
 
-/** Wraps a connector and records what its first connection showed. */
-function observeConnections(connect: Connect): {
-  readonly connect: Connect;
-  readonly facts: () => ConnectionFacts;
-} {
-  let facts: ConnectionFacts | null = null;
-  return {
-    connect: async (target, signal) => {
-      const connection = await connect(target, signal);
-      facts ??= factsOf(connection);
-      return connection;
-    },
-    facts: () => facts ?? { tls_version: null, remote_address: null, endsAtMs: null },
-  };
-}
+const Connection = z.object({
+  protocol: z.literal("HTTP/1.1"),
+  tls_version: z.string().nullable(),
+  remote_address: z.string().nullable(),
+  certificate_ends_at: time.nullable(),
+  certificate_days_left: z.int().nullable(),
+  slowest_answer_ms: z.int().nullable(),
+});
 
-function factsOf({ socket, remoteAddress }: OpenedConnection): ConnectionFacts {
+export const ReceiverCheck = z
+  .object({
+    url: z.string(),
+    checked_at: time,
+    duration_ms: z.int(),
+    verdict: z
+      .enum(["right", "faulty", "dangerous"])
+      .describe("`dangerous`: it accepts forgeries; `faulty`: webhooks get lost; `right`: neither."),
+    faults: z.array(Fault).describe("Most severe first; empty for a correct receiver."),
+    accepts_secrets: z
+      .object({ current: z.boolean().nullable(), previous: z.boolean().nullable() })
+      .describe(
+        "Which of the account's signing secrets it accepts: during a rotation, whether it has the new one yet. Null: " +
+          "there is no such secret, or its responses do not tell.",
+      ),
+    connection: Connection.describe("Null: there was no connection, or it did not show this."),
+    probes: z.array(Probe),
+  })
+  .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
+
+/** What a check has found. */
+export type ReceiverReport = z.output<typeof ReceiverCheck>;
+
+/** What a check's first connection showed; null: it did not show this. A proxy that chose the address shows none. */
+function factsOf({ socket, remoteAddress }: OpenedConnection) {
   const ends = socket.getPeerX509Certificate()?.validTo;
-  const endsAtMs = ends === undefined ? null : Date.parse(ends);
-  return { tls_version: socket.getProtocol(), remote_address: remoteAddress, endsAtMs };
+  return {
+    tls_version: socket.getProtocol(),
+    remote_address: remoteAddress,
+    certificate_ends_at: ends === undefined ? null : isoTime(Date.parse(ends)),
+  };
 }
 
 /**
@@ -64,20 +94,15 @@ export type SecretTrial = {
 };
 
 /** One for each of two secrets while a rotation's overlap lasts; with one secret, the genuine probe shows it. */
-function createSecretTrials({ secrets, nowMs, newId }: ProbesOptions): readonly SecretTrial[] {
+function createSecretTrials({ secrets, nowMs }: ProbesOptions): readonly SecretTrial[] {
   const trial = (name: SecretTrial["name"], keys: readonly SigningKey[]): SecretTrial => {
-    const analysisText = exampleAnalysis("analysis.succeeded", `example-${newId()}`);
-    const body = webhookBody({ id: newId(), event: "analysis.succeeded", createdAtMs: nowMs, analysisText });
+    const body = exampleBody(nowMs);
     return { name, posts: [{ body, header: webhookSignature(body, keys, nowMs) }] };
   };
   const decoded = trial("decoded", secrets.map(decodedKey));
-  const [current, previous] = secrets;
+  const [current, previous] = secrets.map(importSigningKey);
   if (current === undefined || previous === undefined) return [decoded];
-  return [
-    trial("current", [importSigningKey(current)]),
-    trial("previous", [importSigningKey(previous)]),
-    decoded,
-  ];
+  return [trial("current", [current]), trial("previous", [previous]), decoded];
 }
 
 function decodedKey(secret: string): SigningKey {
@@ -91,32 +116,19 @@ function acceptedSecrets(
 ): ReceiverReport["accepts_secrets"] {
   // It accepts any signature.
   if (accepted("wrong_secret")) return { current: null, previous: null };
-  const current = trials.find(({ probe }) => probe.name === "current");
-  if (current === undefined) {
-    return { current: accepted("genuine") ? true : refused("genuine") ? false : null, previous: null };
-  }
-  return {
-    current: isTaken(current),
-    previous: isTaken(trials.find(({ probe }) => probe.name === "previous")),
-  };
+  if (trials.length > 1) return { current: takes(trials, "current"), previous: takes(trials, "previous") };
+  return { current: accepted("genuine") ? true : refused("genuine") ? false : null, previous: null };
 }
 
-/** It takes what is signed with the decoded secret, and nothing else. */
-function usesDecodedSecret(trials: readonly Probed<SecretTrial>[], { refused }: Findings): boolean {
-  const decoded = trials.find(({ probe }) => probe.name === "decoded");
-  return refused("genuine") && isTaken(decoded) === true;
+/** Whether it accepts what a trial sent; null: the response does not tell. */
+function takes(trials: readonly Probed<SecretTrial>[], name: SecretTrial["name"]): boolean | null {
+  const [answer] = trials.find(({ probe }) => probe.name === name)?.answers ?? [];
+  return answer === undefined || isMissing(answer) ? null : isSuccess(answer);
 }
 
-function isTaken(probed: Probed<SecretTrial> | undefined): boolean | null {
-  const [answer] = probed?.answers ?? [];
-  if (answer === undefined || isMissing(answer)) return null;
-  return isSuccess(answer);
-}
-
-/** A whole check takes at most this long. */
+/** A whole check takes at most this long: that of its probes, and what is around them. */
 export const CHECK_LIMIT_MS = 20_000;
-/** Of that, what the probes may take; the rest is for everything around them. */
-const PROBES_LIMIT_MS = 18_500;
+
 export type ReceiverCheckOptions = {
   /**
    * Creates the egress that deliveries use. A new one per check, because a resumed TLS session does not show its
@@ -125,10 +137,6 @@ export type ReceiverCheckOptions = {
   readonly createEgress: () => Egress;
   /** That of an attempt. */
   readonly deadlineMs: number;
-  /** Gives a new UUID. */
-  readonly newId: () => string;
-  /** Monotonic milliseconds. */
-  readonly now: () => number;
 };
 
 export type CheckedReceiver = {
@@ -144,22 +152,28 @@ export type CheckedReceiver = {
 export type CheckReceiver = (receiver: CheckedReceiver) => Promise<ReceiverReport>;
 
 export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceiver {
-  const { now, newId, deadlineMs } = options;
+  const now = () => performance.now();
   return async ({ url, secrets, atMs }) => {
     const startedAtMs = now();
     const egress = options.createEgress();
-    const { connect, facts } = observeConnections(egress.connect);
+    let facts: ReturnType<typeof factsOf> | null = null;
+    const connect: Connect = async (target, signal) => {
+      const connection = await egress.connect(target, signal);
+      facts ??= factsOf(connection);
+      return connection;
+    };
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
-      const sent = { secrets, nowMs: atMs, newId };
-      const sending = { url, post: poster.post, deadlineMs, limitMs: PROBES_LIMIT_MS, now };
+      const sent = { secrets, nowMs: atMs };
+      const sending = { url, post: poster.post, deadlineMs: options.deadlineMs };
       const [probed, trials] = await Promise.all([
         sendProbes(createProbes(sent), sending),
         sendProbes(createSecretTrials(sent), sending),
       ]);
       const findings = findingsOf(probed);
-      const connection = describeConnection(facts(), findings, atMs);
-      const decodesSecret = usesDecodedSecret(trials, findings);
+      const connection = describeConnection(facts, findings, atMs);
+      // It takes what is signed with the decoded secret, and nothing else.
+      const decodesSecret = findings.refused("genuine") && takes(trials, "decoded") === true;
       const faults = faultsOf(findings, decodesSecret, connection.certificate_days_left);
       return {
         url: url.href,
@@ -182,14 +196,14 @@ function verdictOn(faults: readonly Fault[]): ReceiverReport["verdict"] {
   return faults.some(({ severity }) => severity === "fault") ? "faulty" : "right";
 }
 
-function describeConnection({ endsAtMs, ...shown }: ConnectionFacts, { all }: Findings, atMs: number) {
+function describeConnection(facts: ReturnType<typeof factsOf> | null, { all }: Findings, atMs: number) {
   const answered = all.flatMap(({ answers }) => answers).filter(({ statusCode }) => statusCode !== null);
+  const endsAt = facts?.certificate_ends_at ?? null;
   const slowestMs = Math.max(...answered.map(({ durationMs }) => durationMs));
   return {
     protocol: "HTTP/1.1",
-    ...shown,
-    certificate_ends_at: timeTextOrNull(endsAtMs),
-    certificate_days_left: endsAtMs === null ? null : Math.floor((endsAtMs - atMs) / DAY_MS),
+    ...(facts ?? { tls_version: null, remote_address: null, certificate_ends_at: null }),
+    certificate_days_left: endsAt === null ? null : Math.floor((Date.parse(endsAt) - atMs) / DAY_MS),
     slowest_answer_ms: answered.length === 0 ? null : Math.round(slowestMs),
   } as const;
 }

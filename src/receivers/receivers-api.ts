@@ -16,8 +16,7 @@ import { jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { Problem, TemporarilyUnavailable } from "../http/problems.ts";
 import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
 import { publishExample } from "../publish/publish-call-sql.ts";
-import { CHECK_LIMIT_MS, type CheckReceiver } from "./receiver-check.ts";
-import { ReceiverCheck } from "./receiver-check-schema.ts";
+import { CHECK_LIMIT_MS, type CheckReceiver, ReceiverCheck } from "./receiver-check.ts";
 
 const tag = "Endpoint";
 const path = "/v1/webhooks/endpoint";

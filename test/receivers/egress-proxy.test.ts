@@ -1,9 +1,8 @@
-import { randomUUID } from "node:crypto";
 import { afterEach, expect, test } from "vitest";
 import { explainErrorCode } from "../../src/base/model/error-codes.ts";
 import { createProxyConnector } from "../../src/egress/connect/proxy-connector.ts";
+import type { ReceiverReport } from "../../src/receivers/receiver-check.ts";
 import { createReceiverCheck } from "../../src/receivers/receiver-check.ts";
-import type { ReceiverReport } from "../../src/receivers/receiver-check-schema.ts";
 import { startEgressProxy } from "../support/egress-proxy.ts";
 import { egressOf } from "../support/poster.ts";
 import { patience } from "../support/time-limits.ts";
@@ -26,8 +25,6 @@ async function checkBehind(answer: string): Promise<ReceiverReport> {
         }),
       ),
     deadlineMs: patience(15_000),
-    newId: randomUUID,
-    now: () => performance.now(),
   });
   return await check({ url: new URL("https://hooks.localhost/"), secrets: ["whsec_x"], atMs: Date.now() });
 }

@@ -6,12 +6,7 @@ const SECRETS = ["whsec_Y3VycmVudA==", "whsec_cHJldmlvdXM="];
 const NOW_MS = Date.UTC(2026, 10, 20, 7, 0, 0, 123);
 
 describe("the probes", () => {
-  let made = 0;
-  const newId = () => {
-    made += 1;
-    return `00000000-0000-7000-8000-${String(made).padStart(12, "0")}`;
-  };
-  const probes = createProbes({ secrets: SECRETS, nowMs: NOW_MS, newId });
+  const probes = createProbes({ secrets: SECRETS, nowMs: NOW_MS });
   const posts = probes.flatMap(({ name, isGenuine, posts }) =>
     posts.map((post, index) => ({ what: `${name} ${index}`, isGenuine, ...post })),
   );

@@ -2,7 +2,7 @@ import { createHmac } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
 import type { FaultCode } from "../../src/receivers/faults.ts";
 import { PROBE_NAMES, type ProbeName } from "../../src/receivers/probes.ts";
-import type { ReceiverReport } from "../../src/receivers/receiver-check-schema.ts";
+import type { ReceiverReport } from "../../src/receivers/receiver-check.ts";
 import { verifyWebhook } from "../../src/signing/index.ts";
 import { createCertificateAuthority } from "../support/certificates.ts";
 import {

@@ -1,5 +1,4 @@
 // The receiver check as in the service, for receivers on loopback.
-import { randomUUID } from "node:crypto";
 import { createDirectConnector } from "../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../src/egress/rules/host.ts";
@@ -23,7 +22,5 @@ export function createTestCheck(receiver: Receiver, deadlineMs = patience(15_000
       unsafeAllowedTargets,
     }),
     deadlineMs,
-    newId: randomUUID,
-    now,
   });
 }

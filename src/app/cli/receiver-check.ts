@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
-import type { ReceiverReport } from "../../receivers/receiver-check-schema.ts";
+import type { ReceiverReport } from "../../receivers/receiver-check.ts";
 import { createReceiverChecking, refusedTarget, targetRulesOf } from "../egress.ts";
 import { printResult, textTable } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";

@@ -1,7 +1,7 @@
 import { explainErrorCode } from "../../base/model/error-codes.ts";
 import { TARGET_HOST } from "../../base/model/formats.ts";
 import { DAY_MS } from "../../base/model/time.ts";
-import type { Activity } from "../answers.ts";
+import type { Activity } from "../../log/activity-schema.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { counted, number } from "../parts.ts";

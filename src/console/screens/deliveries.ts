@@ -1,6 +1,7 @@
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
-import type { Answers, Delivery } from "../answers.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
+import type { Answers } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import {
   FIELD_FILTERS,
@@ -11,8 +12,7 @@ import {
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
-import { type Column, counted, hidden, newer, older, table } from "../parts.ts";
-import { statusOf } from "../replay-progress.ts";
+import { type Column, counted, DELIVERY_SIGNS, hidden, newer, older, table } from "../parts.ts";
 import { type Fields, get, type View } from "../screen.ts";
 import { momentOf, readableUntil } from "../times.ts";
 import { activityPanel } from "./activity.ts";
@@ -82,7 +82,7 @@ function log(
   isCapped: boolean,
 ): Html {
   const columns: readonly Column<Delivery>[] = [
-    { name: "Status", label: null, cell: ({ status }) => statusOf(status) },
+    { name: "Status", label: null, cell: ({ status }) => DELIVERY_SIGNS[status] },
     {
       name: "Analysis",
       label: null,

@@ -1,9 +1,8 @@
 import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
-import type { Attempt, DeliveryWithAttempts as Delivery } from "../answers.ts";
+import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
-import { counted, facts, keyField, number, said } from "../parts.ts";
-import { statusOf } from "../replay-progress.ts";
+import { counted, DELIVERY_SIGNS, facts, keyField, number, said } from "../parts.ts";
 import { get, post, type View } from "../screen.ts";
 import { clockText, durationText, momentOf, readableUntil } from "../times.ts";
 
@@ -113,7 +112,7 @@ const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
   return {
     title: analysis_id,
     up: { href: `${base}/deliveries`, name: "Deliveries" },
-    beside: [statusOf(status), mayReplay && replayForm(view, delivery)],
+    beside: [DELIVERY_SIGNS[status], mayReplay && replayForm(view, delivery)],
     main: html`${query.replayed === "1" && status === "pending" && said(`Queued: run ${delivery.run} starts now.`)}
 <p class="explanation">${delivery.explanation}</p>
 ${origin !== null && originLine(origin)}
@@ -136,8 +135,8 @@ ${more(view, delivery, until)}`,
 });
 
 /** Starts another run, once for each form that was sent. */
-const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, base, params, form }) => {
-  await ask("webhooks.deliveries.replay", { params, idempotencyKey: form.get("_key") });
+const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, base, params }) => {
+  await ask("webhooks.deliveries.replay", { params });
   return { goTo: `${base}/deliveries/${params.delivery_id}?replayed=1` };
 });
 

@@ -1,6 +1,6 @@
 import { isUuid } from "../../base/model/formats.ts";
 import { Problem } from "../../http/problems.ts";
-import type { Endpoint } from "../answers.ts";
+import type { Answers, Endpoint } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import {
   buttonForm,
@@ -13,7 +13,7 @@ import {
   unless,
   upToEndpoint,
 } from "../parts.ts";
-import { get, type Page, post, type View } from "../screen.ts";
+import { get, type Page, post, type Screen, type View } from "../screen.ts";
 import { momentOf } from "../times.ts";
 import { checkForm } from "./receiver-check.ts";
 import { secretSection } from "./signing-secret.ts";
@@ -46,28 +46,24 @@ Nothing is lost: once you resume, they go out ${PACE}. Test events, checks and a
 still go out.</p>`;
 }
 
-/** What the form that led here did. */
+/** What the form that led here did, unless it is no longer so. */
 function done({ query, base }: View, endpoint: Endpoint | null): Html | null {
   const { done, tested } = query;
   if (typeof tested === "string" && isUuid(tested) && endpoint !== null) {
     return said(html`A test event is on its way:
 <a href="${base}/deliveries/${tested}">see its delivery</a>.`);
   }
-  const text = doneText(String(done), endpoint);
-  return text === null ? null : said(text);
-}
-
-/** Null: nothing, or it is no longer so. */
-function doneText(done: string, endpoint: Endpoint | null): string | null {
-  if (done === "rotated")
-    return "Rotated: a new secret signs from now on. Reveal it, and give it to your receivers.";
-  if (endpoint === null) return done === "removed" ? "Removed." : null;
-  const isPaused = endpoint.paused_at !== null;
-  if (done === "set")
-    return `Saved: every attempt from now on goes to this URL${isPaused ? ", once you resume" : ""}.`;
-  if (done === "paused" && isPaused) return "Paused: deliveries to this URL are held from now on.";
-  if (done === "resumed" && !isPaused) return "Resumed: new deliveries go out at once.";
-  return null;
+  const isPaused = endpoint && endpoint.paused_at !== null;
+  const once = isPaused ? ", once you resume" : "";
+  const texts = new Map<unknown, string | false>([
+    ["rotated", "Rotated: a new secret signs from now on. Reveal it, and give it to your receivers."],
+    ["removed", endpoint === null && "Removed."],
+    ["set", endpoint !== null && `Saved: every attempt from now on goes to this URL${once}.`],
+    ["paused", isPaused === true && "Paused: deliveries to this URL are held from now on."],
+    ["resumed", isPaused === false && "Resumed: new deliveries go out at once."],
+  ]);
+  const text = texts.get(done);
+  return text ? said(text) : null;
 }
 
 function empty(view: View): Html {
@@ -143,7 +139,7 @@ const changeEndpointForm = get("/endpoint/change", async (view) => {
 const changeEndpoint = post("/endpoint/change", async (view) => {
   const url = (view.form.get("url") ?? "").trim();
   try {
-    await view.ask("webhooks.endpoint.set", { body: { url }, idempotencyKey: view.form.get("_key") });
+    await view.ask("webhooks.endpoint.set", { body: { url } });
   } catch (error) {
     const refusal = refusalOf(error, {
       target_refused: error instanceof Problem ? error.errors.map(({ message }) => message).join(" ") : "",
@@ -213,28 +209,14 @@ URL of their own are not sent any more: when their next attempt is due, they are
 They can be replayed once there is an endpoint again.`;
 }
 
-const removeEndpoint = post("/endpoint/remove", async ({ base, ask, form }) => {
-  // Somebody else may have been faster.
-  await unless("not_found", ask("webhooks.endpoint.remove", { idempotencyKey: form.get("_key") }));
-  return { goTo: `${base}/endpoint?done=removed` };
-});
-
-/** Publishes an example and leads to its delivery. */
-const sendTestEvent = post("/endpoint/test", async ({ base, ask, form }) => {
-  const sent = await unless("not_found", ask("webhooks.endpoint.test", { idempotencyKey: form.get("_key") }));
-  return { goTo: `${base}/endpoint${sent === null ? "" : `?tested=${sent.delivery_id}`}` };
-});
-
-/** From now on, what would go there is held. */
-const pauseEndpoint = pausing("pause", "paused");
-const resumeEndpoint = pausing("resume", "resumed");
-
-function pausing(act: "pause" | "resume", done: string) {
-  return post(`/endpoint/${act}`, async ({ base, ask, form }) => {
-    // Somebody else may have removed it.
-    const asked = ask(`webhooks.endpoint.${act}`, { idempotencyKey: form.get("_key") });
-    const isThere = (await unless("not_found", asked)) !== null;
-    return { goTo: `${base}/endpoint${isThere ? `?done=${done}` : ""}` };
+/** A button. @param searchAfter what the endpoint's page is to say; null: somebody else has removed it meanwhile */
+function button<Act extends "remove" | "test" | "pause" | "resume">(
+  act: Act,
+  searchAfter: (answer: Answers[`webhooks.endpoint.${Act}`] | null) => string | null,
+): Screen {
+  return post(`/endpoint/${act}`, async ({ base, ask }) => {
+    const answer = await unless("not_found", ask(`webhooks.endpoint.${act}`));
+    return { goTo: `${base}/endpoint${searchAfter(answer) ?? ""}` };
   });
 }
 
@@ -243,8 +225,8 @@ export const endpointScreens = [
   changeEndpointForm,
   changeEndpoint,
   removeEndpointForm,
-  removeEndpoint,
-  sendTestEvent,
-  pauseEndpoint,
-  resumeEndpoint,
+  button("remove", () => "?done=removed"),
+  button("test", (sent) => sent && `?tested=${sent.delivery_id}`),
+  button("pause", (paused) => paused && "?done=paused"),
+  button("resume", (resumed) => resumed && "?done=resumed"),
 ];

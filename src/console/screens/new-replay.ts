@@ -1,11 +1,11 @@
 import { randomUUID } from "node:crypto";
 import { END_REASONS, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
-import type { Delivery, DryRun } from "../answers.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
+import type { DryRun } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
-import { counted, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
-import { statusOf } from "../replay-progress.ts";
+import { counted, DELIVERY_SIGNS, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
 import { type Fields, get, post, type View } from "../screen.ts";
 import { roughly } from "../times.ts";
 
@@ -97,7 +97,6 @@ const createReplay = post("/replays", async (view) => {
   try {
     const replay = await view.ask("webhooks.replays.create", {
       body: { ...bodyOf(wanted), expected_matched: numberOr(matched) },
-      idempotencyKey: form.get("_key"),
     });
     return { goTo: `${base}/replays/${"id" in replay ? `${replay.id}?queued=1` : ""}` };
   } catch (error) {
@@ -150,7 +149,7 @@ async function triedBefore({ ask, base, may }: View, id: string | undefined): Pr
   if (id === undefined || !may("webhooks:read")) return null;
   const tried = await ask("webhooks.deliveries.get", { params: { delivery_id: id } });
   return said(html`Queued: run ${tried.run} of
-<a href="${base}/deliveries/${id}">${tried.analysis_id}</a>, now ${statusOf(tried.status)}.
+<a href="${base}/deliveries/${id}">${tried.analysis_id}</a>, now ${DELIVERY_SIGNS[tried.status]}.
 See whether it arrives, then replay the others.`);
 }
 

@@ -1,5 +1,5 @@
 import { Problem } from "../../http/problems.ts";
-import type { ReceiverCheck } from "../answers.ts";
+import type { ReceiverReport } from "../../receivers/receiver-check.ts";
 import { type Html, html } from "../html.ts";
 import {
   type Column,
@@ -15,17 +15,18 @@ import {
 import { get, type Page, post, type View } from "../screen.ts";
 import { durationText, momentOf } from "../times.ts";
 
-type Fault = ReceiverCheck["faults"][number];
-type Probe = ReceiverCheck["probes"][number];
+type Fault = ReceiverReport["faults"][number];
+type Probe = ReceiverReport["probes"][number];
 
-const VERDICTS: Readonly<Record<ReceiverCheck["verdict"], { readonly sign: Html; readonly text: string }>> = {
-  dangerous: { sign: sign("abandoned", "✕", "dangerous"), text: "It accepts forgeries: fix this first." },
-  faulty: { sign: sign("failed", "!", "faulty"), text: "It accepts no forgery, but webhooks get lost." },
-  right: {
-    sign: sign("succeeded", "✓", "right"),
-    text: "It accepts genuine webhooks and rejects forged ones.",
-  },
-};
+const VERDICTS: Readonly<Record<ReceiverReport["verdict"], { readonly sign: Html; readonly text: string }>> =
+  {
+    dangerous: { sign: sign("abandoned", "✕", "dangerous"), text: "It accepts forgeries: fix this first." },
+    faulty: { sign: sign("failed", "!", "faulty"), text: "It accepts no forgery, but webhooks get lost." },
+    right: {
+      sign: sign("succeeded", "✓", "right"),
+      text: "It accepts genuine webhooks and rejects forged ones.",
+    },
+  };
 const SEVERITIES: Readonly<Record<Fault["severity"], Html>> = {
   danger: sign("abandoned", "✕", "danger"),
   fault: sign("failed", "!", "fault"),
@@ -39,7 +40,7 @@ const PROBED: Readonly<Record<Probe["verdict"], Html>> = {
 const FORGERY_ACCEPTED = sign("abandoned", "✕", "accepted");
 
 /** What probes have shown of a receiver: faults with their probes first, forgeries that it accepted before all. */
-function reportOf(report: ReceiverCheck, timeZone: string | null): Html {
+function reportOf(report: ReceiverReport, timeZone: string | null): Html {
   const { verdict, faults, probes, checked_at, duration_ms, connection } = report;
   const { certificate_days_left: days, certificate_ends_at: endsAt, slowest_answer_ms: slowest } = connection;
   const reached = [connection.tls_version, connection.remote_address].filter((one) => one !== null);
@@ -110,9 +111,8 @@ function hasAcceptedForgery({ verdict, expected }: Probe): boolean {
 /** Sends the probes and shows what the receiver did. */
 const checkReceiver = post("/endpoint/check", async (view) => {
   const { ask, base, form, session } = view;
-  const idempotencyKey = form.get("_key");
   try {
-    const report = await unless("not_found", ask("webhooks.endpoint.check", { idempotencyKey }));
+    const report = await unless("not_found", ask("webhooks.endpoint.check"));
     if (report === null) return { goTo: `${base}/endpoint` };
     return {
       title: "Receiver check",
@@ -123,8 +123,17 @@ const checkReceiver = post("/endpoint/check", async (view) => {
     };
   } catch (error) {
     const code = error instanceof Problem ? error.code : null;
-    if (code === "rate_limited") return tooSoon(view, (error as Problem).headers["retry-after"] ?? "60");
-    if (code === "idempotency_in_progress") return stillRunning(view, idempotencyKey);
+    if (code === "rate_limited") {
+      const again = counted(Number((error as Problem).headers["retry-after"] ?? "60"), "second");
+      const text = `A receiver can be checked once a minute, no matter who asks. Check again in ${again}.`;
+      return notice(view, 429, "It was checked a moment ago", text, checkForm(view, "Check again"));
+    }
+    // A second click while the first is being worked on; its report is the same.
+    if (code === "idempotency_in_progress") {
+      const again = checkForm(view, "Show the result", hidden("_key", form.get("_key") ?? ""));
+      const text = "It takes up to 20 seconds. Nothing is sent twice.";
+      return notice(view, 409, "The check is still running", text, again);
+    }
     throw error;
   }
 });
@@ -138,19 +147,6 @@ export function checkForm({ base }: View, name: string, key: Html = keyField()):
   return html`<form method="post" action="${base}/endpoint/check"
   data-wait="Checking the receiver: this takes up to 20 seconds.">${key}
 <button class="primary">${name}</button></form>`;
-}
-
-function tooSoon(view: View, seconds: string): Page {
-  const again = counted(Number(seconds), "second");
-  const text = `A receiver can be checked once a minute, no matter who asks. Check again in ${again}.`;
-  return notice(view, 429, "It was checked a moment ago", text, checkForm(view, "Check again"));
-}
-
-/** A second click while the first is being worked on; its report is the same. */
-function stillRunning(view: View, key: string | null): Page {
-  const again = checkForm(view, "Show the result", hidden("_key", key ?? ""));
-  const text = "It takes up to 20 seconds. Nothing is sent twice.";
-  return notice(view, 409, "The check is still running", text, again);
 }
 
 function notice(view: View, status: number, title: string, text: string, form: Html): Page {

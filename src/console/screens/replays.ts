@@ -1,9 +1,10 @@
-import type { Replay } from "../answers.ts";
-import { type Html, html } from "../html.ts";
+import type { ReplayStatus } from "../../base/model/statuses.ts";
+import type { Replay } from "../../log/replays-schema.ts";
+import type { AccountReplay } from "../answers.ts";
+import { type Html, html, type Part } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { counted, facts, number, older, said } from "../parts.ts";
-import { filterText, makerOf, progressOf, replayItem, replayStatusOf, stopForm } from "../replay-progress.ts";
-import { get, post } from "../screen.ts";
+import { counted, facts, hidden, number, older, said, sign } from "../parts.ts";
+import { get, post, type View } from "../screen.ts";
 import { momentOf, roughly } from "../times.ts";
 
 const PAGE_ITEMS = 25;
@@ -40,7 +41,7 @@ const replayScreen = get("/replays/{replay_id}", async (view) => {
   return {
     title: `Replay of ${countText(replay)}`,
     up: { href: `${base}/replays`, name: "Replays" },
-    beside: [replayStatusOf(status), stopForm(view, replay)],
+    beside: [REPLAY_SIGNS[status], stopForm(view, replay)],
     main: html`${query.queued === "1" && status === "running" && said(`Queued: they start at ${pace}.`)}
 ${query.stopped === "1" && status === "cancelled" && said(STOPPED)}
 <section class="panel" aria-label="Progress">${progressOf(replay)}
@@ -64,8 +65,8 @@ ${
   };
 });
 
-const cancelReplay = post("/replays/{replay_id}/cancel", async ({ ask, base, params, form }) => {
-  await ask("webhooks.replays.cancel", { params, idempotencyKey: form.get("_key") });
+const cancelReplay = post("/replays/{replay_id}/cancel", async ({ ask, base, params }) => {
+  await ask("webhooks.replays.cancel", { params });
   return { goTo: `${base}/replays/${params.replay_id}?stopped=1` };
 });
 
@@ -83,4 +84,104 @@ function stillToCome({ matched, replayed, skipped, rate_per_second }: Replay): H
 
 function countText({ matched }: Replay): string {
   return counted(matched, "delivery", "deliveries");
+}
+
+/** Nothing says "successful": what counts is in the numbers. */
+const REPLAY_SIGNS: Readonly<Record<ReplayStatus, Html>> = {
+  running: sign("running", "▸", "running"),
+  delivering: sign("delivering", "○", "all started"),
+  done: sign("done", "●", "ended"),
+  cancelled: sign("cancelled", "■", "stopped"),
+};
+
+/** One of a list. @param beside in its first line @param below its progress */
+export function replayItem(
+  replay: Replay | AccountReplay,
+  href: string,
+  name: string,
+  timeZone: string | null,
+  beside: Part,
+  below: Part,
+): Html {
+  const by = replay.created_by !== null && `, ${makerOf(replay)}`;
+  return html`<li id="r-${replay.id}">
+<div class="line">${REPLAY_SIGNS[replay.status]}
+<a href="${href}">${name}</a>
+<span class="fine">${momentOf(replay.created_at, timeZone)}${by}</span>
+${beside}</div>
+${progressOf(replay)}
+${below}
+${replay.note !== null && html`<p class="note">${replay.note}</p>`}
+</li>`;
+}
+
+/** A bar as long as the set, and the same in words. */
+function progressOf(replay: Replay): Html {
+  const { matched, replayed, succeeded, waiting, failed, skipped } = replay;
+  const counts = [
+    { kind: "arrived", symbol: "✓", count: succeeded },
+    { kind: "waiting", symbol: "○", count: waiting },
+    { kind: "failed", symbol: "✕", count: failed },
+    { kind: "skipped", symbol: "–", count: skipped },
+  ];
+  let at = 0;
+  const bars = counts.map(({ kind, count }) => {
+    const width = matched === 0 ? 0 : Math.min(1_000 - at, (count / matched) * 1_000);
+    const bar = html`<rect class="${kind}" x="${at.toFixed(1)}" width="${width.toFixed(1)}" height="10"></rect>`;
+    at += width;
+    return bar;
+  });
+  const words = counts
+    .filter(({ kind, count }) => kind !== "skipped" || count > 0)
+    .map(
+      ({ kind, symbol, count }) =>
+        html`<li class="${kind}"><span aria-hidden="true">${symbol}</span> ${number(count)} ${kind}</li>`,
+    );
+  return html`<svg class="progress" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">${bars}</svg>
+<ul class="counts"><li>${number(replayed)} of ${number(matched)} started</li>${words}</ul>`;
+}
+
+/** The same key each time: stopping twice is stopping once, and a page that refreshes itself stays the same. */
+function stopForm({ base, isOfAccount }: View, { id, status, created_by }: Replay): Html | null {
+  // A user stops no others' replays, and is not told who they are.
+  if (status !== "running" || (!isOfAccount && created_by === null)) return null;
+  return html`<form method="post" action="${base}/replays/${id}/cancel">
+${hidden("_key", `stop-${id}`)}
+<button title="Starts no more; those already started continue.">Stop<span
+class="fine">: those started continue</span></button></form>`;
+}
+
+const NAMES: Readonly<Record<keyof Replay["filter"], string>> = {
+  status: "status",
+  reason: "reason",
+  event: "event",
+  analysis_id: "analysis",
+  target_host: "host",
+  error_code: "error",
+  status_code: "code",
+  status_code_min: "code at least",
+  status_code_max: "code at most",
+  replay_id: "of replay",
+  created_after: "from",
+  created_before: "to",
+};
+
+/** What was asked for, in a line. */
+function filterText({ session }: View, { filter }: Replay): Html {
+  const asked = Object.entries(filter).flatMap(([name, value]) => {
+    if (value === null) return [];
+    const shown = name.startsWith("created_")
+      ? momentOf(String(value), session.timeZone)
+      : html`<code>${[value].flat().join(" or ")}</code>`;
+    return [html`<li>${NAMES[name as keyof typeof NAMES]} ${shown}</li>`];
+  });
+  return html`<ul class="asked">${asked.length === 0 ? html`<li>everything failing or abandoned</li>` : asked}</ul>`;
+}
+
+/** A person is known by the session; staff's names are not told to accounts. */
+function makerOf({ created_by: maker }: Pick<Replay, "created_by">): string {
+  if (maker === null) return "not recorded";
+  if (maker.viewer !== null) return maker.viewer;
+  if (maker.staff) return maker.name ?? "support staff";
+  return maker.name === null ? "an API key without a name" : `API key ${maker.name}`;
 }

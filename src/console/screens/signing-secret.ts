@@ -90,7 +90,7 @@ const rotateSecret = post("/endpoint/secret/rotate", async (view) => {
   const endsPrevious = form.get("end_previous") === "yes";
   const body = { overlap_seconds: Number(overlapSeconds), ...(endsPrevious && { end_previous: true }) };
   try {
-    await ask("webhooks.signing_secret.rotate", { body, idempotencyKey: form.get("_key") });
+    await ask("webhooks.signing_secret.rotate", { body });
   } catch (error) {
     const refusal = refusalOf(error, {
       // Somebody else was faster, or the box was not ticked.

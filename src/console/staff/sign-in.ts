@@ -1,27 +1,20 @@
 import { randomBytes } from "node:crypto";
-import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import type { FastifyReply, FastifyRequest } from "fastify";
 import type { DescribedProblem, Kernel } from "../../http/kernel.ts";
 import { TemporarilyUnavailable } from "../../http/problems.ts";
+import type { ConsoleContext } from "../context.ts";
 import { admitting, formOf, refuseForeignPost } from "../guards.ts";
 import { html } from "../html.ts";
-import { type Frame, notice, sendDocument } from "../page.ts";
+import { bareFrame, notice, sendDocument } from "../page.ts";
 import { hidden } from "../parts.ts";
 import type { Page } from "../screen.ts";
-import { digestOf, type StaffSession } from "../site.ts";
-import { isStaff, STAFF_COOKIE, STAFF_PATH, type StaffOptions, type StaffPerson } from "./staff-sites.ts";
+import { digestOf, isStaff, STAFF_COOKIE, STAFF_PATH, type StaffPerson, type StaffSession } from "../site.ts";
 
 const SIGN_IN_PATH = `${STAFF_PATH}/sign-in`;
 const KEY_CHARS_MAX = 256;
 
-export type SignInOptions = StaffOptions & { readonly publicUrl: string };
-
 /** Opens a session of support staff: by a staff key, or by a proxy in front that vouches for the person. */
-export function addSignIn(
-  pages: FastifyInstance,
-  kernel: Kernel,
-  options: SignInOptions,
-  frame: Frame,
-): void {
+export function addSignIn({ pages, kernel, options, assets }: ConsoleContext): void {
   const onRequest = admitting(kernel);
   pages.get(SIGN_IN_PATH, { onRequest }, async (_request, reply) => reply.redirect(STAFF_PATH, 303));
   pages.post(SIGN_IN_PATH, { onRequest }, async (request, reply) => {
@@ -32,7 +25,7 @@ export function addSignIn(
     const person = (await options.readAssertion?.(request.headers)) ?? null;
     const secret = randomBytes(32).toString("base64url");
     const refuse = (status: number, why: string) =>
-      sendDocument(reply, frame, { ...signInPage(person, goTo, why), status });
+      sendDocument(reply, bareFrame(assets), { ...signInPage(person, goTo, why), status });
     let session: StaffSession | null;
     try {
       session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
@@ -55,15 +48,14 @@ export function addSignIn(
 
 /** In place of the page that was asked for, by whoever has no session; it opens that page afterwards. */
 export async function sendSignIn(
-  { readAssertion }: StaffOptions,
-  frame: Frame,
-  problem: DescribedProblem,
+  { options, assets }: ConsoleContext,
+  { status }: DescribedProblem,
   request: FastifyRequest,
   reply: FastifyReply,
 ): Promise<FastifyReply> {
-  const person = (await readAssertion?.(request.headers)) ?? null;
+  const person = (await options.readAssertion?.(request.headers)) ?? null;
   const goTo = request.method === "GET" ? placeOf(request.url) : STAFF_PATH;
-  return sendDocument(reply, frame, { ...signInPage(person, goTo, null), status: problem.status });
+  return sendDocument(reply, bareFrame(assets), { ...signInPage(person, goTo, null), status });
 }
 
 function sessionOf(person: StaffPerson | null): StaffSession | null {

@@ -1,15 +1,16 @@
+import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema.ts";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
-import type { Account, AccountReplay, Change, Found } from "../answers.ts";
-import { accountLink, auditTable } from "../audit.ts";
+import type { Account, Found } from "../../log/accounts-schema.ts";
+import type { AccountReplay } from "../answers.ts";
+import { accountLink, auditFile, auditScreen, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { type Column, number, older, table } from "../parts.ts";
-import { replayItem, statusOf } from "../replay-progress.ts";
+import { type Column, DELIVERY_SIGNS, number, older, table } from "../parts.ts";
 import { get, type Screen, type View } from "../screen.ts";
+import { replayItem } from "../screens/replays.ts";
 import { leaveTo, screens } from "../screens.ts";
+import { STAFF_PATH } from "../site.ts";
 import { momentOf } from "../times.ts";
-import { auditFile, auditScreen } from "./audit-screens.ts";
-import { STAFF_PATH } from "./staff-sites.ts";
 
 /** As many as the API counts. */
 const COUNTED_MAX = 1_000;
@@ -30,8 +31,8 @@ function failingItem(view: View, account: Account): Html {
   const log = `${base}/deliveries${searchOf({ status: ["failed", "abandoned"] })}`;
   const replay = `${base}/replays/new${searchOf({ status: ["abandoned"] })}`;
   return html`<li id="f-${id}">
-<div class="line"><h3>${name}</h3>${statusOf("abandoned")}<strong>${countText(abandoned)}</strong>
-${failed > 0 && html`${statusOf("failed")}<span>${countText(failed)}</span>`}
+<div class="line"><h3>${name}</h3>${DELIVERY_SIGNS.abandoned}<strong>${countText(abandoned)}</strong>
+${failed > 0 && html`${DELIVERY_SIGNS.failed}<span>${countText(failed)}</span>`}
 <span class="ways"><a class="button" href="${log}">Open<span class="unseen"> ${name}</span></a>
 ${
   view.may("webhooks:replay") &&
@@ -94,7 +95,7 @@ const ACCOUNT_COLUMNS: readonly Column<Found["accounts"][number]>[] = [
 ];
 
 const DELIVERY_COLUMNS: readonly Column<Found["deliveries"][number]>[] = [
-  { name: "Status", label: null, cell: ({ status }) => statusOf(status) },
+  { name: "Status", label: null, cell: ({ status }) => DELIVERY_SIGNS[status] },
   {
     name: "Analysis",
     label: null,
