@@ -20,13 +20,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 50_870,
+    max: 47_600,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 337,
+    max: 329,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
