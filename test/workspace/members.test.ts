@@ -93,6 +93,43 @@ describe("the owner", () => {
   });
 });
 
+test.each(["EDITOR", "VIEWER"])("an %s may leave, and nobody else through that", async (role) => {
+  const space = await newSpace();
+  const [member, other] = [await api.newUser(owner.accountId), await api.newUser(owner.accountId)];
+  await set(space, member, role);
+  await set(space, other, "VIEWER");
+  expect(codeOf(await remove(space, other, member))).toEqual([403, "access_denied"]);
+  expect((await remove(space, member, member)).status).toBe(200);
+  expect(codeOf(await remove(space, member, member))).toEqual([404, "not_found"]);
+});
+
+test("a user has a thousand spaces, and is in as many of others", async () => {
+  const [user, other] = [await api.newUser(owner.accountId), await api.newUser(owner.accountId)];
+  const make = async (of: Person, members: readonly Person[]) => {
+    await database.pool.query(
+      `with made as (
+         insert into workspace.spaces (account_id, id, owner_id, name, storage_prefix)
+         select $1, id, $2, 'one', id::text from (select gen_random_uuid() as id from generate_series(1, 999)) as ids
+         returning id
+       )
+       insert into workspace.space_members (account_id, user_id, space_id, role)
+       select $1, user_id, made.id, 'ADMIN' from made, unnest($3::uuid[]) as user_id`,
+      [owner.accountId, of.userId, members.map(({ userId }) => userId)],
+    );
+  };
+  await make(other, [other, user]);
+  await make(user, [user]);
+  const create = () => api.ask("POST", "/v1/spaces", { key: user.key, body: { name: "more" } });
+  expect((await create()).status).toBe(201);
+  expect(codeOf(await create())).toEqual([409, "too_many_spaces"]);
+  const [last, beyond] = [await newSpace(), await newSpace()];
+  expect((await set(last, user, "VIEWER")).status).toBe(200);
+  expect(codeOf(await set(beyond, user, "VIEWER"))).toEqual([409, "too_many_spaces"]);
+  expect((await set(last, user, "EDITOR")).status, "in which the user is already").toBe(200);
+  expect((await remove(last, user, user)).status).toBe(200);
+  expect((await set(beyond, user, "VIEWER")).status).toBe(200);
+});
+
 test("a member is a user of the account", async () => {
   const space = await newSpace();
   expect(codeOf(await set(space, await api.newAccount(), "ADMIN"))).toEqual([404, "not_found"]);

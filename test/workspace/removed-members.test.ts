@@ -3,17 +3,17 @@ import type { PoolClient } from "pg";
 import { describe, expect, test } from "vitest";
 import { patience } from "../support/time-limits.ts";
 import { workspaceTests } from "./area-tests.ts";
-import { documents, newUser, setRole, type User } from "./membership-world.ts";
+import { documents, newUser, runIn, setRole, type User } from "./membership-world.ts";
 import { api, database, useRuns } from "./run-world.ts";
 
 useRuns();
 
 /** A transaction that is open until `work` commits it. */
-async function inOpenTransaction(work: (client: PoolClient) => Promise<unknown>): Promise<void> {
+async function inOpenTransaction<T>(work: (client: PoolClient) => Promise<T>): Promise<T> {
   const client = await database.pool.connect();
   try {
     await client.query("begin");
-    await work(client);
+    return await work(client);
   } finally {
     client.release(true);
   }
@@ -94,6 +94,75 @@ test("a link that is made just before its maker is removed is told of", async ()
     expect(link.status).toBe(201);
     expect(removed!.body).toMatchObject({ open_links: [{ id: link.body.id }], open_links_total: 1 });
   });
+});
+
+describe("what a member replays while being removed", () => {
+  /** Its space, and a delivery of it that can be replayed. */
+  async function ofMember() {
+    const space = String((await documents.newSpace()).id);
+    const member = await newUser();
+    await setRole(space, member, "EDITOR");
+    return { space, member, ...(await runIn(space, "secret.txt")) };
+  }
+
+  /** Begins the removal while `replaying` waits for what `lock` takes; resolves when both are done. */
+  async function whileRemoved(
+    { space, member }: Awaited<ReturnType<typeof ofMember>>,
+    lock: readonly [text: string, id: string],
+    path: string,
+    body: object = {},
+  ) {
+    let removed = false;
+    return await inOpenTransaction(async (client) => {
+      await client.query(lock[0], [lock[1]]);
+      const replaying = api.ask("POST", path, { key: member.key, body });
+      await waitsOrEnds(replaying);
+      const removing = setRole(space, member, null).then(() => {
+        removed = true;
+      });
+      await Promise.race([removing, new Promise((resolve) => setTimeout(resolve, 200))]);
+      expect(removed, "before the replay").toBe(false);
+      await client.query("commit");
+      await removing;
+      return await replaying;
+    });
+  }
+
+  test("a bulk replay is made, and stops with the removal", async () => {
+    const world = await ofMember();
+    const account = "select from sealpost.accounts where id = $1 for no key update";
+    const lock = [account, api.account.accountId] as const;
+    const made = await whileRemoved(world, lock, "/v1/webhooks/replays", { filter: {} });
+    expect([made.status, Number(made.body.matched) > 0]).toEqual([202, true]);
+    const { body } = await api.ask("GET", `/v1/webhooks/replays/${made.body.id}`);
+    expect(body).toMatchObject({ status: "cancelled", replayed: 0 });
+  });
+
+  test("a replay comes before the removal", async () => {
+    const world = await ofMember();
+    const { deliveryId } = world;
+    const delivery = "select from sealpost.deliveries where id = $1 for update";
+    const path = `/v1/webhooks/deliveries/${deliveryId}/replay`;
+    expect((await whileRemoved(world, [delivery, deliveryId], path)).status).toBe(202);
+    expect((await api.ask("POST", path, { key: world.member.key })).status).toBe(404);
+  });
+});
+
+test("whoever has made thousands of links can be removed all the same", async () => {
+  const space = String((await documents.newSpace()).id);
+  const member = await newUser();
+  await setRole(space, member, "EDITOR");
+  const made = { "spaces.create": space } as Record<string, string>;
+  for (const operation of ["pages.create", "pages.publish"]) {
+    made[operation] = String((await workspaceTests.writes[operation]!(api.ask, made)).body.id);
+  }
+  await database.pool.query(
+    `insert into workspace.page_links (account_id, page_id, token_digest, label, created_by)
+     select $1, $2, sha256(n::text::bytea), 'many', $3 from generate_series(1, 12000) as n`,
+    [api.account.accountId, made["pages.create"], member.userId],
+  );
+  const { body } = await setRole(space, member, null);
+  expect([(body.open_links as unknown[]).length, body.open_links_total]).toEqual([100, 10_001]);
 });
 
 const linkOf = ({ key }: User, page: string) =>

@@ -80,6 +80,25 @@ test.each([
 });
 
 describe("what takes long", () => {
+  test("a bulk replay that is being made is not", async () => {
+    const { accountId } = api.account;
+    const key = await api.newKey(accountId);
+    const client = await database.pool.connect();
+    await client.query("begin");
+    await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
+    const before = await countRows(database.pool, "replays");
+    const replaying = api.ask("POST", "/v1/webhooks/replays", { key, body: { filter: {} } });
+    const waiting = async () =>
+      (await database.pool.query("select from pg_stat_activity where wait_event_type = 'Lock'")).rowCount;
+    await expect.poll(waiting).toBe(1);
+    await revoke(key);
+    await client.query("commit");
+    client.release();
+    const { status, body } = await replaying;
+    expect([status, body.code]).toEqual([401, "unauthorized"]);
+    expect(await countRows(database.pool, "replays")).toBe(before);
+  });
+
   test("a read that waits for news is told nothing more", async () => {
     const listening = Promise.withResolvers<void>();
     const news = listenToFeed({
@@ -119,10 +138,10 @@ describe("what takes long", () => {
     }).end();
     const [response] = await once(reading, "response");
     expect(response.statusCode).toBe(200);
+    const before = lookUps();
     if (who === "a key that is revoked") await revoke(key);
     else await api.ask("DELETE", `/v1/spaces/${space.id}/members/${userId}`, { key: ownerKey });
     // Nobody reads until it was looked at again, so that it is not over before.
-    const before = lookUps();
     await expect.poll(lookUps).toBeGreaterThan(before);
     response.resume();
     await expect(once(response, "end")).rejects.toThrow("aborted");
