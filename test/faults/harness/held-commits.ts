@@ -30,9 +30,10 @@ $$;
 create constraint trigger hold_commit after insert on sealpost.idempotency_keys
   deferrable initially deferred for each row execute function public.hold_commit()`;
 
+// Nobody else sleeps. A transaction of one statement ends without a COMMIT of its own.
 const AT_COMMIT = `
 from pg_stat_activity
-where datname = current_database() and state = 'active' and query ilike 'commit%' and wait_event = 'PgSleep'`;
+where datname = current_database() and state = 'active' and wait_event = 'PgSleep'`;
 
 /** Writes of the API can be held from now on. To be called while nobody writes. */
 export async function openHeldCommits(databaseUrl: string): Promise<HeldCommits> {
