@@ -114,13 +114,15 @@ insert into sealpost.notice_turn default values;
 
 -- 3. Writes.
 
--- Whether a key has neither been revoked nor expired by now. Whoever has none (a person of the staff) has no such row.
+-- Whether a key has neither been revoked nor expired by now, but for what this transaction itself has done: a key may
+-- revoke itself, as its last. Whoever has none (a person of the staff) has no such row.
 create function sealpost.is_key_good(of_key uuid) returns boolean
 language sql volatile
 begin atomic
   select not exists (
     select from sealpost.api_keys
-    where id = any (array[of_key]) and (revoked_at is not null or expires_at <= clock_timestamp()));
+    where id = any (array[of_key]) and (revoked_at is not null or expires_at <= clock_timestamp())
+      and xmin is distinct from pg_current_xact_id_if_assigned()::xid);
 end;
 
 -- Claims Idempotency-Keys until the transaction ends, and finds what was answered under them. Never waits: an insert

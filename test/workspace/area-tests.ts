@@ -125,6 +125,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "page_version_mismatch",
     "pages_not_configured",
     "space_owner_fixed",
+    "too_many_spaces",
     "too_many_workflow_runs",
     "workflow_not_published",
     "workflow_run_ended",
