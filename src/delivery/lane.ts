@@ -40,10 +40,10 @@ export const LANE_LIMITS: Omit<
   "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "laneInFlightMax"
 > = {
   accountSilentMin: 32,
-  idsMax: 100_000,
+  idsMax: 600_000,
   laneIdsMax: 10_000,
-  silentLaneIdsMax: 100,
-  accountSilentIdsMax: 5_000,
+  silentLaneIdsMax: 1_000,
+  accountSilentIdsMax: 10_000,
   accountIdsMin: 100,
   idleLanesMax: 20_000,
 };

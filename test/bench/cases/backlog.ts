@@ -1,6 +1,7 @@
 import { type Bench, checkEachOnce, untilAnswered, untilNoneOpen } from "../bench.ts";
 import type { BenchCase } from "../figures.ts";
 import { between, type Measured, takeSnapshot } from "../measuring/snapshot.ts";
+import { readStatements } from "../measuring/statements.ts";
 import { amidLimits } from "./limit.ts";
 import { cpuFigures } from "./throughput.ts";
 
@@ -59,6 +60,8 @@ async function drain(bench: Bench, inFlight: number, tell: (line: string) => voi
   await untilNoneOpen(database);
   const last = await takeSnapshot(watched);
   await checkEachOnce(database, published, (await bench.received()).answered - base);
+  for (const { text, calls, totalMs, rows } of (await readStatements(database)).slice(0, 5))
+    tell(`${text}: ${calls} times, ${Math.round(totalMs)} ms, ${rows} rows`);
   await dispatcher.stop();
   for (const line of dispatcher.texts) tell(line);
   await database.drop();
