@@ -9,6 +9,7 @@ import {
   type SecureContext,
   type TLSSocket,
 } from "node:tls";
+import { abortableDelay } from "../../base/model/backoff.ts";
 import { TtlMap } from "../../base/model/caches.ts";
 import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
@@ -204,13 +205,8 @@ export type TlsOptions = {
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
   const { host, port, secureContext, sessions, signal, rests } = options;
   const peer = `${host}:${port}`;
-  if (rests?.of.isResting(rests.peer)) {
-    socket.destroy();
-    throw new ConnectError(
-      "tls_protocol",
-      `The last TLS handshake with ${rests.peer} took too much of our time.`,
-    );
-  }
+  const restMs = rests?.of.takeTurn(rests.peer) ?? 0;
+  if (restMs > 0) await abortableDelay(restMs, signal);
   const earlier = sessions.recall(peer);
   const { stream, done } = guardHandshake(socket);
   const secured = connect({

@@ -5,9 +5,9 @@ import { TtlMap } from "../../base/model/caches.ts";
 
 /** What a peer may send until the handshake is done: usual chains of certificates have 3 to 8 KB. */
 const HANDSHAKE_BYTES_MAX = 16_384;
-/** Of the thread that everybody waits for; a usual handshake takes 1 to 5 ms. */
-const USUAL_MS = 10;
-/** What takes longer is followed by so many times as long without another handshake with that address. */
+/** Of the thread that everybody waits for; a usual handshake takes 1 to 5 ms, and 17 on a busy machine. */
+const USUAL_MS = 20;
+/** What takes longer is followed by so many times as long without another handshake with that network. */
 const REST_TIMES = 20;
 const ADDRESSES_MAX = 10_000;
 
@@ -66,22 +66,36 @@ export function guardHandshake(socket: Socket): { readonly stream: Duplex; reado
 }
 
 /**
- * Networks whose handshakes take long get few of them: a twentieth of the thread at most each, however many names lead
- * there. Those of a CDN are as short as anybody's.
+ * Handshakes with a network wait after one that took long: all of them together get a twentieth of the thread, however
+ * many names lead there. Those of a CDN are as short as anybody's, and one that is short ends the waiting.
  */
 export class HandshakeRests {
-  readonly #resting: TtlMap<string, true>;
+  readonly #now: () => number;
+  readonly #resting: TtlMap<string, { readonly untilMs: number; readonly restMs: number }>;
 
   /** @param now a monotonic clock in milliseconds */
   constructor(now: () => number) {
+    this.#now = now;
     this.#resting = new TtlMap({ entriesMax: ADDRESSES_MAX, now });
   }
 
-  isResting(address: string): boolean {
-    return this.#resting.has(networkOf(address));
+  /** For how many milliseconds the next handshake with the address has to wait, which is taken to be as long again. */
+  takeTurn(address: string): number {
+    const rest = this.#resting.get(networkOf(address));
+    if (rest === undefined) return 0;
+    this.#set(address, rest.untilMs + rest.restMs, rest.restMs);
+    return rest.untilMs - this.#now();
   }
 
   note(address: string, tookMs: number): void {
-    if (tookMs > USUAL_MS) this.#resting.set(networkOf(address), true, REST_TIMES * tookMs);
+    const network = networkOf(address);
+    const restMs = REST_TIMES * tookMs;
+    const untilMs = Math.max(this.#resting.get(network)?.untilMs ?? 0, this.#now() + restMs);
+    if (tookMs <= USUAL_MS) this.#resting.delete(network);
+    else this.#set(address, untilMs, restMs);
+  }
+
+  #set(address: string, untilMs: number, restMs: number): void {
+    this.#resting.set(networkOf(address), { untilMs, restMs }, untilMs - this.#now());
   }
 }

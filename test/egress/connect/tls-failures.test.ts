@@ -87,20 +87,20 @@ describe("a handshake", () => {
   it("that takes long of our time is followed by a rest for all names of that network", () => {
     let nowMs = 0;
     const rests = new HandshakeRests(() => nowMs);
-    rests.note("2001:db8::1", 5);
+    rests.note("2001:db8::1", 20);
     rests.note("192.0.2.1", 100);
-    expect(["2001:db8::1", "192.0.2.1", "192.0.2.2"].map((one) => rests.isResting(one))).toEqual([
-      false,
-      true,
-      false,
+    expect(["2001:db8::1", "192.0.2.2", "192.0.2.1", "192.0.2.1"].map((one) => rests.takeTurn(one))).toEqual([
+      0, 0, 2_000, 4_000,
     ]);
-    nowMs = 1_999;
-    expect(rests.isResting("192.0.2.1")).toBe(true);
-    nowMs = 2_000;
-    expect(rests.isResting("192.0.2.1")).toBe(false);
+    nowMs = 5_999;
+    expect(rests.takeTurn("192.0.2.1"), "behind the two").toBe(1);
+    rests.note("192.0.2.1", 20);
+    expect(rests.takeTurn("192.0.2.1"), "after a usual one").toBe(0);
     rests.note("2001:db8::1", 100);
-    expect(rests.isResting("2001:db8::ffff:1"), "the same /64").toBe(true);
-    expect(rests.isResting("2001:db8:0:1::1")).toBe(false);
+    expect(rests.takeTurn("2001:db8::ffff:1"), "the same /64").toBe(2_000);
+    expect(rests.takeTurn("2001:db8:0:1::1")).toBe(0);
+    nowMs = 60_000;
+    expect(rests.takeTurn("2001:db8::1")).toBe(0);
   });
 });
 
