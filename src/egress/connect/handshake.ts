@@ -51,7 +51,8 @@ export function guardHandshake(socket: Socket): { readonly stream: Duplex; reado
   });
   socket.on("end", () => stream.push(null));
   socket.on("error", (error) => stream.destroy(error));
-  socket.on("close", () => stream.destroy());
+  // After an end what has come is still to be read.
+  socket.on("close", () => socket.readableEnded || stream.destroy());
   return {
     stream,
     done: () => {

@@ -287,6 +287,9 @@ export function createConnectionPool({ unsafeAllowedTargets, limits, now }: Conn
     /** Keeps a connection whose answer was read to its end, if it can be used again. */
     giveBack(connection: Connection): void {
       const { origin } = connection;
+      // Closed right behind its answer, which is seen before it is idle.
+      const endedBy = connection.endedBy ?? connection.socket.errored;
+      if (endedBy !== null && isByReceiver(endedBy)) distrust(connection);
       if (!isFit(connection) || distrusted.has(origin)) {
         end(connection, new ConnectionEndedError("not fit to be kept"));
         return;
