@@ -134,7 +134,13 @@ export async function deliver(
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
   if (!mayStart()) return ended(delivery, released(on, true));
 
-  const result = await on.poster.post({ url: target.url, headers, body, deadlineMs: on.deadlineMs });
+  const result = await on.poster.post({
+    url: target.url,
+    headers,
+    body,
+    payer: delivery.accountId,
+    deadlineMs: on.deadlineMs,
+  });
   if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result);
 
   const endedAtMs = startedAtMs + result.durationMs;

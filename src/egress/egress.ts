@@ -4,7 +4,12 @@ import type { CONNECT_ERRORS, TLS_ERRORS } from "../base/model/error-codes.ts";
 import type { UnsafeAllowedTargets } from "./rules/host.ts";
 
 /** `hostname` as in a judged URL: an IPv6 address stands in brackets. */
-export type Target = { readonly hostname: string; readonly port: number };
+export type Target = {
+  readonly hostname: string;
+  readonly port: number;
+  /** Whose handshakes wait when one takes long: an account. Absent: the host's alone. */
+  readonly payer?: string | undefined;
+};
 
 /**
  * Opens a verified TLS connection to a checked address of the target; the caller owns the socket. Aborting the signal

@@ -9,12 +9,11 @@ import {
   type SecureContext,
   type TLSSocket,
 } from "node:tls";
-import { abortableDelay } from "../../base/model/backoff.ts";
 import { TtlMap } from "../../base/model/caches.ts";
 import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
 import { tlsError } from "./failures.ts";
-import { guardHandshake, HandshakeRests } from "./handshake.ts";
+import { guardHandshake, HandshakeTurns } from "./handshake.ts";
 
 export type ConnectorOptions = {
   /** Certificates in PEM that are trusted besides the public roots. */
@@ -28,15 +27,17 @@ export type OpenTransport = (
   target: Target,
   deadline: Deadline,
   progress: ConnectProgress,
-  tls: Pick<TlsOptions, "secureContext" | "sessions">,
+  tls: Pick<TlsOptions, "secureContext" | "sessions" | "turns">,
 ) => Promise<Socket>;
 
 /** @throws Error for a `ca` that cannot be read */
 export function createConnector(options: ConnectorOptions, openTransport: OpenTransport): Connect {
   const now = () => performance.now();
-  const tls = { secureContext: createTargetSecureContext(options.ca), sessions: createTlsSessions(now) };
-  const rests = new HandshakeRests(now);
-
+  const tls = {
+    secureContext: createTargetSecureContext(options.ca),
+    sessions: createTlsSessions(now),
+    turns: new HandshakeTurns(now),
+  };
   return async (target, parent) => {
     const deadline = startDeadline(parent, options.connectTimeoutMs);
     const { signal } = deadline;
@@ -49,9 +50,7 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
       const { hostname, port } = target;
       const host = bareHost(hostname);
-      // Behind a proxy nobody knows the address.
-      const peer = progress.remoteAddress ?? host;
-      const socket = await openTls(transport, { host, port, ...tls, signal, rests: { of: rests, peer } });
+      const socket = await openTls(transport, { host, port, ...tls, signal, payer: target.payer });
       timings.tlsMs = now() - connectedAtMs;
       return { socket, transport, ...progress };
     } catch (error) {
@@ -194,8 +193,9 @@ export type TlsOptions = {
   readonly secureContext: SecureContext;
   readonly sessions: TlsSessions;
   readonly signal: AbortSignal;
-  /** Absent: the peer is trusted with our time. */
-  readonly rests?: { readonly of: HandshakeRests; readonly peer: string };
+  readonly turns: HandshakeTurns;
+  /** Absent: the host pays by itself. */
+  readonly payer?: string | undefined;
 };
 
 /**
@@ -203,12 +203,10 @@ export type TlsOptions = {
  * @throws ConnectError
  */
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
-  const { host, port, secureContext, sessions, signal, rests } = options;
+  const { host, port, secureContext, sessions, signal, turns, payer = host } = options;
   const peer = `${host}:${port}`;
-  const restMs = rests?.of.takeTurn(rests.peer) ?? 0;
-  if (restMs > 0) await abortableDelay(restMs, signal);
   const earlier = sessions.recall(peer);
-  const { stream, done } = guardHandshake(socket);
+  const { stream, done } = guardHandshake(socket, turns, payer);
   const secured = connect({
     socket: stream,
     secureContext,
@@ -237,7 +235,7 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
   try {
     await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
   } finally {
-    rests?.of.note(rests.peer, done());
+    done();
   }
   // The peer may have closed in the very packet that finished the handshake.
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));

@@ -1,15 +1,14 @@
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
-import { networkOf } from "../../base/model/addresses.ts";
 import { TtlMap } from "../../base/model/caches.ts";
 
 /** What a peer may send until the handshake is done: usual chains of certificates have 3 to 8 KB. */
 const HANDSHAKE_BYTES_MAX = 16_384;
 /** Of the thread that everybody waits for; a usual handshake takes 1 to 5 ms, and 17 on a busy machine. */
 const USUAL_MS = 20;
-/** What takes longer is followed by so many times as long without another handshake with that network. */
+/** What takes longer is followed by so many times as long without another handshake of the same payer. */
 const REST_TIMES = 20;
-const ADDRESSES_MAX = 10_000;
+const PAYERS_MAX = 10_000;
 
 /** The code of the error that ends a handshake in which more came. */
 const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
@@ -17,15 +16,18 @@ const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
 /**
  * OpenSSL checks every signature of a chain in one go, on our thread, even of one that nobody trusts. It takes 100 KB
  * of certificates, which can be made to take a second, and tells nobody before it does. So the bytes pass through here
- * first: counted, and timed, until the handshake is done. `done` returns the milliseconds of processor time that it
- * took of this thread.
+ * first, each of the peer's flights in its payer's turn: counted, and timed, until the handshake is done.
  *
  * It stays between TLS and the socket for good, because Node cannot take it out, at 10 µs a POST.
  */
-export function guardHandshake(socket: Socket): { readonly stream: Duplex; readonly done: () => number } {
+export function guardHandshake(
+  socket: Socket,
+  turns: HandshakeTurns,
+  payer: string,
+): { readonly stream: Duplex; readonly done: () => void } {
   let isDone = false;
   let bytes = 0;
-  let micros = 0;
+  let tookMs = 0;
   const stream = new Duplex({
     read: () => void socket.resume(),
     write: (chunk, _, sent) => void socket.write(chunk, sent),
@@ -44,10 +46,14 @@ export function guardHandshake(socket: Socket): { readonly stream: Duplex; reado
       stream.destroy(Object.assign(new Error(message), { code: HANDSHAKE_TOO_LARGE }));
       return;
     }
-    const before = process.threadCpuUsage();
-    push(chunk);
-    const { user, system } = process.threadCpuUsage(before);
-    micros += user + system;
+    const waitMs = turns.take(payer);
+    if (waitMs <= 0) return take(chunk);
+    socket.pause();
+    setTimeout(() => {
+      if (stream.destroyed) return;
+      take(chunk);
+      socket.resume();
+    }, waitMs);
   });
   socket.on("end", () => stream.push(null));
   socket.on("error", (error) => stream.destroy(error));
@@ -57,9 +63,18 @@ export function guardHandshake(socket: Socket): { readonly stream: Duplex; reado
     stream,
     done: () => {
       isDone = true;
-      return micros / 1_000;
+      if (tookMs <= USUAL_MS) turns.end(payer);
     },
   };
+
+  function take(chunk: Buffer): void {
+    const before = process.threadCpuUsage();
+    push(chunk);
+    const { user, system } = process.threadCpuUsage(before);
+    const ms = (user + system) / 1_000;
+    tookMs += ms;
+    if (ms > USUAL_MS) turns.charge(payer, ms);
+  }
 
   function push(chunk: Buffer): void {
     if (!stream.push(chunk)) socket.pause();
@@ -67,36 +82,38 @@ export function guardHandshake(socket: Socket): { readonly stream: Duplex; reado
 }
 
 /**
- * Handshakes with a network wait after one that took long: all of them together get a twentieth of the thread, however
- * many names lead there. Those of a CDN are as short as anybody's, and one that is short ends the waiting.
+ * After a handshake that took long, the next ones of its payer wait, one behind the other: all of them together get a
+ * twentieth of the thread, however many names and addresses they are with. A usual one ends the waiting. By the account
+ * that the attempts are for: by address, others behind the same one would wait, too.
  */
-export class HandshakeRests {
+export class HandshakeTurns {
   readonly #now: () => number;
   readonly #resting: TtlMap<string, { readonly untilMs: number; readonly restMs: number }>;
 
   /** @param now a monotonic clock in milliseconds */
   constructor(now: () => number) {
     this.#now = now;
-    this.#resting = new TtlMap({ entriesMax: ADDRESSES_MAX, now });
+    this.#resting = new TtlMap({ entriesMax: PAYERS_MAX, now });
   }
 
-  /** For how many milliseconds the next handshake with the address has to wait, which is taken to be as long again. */
-  takeTurn(address: string): number {
-    const rest = this.#resting.get(networkOf(address));
+  /** In how many milliseconds it is the payer's next turn, which is taken to be as costly as the last. */
+  take(payer: string): number {
+    const rest = this.#resting.get(payer);
     if (rest === undefined) return 0;
-    this.#set(address, rest.untilMs + rest.restMs, rest.restMs);
+    this.#set(payer, rest.untilMs + rest.restMs, rest.restMs);
     return rest.untilMs - this.#now();
   }
 
-  note(address: string, tookMs: number): void {
-    const network = networkOf(address);
-    const restMs = REST_TIMES * tookMs;
-    const untilMs = Math.max(this.#resting.get(network)?.untilMs ?? 0, this.#now() + restMs);
-    if (tookMs <= USUAL_MS) this.#resting.delete(network);
-    else this.#set(address, untilMs, restMs);
+  charge(payer: string, ms: number): void {
+    const restMs = REST_TIMES * ms;
+    this.#set(payer, Math.max(this.#resting.get(payer)?.untilMs ?? 0, this.#now() + restMs), restMs);
   }
 
-  #set(address: string, untilMs: number, restMs: number): void {
-    this.#resting.set(networkOf(address), { untilMs, restMs }, untilMs - this.#now());
+  end(payer: string): void {
+    this.#resting.delete(payer);
+  }
+
+  #set(payer: string, untilMs: number, restMs: number): void {
+    this.#resting.set(payer, { untilMs, restMs }, untilMs - this.#now());
   }
 }

@@ -79,6 +79,8 @@ export type PostRequest = {
   /** Without `host`, `content-length` and `connection`, which the caller must not set. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
+  /** As of `Target`. */
+  readonly payer?: string;
   /** For everything from DNS to the answer's head; reading the body must end by then, too. */
   readonly deadlineMs: number;
 };
@@ -164,8 +166,8 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   #connect(): void {
-    const { url } = this.#request;
-    const target = { hostname: url.hostname, port: portOf(url) };
+    const { url, payer } = this.#request;
+    const target = { hostname: url.hostname, port: portOf(url), payer };
     const connecting = new AbortController();
     this.#connecting = connecting;
     this.#setting.connect(target, connecting.signal).then(

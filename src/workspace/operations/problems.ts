@@ -15,7 +15,8 @@ export const workspaceProblems = {
     title: "Too many spaces",
     meaning:
       `The user owns ${SPACES_OWNED_MAX.toLocaleString("en")} spaces, or is a member of ` +
-      `${SPACES_JOINED_MAX.toLocaleString("en")} others, and may have no more.`,
+      `${SPACES_JOINED_MAX.toLocaleString("en")} others (of one owner, half of what other owners leave), and may ` +
+      "have no more.",
     remedy: "Use a space that there is, or another user; a member can leave a space.",
   },
   folder_name_taken: {

@@ -50,7 +50,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     problems: workspaceProblems,
     pages: [],
     findSpaces: async (accountId, userId, tx) => {
-      if (tx !== null) await holdMemberships(tx, { accountId, userId }, "share");
+      if (tx !== null) await holdMemberships(tx, { accountId, userId });
       return (await findSpaceIds(tx ?? pool, { accountId, userId }))!.ids;
     },
     findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),

@@ -1,6 +1,7 @@
 import type { ClientBase } from "pg";
 import { newId } from "../../base/database/partitions.ts";
 import { timeText } from "../../base/database/time-text.ts";
+import { hasRoomFor } from "../../base/model/reader.ts";
 import { storagePrefix } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { Member, Space } from "../model/spaces.ts";
@@ -42,20 +43,26 @@ on conflict do nothing`;
 
 /** Spaces that a user owns; all their ids are looked at whenever the user reads something published. */
 export const SPACES_OWNED_MAX = 1_000;
-/** Spaces of others that a user is a member of, whether the user has asked for it or not. */
+/** Spaces of others that a user is a member of, asked for or not: of one owner half of what other owners leave. */
 export const SPACES_JOINED_MAX = 1_000;
 
-/** How many spaces the user owns or, if not, is a member of; nobody changes it until the transaction ends. */
-async function countSpaces(tx: ClientBase, user: SpaceUser, which: "owned" | "joined"): Promise<number> {
-  await holdMemberships(tx, user, "no key update");
-  const { rows } = await tx.query<{ n: number }>(
-    `select count(*) filter (where (s.owner_id = m.user_id) = $3)::integer as n
+/** Whether the user may own one space more, or be a member of this one. It stays so until the transaction ends. */
+async function hasRoomForSpace(tx: ClientBase, user: SpaceUser, joining: string | null): Promise<boolean> {
+  await holdMemberships(tx, user);
+  const { rows } = await tx.query<{ owned: number; joined: number; ofOwner: number }>(
+    `select count(*) filter (where s.owner_id = $2)::integer as owned,
+       count(*) filter (where s.owner_id <> $2)::integer as joined,
+       count(*) filter (where s.owner_id <> $2 and s.owner_id = (
+         select owner_id from workspace.spaces where account_id = $1 and id = $3))::integer as "ofOwner"
      from workspace.space_members as m
      join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
      where m.account_id = $1 and m.user_id = $2`,
-    [user.accountId, user.userId, which === "owned"],
+    [user.accountId, user.userId, joining],
   );
-  return rows[0]!.n;
+  const { owned, joined, ofOwner } = rows[0]!;
+  if (joining === null) return owned < SPACES_OWNED_MAX;
+  // Whoever adds users to all of their spaces leaves room for others'.
+  return hasRoomFor(1, { inAll: joined, ofUser: ofOwner }, SPACES_JOINED_MAX);
 }
 
 /** Makes a space that the user owns. Null: the user owns too many. */
@@ -64,7 +71,7 @@ export async function insertSpace(
   { accountId, userId }: SpaceUser,
   name: string,
 ): Promise<string | null> {
-  if ((await countSpaces(tx, { accountId, userId }, "owned")) >= SPACES_OWNED_MAX) return null;
+  if (!(await hasRoomForSpace(tx, { accountId, userId }, null))) return null;
   await tx.query("insert into workspace.workspaces (account_id) values ($1) on conflict do nothing", [
     accountId,
   ]);
@@ -193,15 +200,11 @@ export function lockerOf<Found>(
 }
 
 /**
- * Which spaces the user is a member of stays until the transaction ends: those who hold it to "share" wait for whoever
- * removes the user, which takes "no key update", and see what that has left; and the other way round.
+ * Which spaces the user is a member of stays until the transaction ends: whoever removes the user, or acts for them,
+ * waits, and sees what the one before has left. Not "for share", which lets the next pass whoever waits to remove.
  */
-export async function holdMemberships(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  mode: "share" | "no key update",
-): Promise<void> {
-  await tx.query(`select from sealpost.users where account_id = $1 and id = $2 for ${mode}`, [
+export async function holdMemberships(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<void> {
+  await tx.query("select from sealpost.users where account_id = $1 and id = $2 for no key update", [
     accountId,
     userId,
   ]);
@@ -241,7 +244,7 @@ export async function setMember(
   role: SpaceRole,
 ): Promise<"set" | "unknown_user" | "too_many_spaces"> {
   const isNew = (await findRole(tx, user, spaceId)) === null;
-  if (isNew && (await countSpaces(tx, user, "joined")) >= SPACES_JOINED_MAX) return "too_many_spaces";
+  if (isNew && !(await hasRoomForSpace(tx, user, spaceId))) return "too_many_spaces";
   return (await upsertMember(tx, user, spaceId, role)) ? "set" : "unknown_user";
 }
 
@@ -254,7 +257,7 @@ const upsertMember = change<SpaceUser, [spaceId: string, role: SpaceRole]>(
 
 /** The same, of removing one that is a member: what is begun for the user waits from now on, see holdMemberships. */
 export async function removeMember(tx: ClientBase, user: SpaceUser, spaceId: string): Promise<void> {
-  await holdMemberships(tx, user, "no key update");
+  await holdMemberships(tx, user);
   await deleteMember(tx, user, spaceId);
 }
 

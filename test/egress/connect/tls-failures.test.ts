@@ -5,9 +5,13 @@ import type { Socket } from "node:net";
 import * as x509 from "@peculiar/x509";
 import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DAY_MS } from "../../../src/base/model/time.ts";
-import { createTargetSecureContext } from "../../../src/egress/connect/connector.ts";
-import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
-import { HandshakeRests } from "../../../src/egress/connect/handshake.ts";
+import {
+  createTargetSecureContext,
+  createTlsSessions,
+  openTls,
+} from "../../../src/egress/connect/connector.ts";
+import { createDirectConnector, openTcp } from "../../../src/egress/connect/direct-connector.ts";
+import { HandshakeTurns } from "../../../src/egress/connect/handshake.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import {
@@ -84,23 +88,46 @@ describe("a handshake", () => {
     expect(await failureOf(connectTo(flood))).toMatchObject({ code: "tls_protocol" });
   });
 
-  it("that takes long of our time is followed by a rest for all names of that network", () => {
+  it("that takes long of our time is followed by a rest for all of its account's, one behind the other", () => {
     let nowMs = 0;
-    const rests = new HandshakeRests(() => nowMs);
-    rests.note("2001:db8::1", 20);
-    rests.note("192.0.2.1", 100);
-    expect(["2001:db8::1", "192.0.2.2", "192.0.2.1", "192.0.2.1"].map((one) => rests.takeTurn(one))).toEqual([
-      0, 0, 2_000, 4_000,
-    ]);
+    const turns = new HandshakeTurns(() => nowMs);
+    turns.charge("a", 100);
+    expect(["b", "a", "a"].map((one) => turns.take(one))).toEqual([0, 2_000, 4_000]);
     nowMs = 5_999;
-    expect(rests.takeTurn("192.0.2.1"), "behind the two").toBe(1);
-    rests.note("192.0.2.1", 20);
-    expect(rests.takeTurn("192.0.2.1"), "after a usual one").toBe(0);
-    rests.note("2001:db8::1", 100);
-    expect(rests.takeTurn("2001:db8::ffff:1"), "the same /64").toBe(2_000);
-    expect(rests.takeTurn("2001:db8:0:1::1")).toBe(0);
+    expect(turns.take("a"), "behind the two").toBe(1);
+    turns.charge("a", 50);
+    expect(turns.take("a"), "not before those that wait").toBe(2_001);
+    turns.end("a");
+    expect(turns.take("a"), "after a usual one").toBe(0);
+    turns.charge("a", 100);
     nowMs = 60_000;
-    expect(rests.takeTurn("2001:db8::1")).toBe(0);
+    expect(turns.take("a")).toBe(0);
+  });
+
+  it("whose flight was held back waits for its account's turn all the same", async () => {
+    const { keyPem: key, certPem: cert } = await authority.issue({ names });
+    server = await startTlsServer({ key, cert });
+    const turns = new HandshakeTurns(() => performance.now());
+    const open = async () => {
+      const { signal } = new AbortController();
+      const tcp = await openTcp({ address: "127.0.0.1", family: 4 }, server!.port, signal);
+      const secureContext = createTargetSecureContext(authority.caPem);
+      const sessions = createTlsSessions(() => performance.now());
+      return openTls(tcp, {
+        host: "localhost",
+        port: server!.port,
+        secureContext,
+        sessions,
+        signal,
+        turns,
+        payer: "a",
+      });
+    };
+    turns.charge("a", 10);
+    const startedAtMs = performance.now();
+    const sockets = await Promise.all([open(), open()]);
+    expect(performance.now() - startedAtMs, "two rests of 200 ms").toBeGreaterThan(380);
+    for (const socket of sockets) socket.destroy();
   });
 });
 
