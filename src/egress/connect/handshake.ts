@@ -26,10 +26,12 @@ export function guardHandshake(
   payer: string,
 ): { readonly stream: Duplex; readonly done: () => void } {
   let isDone = false;
+  /** A flight is: nothing that comes behind it may pass it. */
+  let isWaiting = false;
   let bytes = 0;
   let tookMs = 0;
   const stream = new Duplex({
-    read: () => void socket.resume(),
+    read: () => void (isWaiting || socket.resume()),
     write: (chunk, _, sent) => void socket.write(chunk, sent),
     writev: (chunks, sent) => void socket.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), sent),
     final: (ended) => void socket.end(ended),
@@ -48,14 +50,17 @@ export function guardHandshake(
     }
     const waitMs = turns.take(payer);
     if (waitMs <= 0) return take(chunk);
+    isWaiting = true;
     socket.pause();
     setTimeout(() => {
+      isWaiting = false;
       if (stream.destroyed) return;
       take(chunk);
-      socket.resume();
+      if (socket.readableEnded) stream.push(null);
+      else socket.resume();
     }, waitMs);
   });
-  socket.on("end", () => stream.push(null));
+  socket.on("end", () => isWaiting || stream.push(null));
   socket.on("error", (error) => stream.destroy(error));
   // After an end what has come is still to be read.
   socket.on("close", () => socket.readableEnded || stream.destroy());
