@@ -13,7 +13,7 @@ import { TtlMap } from "../../base/model/caches.ts";
 import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
 import { tlsError } from "./failures.ts";
-import { guardHandshake, HandshakeTurns } from "./handshake.ts";
+import { guardHandshake, type HandshakePayer, HandshakeTurns } from "./handshake.ts";
 
 export type ConnectorOptions = {
   /** Certificates in PEM that are trusted besides the public roots. */
@@ -27,17 +27,14 @@ export type OpenTransport = (
   target: Target,
   deadline: Deadline,
   progress: ConnectProgress,
-  tls: Pick<TlsOptions, "secureContext" | "sessions" | "turns">,
+  tls: Pick<TlsOptions, "secureContext" | "sessions">,
 ) => Promise<Socket>;
 
 /** @throws Error for a `ca` that cannot be read */
 export function createConnector(options: ConnectorOptions, openTransport: OpenTransport): Connect {
   const now = () => performance.now();
-  const tls = {
-    secureContext: createTargetSecureContext(options.ca),
-    sessions: createTlsSessions(now),
-    turns: new HandshakeTurns(now),
-  };
+  const tls = { secureContext: createTargetSecureContext(options.ca), sessions: createTlsSessions(now) };
+  const turns = new HandshakeTurns();
   return async (target, parent) => {
     const deadline = startDeadline(parent, options.connectTimeoutMs);
     const { signal } = deadline;
@@ -50,7 +47,8 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
       const { hostname, port } = target;
       const host = bareHost(hostname);
-      const socket = await openTls(transport, { host, port, ...tls, signal, payer: target.payer });
+      const paid = { turns, payer: target.payer ?? host };
+      const socket = await openTls(transport, { host, port, ...tls, signal, paid });
       timings.tlsMs = now() - connectedAtMs;
       return { socket, transport, ...progress };
     } catch (error) {
@@ -193,9 +191,7 @@ export type TlsOptions = {
   readonly secureContext: SecureContext;
   readonly sessions: TlsSessions;
   readonly signal: AbortSignal;
-  readonly turns: HandshakeTurns;
-  /** Absent: the host pays by itself. */
-  readonly payer?: string | undefined;
+  readonly paid?: HandshakePayer;
 };
 
 /**
@@ -203,10 +199,10 @@ export type TlsOptions = {
  * @throws ConnectError
  */
 export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
-  const { host, port, secureContext, sessions, signal, turns, payer = host } = options;
+  const { host, port, secureContext, sessions, signal, paid } = options;
   const peer = `${host}:${port}`;
   const earlier = sessions.recall(peer);
-  const { stream, done } = guardHandshake(socket, turns, payer);
+  const { stream, done } = guardHandshake(socket, paid);
   const secured = connect({
     socket: stream,
     secureContext,

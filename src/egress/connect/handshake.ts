@@ -1,6 +1,5 @@
 import type { Socket } from "node:net";
 import { Duplex } from "node:stream";
-import { TtlMap } from "../../base/model/caches.ts";
 
 /** What a peer may send until the handshake is done: usual chains of certificates have 3 to 8 KB. */
 const HANDSHAKE_BYTES_MAX = 16_384;
@@ -8,10 +7,12 @@ const HANDSHAKE_BYTES_MAX = 16_384;
 const USUAL_MS = 20;
 /** What takes longer is followed by so many times as long without another handshake of the same payer. */
 const REST_TIMES = 20;
-const PAYERS_MAX = 10_000;
 
 /** The code of the error that ends a handshake in which more came. */
 const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
+
+/** Whose turns a handshake takes; absent: the peer is trusted with our time, and with any amount of bytes. */
+export type HandshakePayer = { readonly turns: HandshakeTurns; readonly payer: string };
 
 /**
  * OpenSSL checks every signature of a chain in one go, on our thread, even of one that nobody trusts. It takes 100 KB
@@ -22,45 +23,39 @@ const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
  */
 export function guardHandshake(
   socket: Socket,
-  turns: HandshakeTurns,
-  payer: string,
+  paid: HandshakePayer | undefined,
 ): { readonly stream: Duplex; readonly done: () => void } {
   let isDone = false;
-  /** A flight is: nothing that comes behind it may pass it. */
-  let isWaiting = false;
   let bytes = 0;
-  let tookMs = 0;
+  let waiting: Buffer | null = null;
+  /** While a piece waits nothing that comes behind it may pass it. */
+  let isHeld = false;
+  let leave = () => {};
   const stream = new Duplex({
-    read: () => void (isWaiting || socket.resume()),
+    read: () => void (isHeld || socket.resume()),
     write: (chunk, _, sent) => void socket.write(chunk, sent),
     writev: (chunks, sent) => void socket.write(Buffer.concat(chunks.map(({ chunk }) => chunk)), sent),
     final: (ended) => void socket.end(ended),
     destroy: (error, destroyed) => {
+      leave();
       socket.destroy();
       destroyed(error);
     },
   });
   socket.on("data", (chunk: Buffer) => {
-    if (isDone) return push(chunk);
+    if (isDone || paid === undefined) return push(chunk);
     bytes += chunk.length;
     if (bytes > HANDSHAKE_BYTES_MAX) {
       const message = `More than ${HANDSHAKE_BYTES_MAX} bytes came before the handshake was done.`;
       stream.destroy(Object.assign(new Error(message), { code: HANDSHAKE_TOO_LARGE }));
       return;
     }
-    const waitMs = turns.take(payer);
-    if (waitMs <= 0) return take(chunk);
-    isWaiting = true;
-    socket.pause();
-    setTimeout(() => {
-      isWaiting = false;
-      if (stream.destroyed) return;
-      take(chunk);
-      if (socket.readableEnded) stream.push(null);
-      else socket.resume();
-    }, waitMs);
+    waiting = chunk;
+    leave = paid.turns.take(paid.payer, go);
+    isHeld = waiting !== null;
+    if (isHeld) socket.pause();
   });
-  socket.on("end", () => isWaiting || stream.push(null));
+  socket.on("end", () => isHeld || stream.push(null));
   socket.on("error", (error) => stream.destroy(error));
   // After an end what has come is still to be read.
   socket.on("close", () => socket.readableEnded || stream.destroy());
@@ -68,17 +63,25 @@ export function guardHandshake(
     stream,
     done: () => {
       isDone = true;
-      if (tookMs <= USUAL_MS) turns.end(payer);
+      leave();
+      go();
     },
   };
 
-  function take(chunk: Buffer): void {
+  /** Hands on what waits. Returns the milliseconds of processor time that it took. */
+  function go(): number {
+    const chunk = waiting;
+    waiting = null;
+    if (chunk === null || stream.destroyed) return 0;
     const before = process.threadCpuUsage();
     push(chunk);
     const { user, system } = process.threadCpuUsage(before);
-    const ms = (user + system) / 1_000;
-    tookMs += ms;
-    if (ms > USUAL_MS) turns.charge(payer, ms);
+    if (isHeld) {
+      isHeld = false;
+      if (socket.readableEnded) stream.push(null);
+      else socket.resume();
+    }
+    return (user + system) / 1_000;
   }
 
   function push(chunk: Buffer): void {
@@ -87,38 +90,38 @@ export function guardHandshake(
 }
 
 /**
- * After a handshake that took long, the next ones of its payer wait, one behind the other: all of them together get a
- * twentieth of the thread, however many names and addresses they are with. A usual one ends the waiting. By the account
- * that the attempts are for: by address, others behind the same one would wait, too.
+ * After a piece of a handshake that took long, the next ones of its payer wait in line: all of them together get a
+ * twentieth of the thread, however many names and addresses they are with; one that is quick lets the next through at
+ * once. By the account that the attempts are for: by address, others behind the same one would wait, too.
  */
 export class HandshakeTurns {
-  readonly #now: () => number;
-  readonly #resting: TtlMap<string, { readonly untilMs: number; readonly restMs: number }>;
+  /** Of those who rest; each line is as long as its account's open connections at most. */
+  readonly #lines = new Map<string, Set<() => number>>();
 
-  /** @param now a monotonic clock in milliseconds */
-  constructor(now: () => number) {
-    this.#now = now;
-    this.#resting = new TtlMap({ entriesMax: PAYERS_MAX, now });
+  /** Does the work, which returns how many milliseconds it took, now or in its turn. The result gives the turn up. */
+  take(payer: string, work: () => number): () => void {
+    const line = this.#lines.get(payer);
+    if (line === undefined) this.#run(payer, work);
+    else line.add(work);
+    return () => void line?.delete(work);
   }
 
-  /** In how many milliseconds it is the payer's next turn, which is taken to be as costly as the last. */
-  take(payer: string): number {
-    const rest = this.#resting.get(payer);
-    if (rest === undefined) return 0;
-    this.#set(payer, rest.untilMs + rest.restMs, rest.restMs);
-    return rest.untilMs - this.#now();
+  #run(payer: string, work: () => number): void {
+    const ms = work();
+    const isCostly = ms > USUAL_MS;
+    if (isCostly && !this.#lines.has(payer)) this.#lines.set(payer, new Set());
+    if (isCostly) setTimeout(() => this.#next(payer), REST_TIMES * ms).unref();
+    else if (this.#lines.has(payer)) setImmediate(() => this.#next(payer));
   }
 
-  charge(payer: string, ms: number): void {
-    const restMs = REST_TIMES * ms;
-    this.#set(payer, Math.max(this.#resting.get(payer)?.untilMs ?? 0, this.#now() + restMs), restMs);
-  }
-
-  end(payer: string): void {
-    this.#resting.delete(payer);
-  }
-
-  #set(payer: string, untilMs: number, restMs: number): void {
-    this.#resting.set(payer, { untilMs, restMs }, untilMs - this.#now());
+  #next(payer: string): void {
+    const line = this.#lines.get(payer)!;
+    const [first] = line;
+    if (first === undefined) {
+      this.#lines.delete(payer);
+      return;
+    }
+    line.delete(first);
+    this.#run(payer, first);
   }
 }

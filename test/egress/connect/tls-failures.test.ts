@@ -3,7 +3,7 @@ import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
 import { KeyObject } from "node:crypto";
 import type { Socket } from "node:net";
 import * as x509 from "@peculiar/x509";
-import { afterEach, beforeAll, describe, expect, it } from "vitest";
+import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { DAY_MS } from "../../../src/base/model/time.ts";
 import {
   createTargetSecureContext,
@@ -88,26 +88,42 @@ describe("a handshake", () => {
     expect(await failureOf(connectTo(flood))).toMatchObject({ code: "tls_protocol" });
   });
 
-  it("that takes long of our time is followed by a rest for all of its account's, one behind the other", () => {
-    let nowMs = 0;
-    const turns = new HandshakeTurns(() => nowMs);
-    turns.charge("a", 100);
-    expect(["b", "a", "a"].map((one) => turns.take(one))).toEqual([0, 2_000, 4_000]);
-    nowMs = 5_999;
-    expect(turns.take("a"), "behind the two").toBe(1);
-    turns.charge("a", 50);
-    expect(turns.take("a"), "not before those that wait").toBe(2_001);
-    turns.end("a");
-    expect(turns.take("a"), "after a usual one").toBe(0);
-    turns.charge("a", 100);
-    nowMs = 60_000;
-    expect(turns.take("a")).toBe(0);
+  it("that takes long of our time is followed by a rest for all of its account's, in line", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
+    try {
+      const turns = new HandshakeTurns();
+      const done: string[] = [];
+      const take = (payer: string, name: string, ms: number) =>
+        turns.take(payer, () => {
+          done.push(name);
+          return ms;
+        });
+      take("a", "costly", 100);
+      take("a", "next", 1);
+      const leave = take("a", "gone", 1);
+      take("a", "behind", 50);
+      take("a", "last", 1);
+      take("b", "other", 1);
+      leave();
+      expect(done).toEqual(["costly", "other"]);
+      await vi.advanceTimersByTimeAsync(1_999);
+      expect(done).toEqual(["costly", "other"]);
+      await vi.advanceTimersByTimeAsync(2);
+      expect(done.slice(2), "a quick one lets the next through").toEqual(["next", "behind"]);
+      await vi.advanceTimersByTimeAsync(990);
+      expect(done.slice(4)).toEqual([]);
+      await vi.advanceTimersByTimeAsync(20);
+      take("a", "later", 1);
+      expect(done.slice(4)).toEqual(["last", "later"]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it("whose flight was held back waits for its account's turn all the same", async () => {
     const { keyPem: key, certPem: cert } = await authority.issue({ names });
     server = await startTlsServer({ key, cert });
-    const turns = new HandshakeTurns(() => performance.now());
+    const turns = new HandshakeTurns();
     const open = async () => {
       const { signal } = new AbortController();
       const tcp = await openTcp({ address: "127.0.0.1", family: 4 }, server!.port, signal);
@@ -119,14 +135,13 @@ describe("a handshake", () => {
         secureContext,
         sessions,
         signal,
-        turns,
-        payer: "a",
+        paid: { turns, payer: "a" },
       });
     };
-    turns.charge("a", 10);
+    turns.take("a", () => 25);
     const startedAtMs = performance.now();
     const sockets = await Promise.all([open(), open()]);
-    expect(performance.now() - startedAtMs, "two rests of 200 ms").toBeGreaterThan(380);
+    expect(performance.now() - startedAtMs, "a rest of 500 ms").toBeGreaterThan(480);
     for (const socket of sockets) socket.destroy();
   });
 });

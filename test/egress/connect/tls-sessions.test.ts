@@ -8,7 +8,6 @@ import {
   type TlsSessions,
 } from "../../../src/egress/connect/connector.ts";
 import { openTcp } from "../../../src/egress/connect/direct-connector.ts";
-import { HandshakeTurns } from "../../../src/egress/connect/handshake.ts";
 import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
 import { failureOf } from "../failure.ts";
 import { startTcpServer, startTlsServer, type TestServer } from "../server.ts";
@@ -34,10 +33,9 @@ async function startReceiver(options: { names?: string[]; port?: number; maxVers
 
 async function connect(host: string): Promise<TLSSocket> {
   const { signal } = new AbortController();
-  const turns = new HandshakeTurns(() => nowMs);
   const tcp = await openTcp({ address: "127.0.0.1", family: 4 }, server.port, signal);
   const secureContext = createTargetSecureContext(authority.caPem);
-  return openTls(tcp, { host, port: server.port, secureContext, sessions, signal, turns });
+  return openTls(tcp, { host, port: server.port, secureContext, sessions, signal });
 }
 
 /** Connects, waits until the session can have come, and says whether an earlier one was resumed. */
