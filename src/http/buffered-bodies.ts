@@ -59,7 +59,7 @@ const notArrived = () => invalidRequest("body", "The body did not arrive as it w
 /** Whose share of the memory a request takes. */
 function ownerOf(request: FastifyRequest): string {
   const { accountId, key } = contextOf(request);
-  return accountId ?? key?.id ?? addressBucket(request.ip ?? "unknown");
+  return accountId ?? key?.id ?? addressBucket(request.ip);
 }
 
 export type HoldAnswer = ReturnType<typeof createHoldAnswer>;

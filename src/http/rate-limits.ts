@@ -102,7 +102,7 @@ export function countedState(policy: RateLimitPolicy, { requests, resetMs }: Cou
   return { policy, isAllowed: requests <= requestsMax, remaining, resetSeconds, headers };
 }
 
-/** The bucket of a client without a key. */
-export function addressBucket(address: string): string {
-  return `address:${networkOf(address)}`;
+/** The bucket of a client without a key. Undefined: the connection was reset, and has no address any more. */
+export function addressBucket(address: string | undefined): string {
+  return `address:${address === undefined ? "unknown" : networkOf(address)}`;
 }

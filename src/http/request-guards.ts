@@ -110,8 +110,7 @@ export function createRequestGuards(
     request: FastifyRequest,
     operation: Operation | null = null,
   ): readonly [Bucket, ...Bucket[]] {
-    // A connection that was reset has no address any more.
-    if (key === null) return [{ bucket: addressBucket(request.ip ?? "unknown"), policy: policies.address }];
+    if (key === null) return [{ bucket: addressBucket(request.ip), policy: policies.address }];
     const own = operation === null ? undefined : policies.operations?.get(operation.key);
     if (own === undefined) return withAccount({ bucket: `key:${key.id}`, policy: policies.key }, key);
     // A staff key stands for no account, so it has a budget of its own.

@@ -110,7 +110,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
       const errors = [{ path: "http", message: explain(error.code) }];
       const requestId = newId();
       const { headers, body } = renderProblem(new Problem("invalid_request", { errors }), requestId);
-      const bucket = addressBucket(socket.remoteAddress ?? "unknown");
+      const bucket = addressBucket(socket.remoteAddress);
       const limit = rateLimits.lastKnown({ bucket, policy: policies.address }).headers;
       endBadRequest(socket, { ...headers, ...limit, "x-request-id": requestId }, body);
     },

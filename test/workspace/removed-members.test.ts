@@ -70,19 +70,25 @@ describe("while a removal is being committed", () => {
   });
 });
 
-test("a link that is made just before its maker is removed is told of", async () => {
+/** A space with a published page, and a member who may make links to it. */
+async function withPage() {
   const space = String((await documents.newSpace()).id);
   const member = await newUser();
   await setRole(space, member, "EDITOR");
-  const made = { "spaces.create": space } as Record<string, string>;
+  const made: Record<string, string> = { "spaces.create": space };
   for (const operation of ["pages.create", "pages.publish"]) {
     made[operation] = String((await workspaceTests.writes[operation]!(api.ask, made)).body.id);
   }
+  return { space, member, page: made["pages.create"]! };
+}
+
+test("a link that is made just before its maker is removed is told of", async () => {
+  const { space, member, page } = await withPage();
   let removed: Awaited<ReturnType<typeof setRole>> | undefined;
   await inOpenTransaction(async (client) => {
     // In the way of the link's row.
-    await client.query("select from workspace.pages where id = $1 for update", [made["pages.create"]]);
-    const linking = linkOf(member, made["pages.create"]!);
+    await client.query("select from workspace.pages where id = $1 for update", [page]);
+    const linking = linkOf(member, page);
     await waitsOrEnds(linking);
     const removing = setRole(space, member, null).then((answer) => {
       removed = answer;
@@ -149,17 +155,11 @@ describe("what a member replays while being removed", () => {
 });
 
 test("whoever has made thousands of links can be removed all the same", async () => {
-  const space = String((await documents.newSpace()).id);
-  const member = await newUser();
-  await setRole(space, member, "EDITOR");
-  const made = { "spaces.create": space } as Record<string, string>;
-  for (const operation of ["pages.create", "pages.publish"]) {
-    made[operation] = String((await workspaceTests.writes[operation]!(api.ask, made)).body.id);
-  }
+  const { space, member, page } = await withPage();
   await database.pool.query(
     `insert into workspace.page_links (account_id, page_id, token_digest, label, created_by)
      select $1, $2, sha256(n::text::bytea), 'many', $3 from generate_series(1, 12000) as n`,
-    [api.account.accountId, made["pages.create"], member.userId],
+    [api.account.accountId, page, member.userId],
   );
   const { body } = await setRole(space, member, null);
   expect([(body.open_links as unknown[]).length, body.open_links_total]).toEqual([100, 10_001]);

@@ -191,6 +191,7 @@ export type TlsOptions = {
   readonly secureContext: SecureContext;
   readonly sessions: TlsSessions;
   readonly signal: AbortSignal;
+  /** Absent: the peer is trusted with our time, and with any amount of bytes. */
   readonly paid?: HandshakePayer;
 };
 
@@ -202,9 +203,9 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
   const { host, port, secureContext, sessions, signal, paid } = options;
   const peer = `${host}:${port}`;
   const earlier = sessions.recall(peer);
-  const { stream, done } = guardHandshake(socket, paid);
+  const guard = paid && guardHandshake(socket, paid);
   const secured = connect({
-    socket: stream,
+    socket: guard?.stream ?? socket,
     secureContext,
     // `host` names what the certificate is checked against; SNI must not carry addresses (RFC 6066).
     host,
@@ -231,7 +232,7 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
   try {
     await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
   } finally {
-    done();
+    guard?.done();
   }
   // The peer may have closed in the very packet that finished the handshake.
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));

@@ -11,7 +11,7 @@ const REST_TIMES = 20;
 /** The code of the error that ends a handshake in which more came. */
 const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
 
-/** Whose turns a handshake takes; absent: the peer is trusted with our time, and with any amount of bytes. */
+/** Whose turns a handshake takes. */
 export type HandshakePayer = { readonly turns: HandshakeTurns; readonly payer: string };
 
 /**
@@ -19,13 +19,13 @@ export type HandshakePayer = { readonly turns: HandshakeTurns; readonly payer: s
  * of certificates, which can be made to take a second, and tells nobody before it does. So the bytes pass through here
  * first, each of the peer's flights in its payer's turn: counted, and timed, until the handshake is done.
  *
- * It stays between TLS and the socket for good, because Node cannot take it out. That is dear: about 180 µs of a
- * dispatcher for each POST (test/bench, http-endpoint). Losing options: only for receivers that are not known yet, who
- * may answer well once and then not; counting what came natively, which is known when OpenSSL has done its work.
+ * It stays between TLS and the socket for good, because Node cannot take it out. It costs a dispatcher about 180 µs for
+ * each POST (test/bench, http-endpoint). Losing options: only for receivers that are not known yet, who may answer well
+ * once and then not; counting what came natively, which is known when OpenSSL has done its work.
  */
 export function guardHandshake(
   socket: Socket,
-  paid: HandshakePayer | undefined,
+  { turns, payer }: HandshakePayer,
 ): { readonly stream: Duplex; readonly done: () => void } {
   let isDone = false;
   let bytes = 0;
@@ -45,7 +45,7 @@ export function guardHandshake(
     },
   });
   socket.on("data", (chunk: Buffer) => {
-    if (isDone || paid === undefined) return push(chunk);
+    if (isDone) return push(chunk);
     bytes += chunk.length;
     if (bytes > HANDSHAKE_BYTES_MAX) {
       const message = `More than ${HANDSHAKE_BYTES_MAX} bytes came before the handshake was done.`;
@@ -53,7 +53,7 @@ export function guardHandshake(
       return;
     }
     waiting = chunk;
-    leave = paid.turns.take(paid.payer, go);
+    leave = turns.take(payer, go);
     isHeld = waiting !== null;
     if (isHeld) socket.pause();
   });
