@@ -62,12 +62,25 @@ function takeTurns(addresses: readonly ResolvedAddress[]): readonly ResolvedAddr
   return addresses.flatMap((_, turn) => [ipv4[turn], ipv6[turn]]).filter((address) => address !== undefined);
 }
 
+/** For all sockets: what came is copied, or used up, before the next is read. A new one for each was a cost. */
+const READ_BUFFER = new Uint8Array(65_536);
+
 /**
- * Connects to exactly this address and writes nothing.
+ * Connects to exactly this address and writes nothing. What it emits as data is there until the listener returns.
  * @throws ConnectError
  */
 export async function openTcp(to: ResolvedAddress, port: number, signal: AbortSignal): Promise<Socket> {
-  const socket = connect({ host: to.address, port, family: to.family, noDelay: true, lookup: refuseLookup });
+  const socket: Socket = connect({
+    host: to.address,
+    port,
+    family: to.family,
+    noDelay: true,
+    lookup: refuseLookup,
+    onread: {
+      buffer: READ_BUFFER,
+      callback: (bytes, buffer) => socket.emit("data", buffer.subarray(0, bytes)),
+    },
+  }).pause();
   const what = `${to.address} port ${port}`;
   const toAbortError = () =>
     new ConnectError("connect_timeout", `${what} did not accept the connection in time.`);
