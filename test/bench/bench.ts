@@ -210,17 +210,25 @@ export async function untilNoneOpen({ pool }: BenchDatabase): Promise<void> {
 
 /** A fast path that loses or doubles deliveries is worth nothing. */
 export async function checkEachOnce(
-  { pool }: BenchDatabase,
+  database: BenchDatabase,
   published: number,
   answered: number,
+  before: Logged = { succeeded: 0, attempts: 0 },
 ): Promise<void> {
-  const { rows } = await pool.query<{ succeeded: number; attempts: number }>(
-    `/* bench */ select (select count(*) from sealpost.deliveries where status = 'succeeded')::integer as succeeded,
-       (select count(*) from sealpost.attempts)::integer as attempts`,
-  );
-  const { succeeded, attempts } = rows[0]!;
+  const logged = await countLogged(database);
+  const [succeeded, attempts] = [logged.succeeded - before.succeeded, logged.attempts - before.attempts];
   if (succeeded === published && attempts === published && answered === published) return;
   throw new Error(
     `Of ${published} published deliveries ${succeeded} succeeded, with ${attempts} attempts, ${answered} answered.`,
   );
+}
+
+export type Logged = { readonly succeeded: number; readonly attempts: number };
+
+export async function countLogged({ pool }: BenchDatabase): Promise<Logged> {
+  const { rows } = await pool.query<Logged>(
+    `/* bench */ select (select count(*) from sealpost.deliveries where status = 'succeeded')::integer as succeeded,
+       (select count(*) from sealpost.attempts)::integer as attempts`,
+  );
+  return rows[0]!;
 }

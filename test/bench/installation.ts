@@ -1,7 +1,7 @@
 // Sealpost as an operator starts it: one `dispatch`, one `serve` where HTTP is measured, and somebody who publishes.
 
 import type { SealpostProcess } from "../support/sealpost-process.ts";
-import { type Bench, checkEachOnce, untilNoneOpen } from "./bench.ts";
+import { type Bench, checkEachOnce, countLogged, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
 import { createKeys } from "./keys.ts";
 import type { AskedProcess } from "./processes/asking.ts";
@@ -29,10 +29,11 @@ export async function withDispatcher<Result>(
   const publisher = bench.startPublisher(database);
   await bench.behave({ isTiming: true });
   const { answered: base } = await bench.received();
+  const before = await countLogged(database);
   const result = await work({ database, publisher, dispatcher });
   const { published } = await publisher.ask<Published>("stop");
   await untilNoneOpen(database);
-  await checkEachOnce(database, published, (await bench.received()).answered - base);
+  await checkEachOnce(database, published, (await bench.received()).answered - base, before);
   await publisher.stop();
   await dispatcher.stop();
   for (const line of dispatcher.texts) tell(line);

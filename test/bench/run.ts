@@ -19,7 +19,7 @@ import { cells } from "./cases/cells.ts";
 import { consolePages } from "./cases/console/console.ts";
 import { deploy } from "./cases/deploy.ts";
 import { feed } from "./cases/feed.ts";
-import { heldSnapshot } from "./cases/held-snapshot.ts";
+import { backup, heldSnapshot } from "./cases/held-snapshot.ts";
 import { httpEndpoint } from "./cases/http-endpoint.ts";
 import { httpLatency } from "./cases/http-latency.ts";
 import { idle } from "./cases/idle.ts";
@@ -45,6 +45,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   httpLatency,
   idle,
   heldSnapshot,
+  backup,
   sqlSingle,
   sqlBatches,
   zipf,
@@ -65,7 +66,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   observing,
 ];
 /** Only where they are asked for. */
-const LONG = [heldSnapshot];
+const LONG = [heldSnapshot, backup];
 const { values: wishes } = parseArgs({
   options: {
     only: { type: "string" },
