@@ -118,21 +118,3 @@ export async function rotateSigningSecret(
     return await createSigningSecret(client, accountId, secretsKey);
   });
 }
-
-/**
- * Forgets secrets that expired before the retention, at most `rowsMax` of them: the log has nothing left that they
- * signed. Returns how many.
- */
-export async function forgetSigningSecrets(
-  pool: Pool,
-  retentionMs: number,
-  rowsMax: number,
-): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.signing_secrets where id in (
-       select id from sealpost.signing_secrets
-       where expires_at < now() - $1::float8 * interval '1 millisecond' limit $2)`,
-    [retentionMs, rowsMax],
-  );
-  return rowCount ?? 0;
-}

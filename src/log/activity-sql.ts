@@ -90,16 +90,6 @@ export async function readActivity(
   return rows[0]!;
 }
 
-/** Forgets activity past its retention, at most `rowsMax` rows. Returns how many. */
-export async function forgetActivity(pool: Pool, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.activity where ctid = any (array(
-       select ctid from sealpost.activity where bucket < now() - $1::float8 * interval '1 millisecond' limit $2))`,
-    [ACTIVITY_KEPT_MS + DAY_MS, rowsMax],
-  );
-  return rowCount ?? 0;
-}
-
 /** What ends with a lease is written down a moment later: so long, and it need not be counted as late. */
 const AFTER_LEASE_MS = 10_000;
 

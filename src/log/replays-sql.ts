@@ -288,14 +288,3 @@ function cancelling(which: string): string {
     )
     delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`;
 }
-
-/** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */
-export async function forgetReplay(pool: Pool, retentionMs: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.replays where id = (
-       select id from sealpost.replays
-       where ended_at < now() - $1::float8 * interval '1 millisecond' order by id limit 1)`,
-    [retentionMs],
-  );
-  return rowCount ?? 0;
-}

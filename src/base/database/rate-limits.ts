@@ -169,21 +169,3 @@ async function countAll(
   const byKey = new Map(rows.map((row) => [row.key, row]));
   return new Map(asked.map(({ name, key }) => [name, byKey.get(key)!]));
 }
-
-/**
- * Deletes the counts of windows that ended an hour ago by the database's clock, at most `rowsMax`. Returns how many.
- * It waits for no row: it and a count, each with some of the other's rows, would wait for each other. What is being
- * counted again is not to be deleted anyway.
- */
-export async function forgetCounts(pool: Pool, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `with old as materialized (
-       select key from sealpost.rate_limits
-       where expire < (extract(epoch from now() - interval '1 hour') * 1000)::bigint
-       limit $1 for update skip locked
-     )
-     delete from sealpost.rate_limits as counted using old where counted.key = old.key`,
-    [rowsMax],
-  );
-  return rowCount ?? 0;
-}
