@@ -1,4 +1,3 @@
-import type { Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, lineOfText } from "../api/fields.ts";
 import { staffRead } from "../api/operations.ts";
@@ -14,6 +13,7 @@ import {
   listAccountPage,
   listFailingAccounts,
 } from "./accounts-sql.ts";
+import type { LogDependencies } from "./deliveries-api.ts";
 import { replayBody } from "./replays-api.ts";
 import { Replay } from "./replays-schema.ts";
 import { listGoingReplays } from "./replays-sql.ts";
@@ -30,20 +30,12 @@ export const AccountReplay = z
   .object({ ...Replay.shape, account: AccountName })
   .meta({ id: "AccountReplay", description: "A bulk replay with its progress and its account." });
 
-export type AccountDependencies = {
-  readonly pool: Pool;
-  /** For reading the delivery log; see readingLog. */
-  readonly logPool: Pool;
-  /** How long an analysis stays readable after it was published. */
-  readonly analysisRetentionMs: number;
-};
-
 /** For support staff: every account, those with failed deliveries, and whose something is that a caller names. */
 export function accountOperations({
   pool,
   logPool,
   analysisRetentionMs,
-}: AccountDependencies): readonly Operation[] {
+}: LogDependencies): readonly Operation[] {
   // The newest first by their ids, the failing ones by their place in the list: their order is of this moment.
   const cursors = createCursors(z.union([id, z.int().min(0)]));
   return [

@@ -25,14 +25,15 @@ import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
 import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
-import { replayDelivery } from "./replays-sql.ts";
+import { type ReplayLimits, replayDelivery } from "./replays-sql.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
 const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ...pageQuery });
 
-export type DeliveryDependencies = {
+/** What the log's operations depend on. */
+export type LogDependencies = {
   readonly pool: Pool;
   /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
@@ -40,6 +41,8 @@ export type DeliveryDependencies = {
   readonly readLog: ReadLog;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
+  /** How many bulk replays an account may have running. */
+  readonly replayLimits: ReplayLimits;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -51,7 +54,7 @@ export function deliveryOperations({
   readLog,
   analysisRetentionMs,
   now,
-}: DeliveryDependencies): readonly Operation[] {
+}: LogDependencies): readonly Operation[] {
   const cursors = createCursors(id);
   const listDeliveries = createListDeliveries(readLog, () => performance.now());
   return [
