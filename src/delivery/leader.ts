@@ -1,4 +1,4 @@
-import { setTimeout as wait } from "node:timers/promises";
+import type { Work } from "../base/metrics/database-metrics.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { Lead, Promotion } from "./promote-sql.ts";
 
@@ -32,23 +32,14 @@ export type LeaderOptions = {
   readonly advanceReplays: () => Promise<number>;
   /** One paced step of what is held; after each of the replays'. */
   readonly advanceHolds: () => Promise<number>;
-  readonly sweepJobs: () => Promise<number>;
+  readonly sweepJobs: () => Promise<unknown>;
   /** Adds up what has ended, until it has caught up: beside promoting; single-flight; the signal cuts it short. */
   readonly countActivity: (signal: AbortSignal) => Promise<void>;
   /** Partitions and retention: slow work, beside promoting; single-flight; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   readonly keepHouseEveryMs: number;
-  readonly onError: (work: LeaderWork, error: unknown) => void;
+  readonly onError: (work: Work, error: unknown) => void;
 };
-
-export type LeaderWork =
-  | "lead"
-  | "promote"
-  | "advance_replays"
-  | "advance_holds"
-  | "sweep_jobs"
-  | "count_activity"
-  | "keep_house";
 
 /** Every dispatcher runs one; at any time one of them holds the lease, and promotes and keeps house for all. */
 export class Leader {
@@ -56,8 +47,7 @@ export class Leader {
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
   #goingOn: Promise<void> | null = null;
-  #sweptJobsAt = Number.NEGATIVE_INFINITY;
-  readonly #slow = new Map<LeaderWork, { readonly startedAt: number; running: Promise<void> | null }>();
+  readonly #slow = new Map<Work, { readonly startedAt: number; running: Promise<void> | null }>();
 
   constructor(options: LeaderOptions) {
     this.#options = options;
@@ -82,13 +72,12 @@ export class Leader {
       if (found?.leads) {
         if (found.isDue) await this.#promoteAll();
         if (found.isPaced) this.#goOn();
-        await this.#sweepJobs(startedAt);
-        const { sweepMs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
+        const { sweepMs, sweepJobs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
+        this.#runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
         this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
         this.#runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
       }
-      const leftMs = this.#options.sweepMs - (performance.now() - startedAt);
-      await wait(Math.max(leftMs, 0), null, { signal }).catch(() => undefined);
+      await abortableDelay(this.#options.sweepMs - (performance.now() - startedAt), signal);
     }
   }
 
@@ -121,18 +110,12 @@ export class Leader {
     }
   }
 
-  async #sweepJobs(nowMs: number): Promise<void> {
-    if (nowMs - this.#sweptJobsAt < SWEEP_JOBS_EVERY_MS) return;
-    this.#sweptJobsAt = nowMs;
-    await this.#try("sweep_jobs", this.#options.sweepJobs);
-  }
-
   /** Slow work, beside promoting, one of a kind at a time. */
   #runBeside(
-    work: LeaderWork,
+    work: Work,
     everyMs: number,
     nowMs: number,
-    does: (signal: AbortSignal) => Promise<void>,
+    does: (signal: AbortSignal) => Promise<unknown>,
   ): void {
     const { signal } = this.#stopping;
     const last = this.#slow.get(work);
@@ -145,7 +128,7 @@ export class Leader {
     this.#slow.set(work, begun);
   }
 
-  async #try<T>(work: LeaderWork, does: () => Promise<T>): Promise<T | undefined> {
+  async #try<T>(work: Work, does: () => Promise<T>): Promise<T | undefined> {
     try {
       return await does();
     } catch (error) {
