@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { Overflow } from "./lanes.ts";
 
 /**
  * Frees what a claim under this token leased and nobody posted, leaving no trace of an attempt. What is known of an
@@ -136,14 +137,6 @@ export function createPromoting(
 
 const TAKEN_BACK_MAX = 1_000;
 
-export type OverflowedDeliveries = {
-  readonly accountId: string;
-  readonly lane: string;
-  readonly fromId: string;
-  /** More are not taken. */
-  readonly room: number;
-};
-
 export type TakenBack = {
   readonly deliveryIds: readonly string[];
   /** Where more may follow; null: that was all. */
@@ -153,7 +146,7 @@ export type TakenBack = {
 /** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0010_delivery.sql. */
 export async function takeBackOverflow(
   pool: Pool,
-  { accountId, lane, fromId, room }: OverflowedDeliveries,
+  { accountId, lane, fromId, room }: Overflow,
 ): Promise<TakenBack> {
   const { rows } = await pool.query<{ ids: string[]; next_id: string | null }>({
     name: "take_let_go",

@@ -165,7 +165,7 @@ describe("what is told of lanes", () => {
 
   it("counts what is to be told to the database, and what of it is asked for", () => {
     const bench = new LanesBench({ laneIdsMax: 2 });
-    const counts = () => [bench.lanes.createdCount, bench.lanes.answeredCount, bench.lanes.overflowCount];
+    const counts = () => [bench.lanes.created.size, bench.lanes.answered.size, bench.lanes.wanted.size];
     expect(counts()).toEqual([0, 0, 0]);
     bench.answering("a/1");
     bench.fill("b/1", 1);
@@ -208,12 +208,12 @@ describe("what is told of lanes", () => {
     bench.end("a/1", UNKNOWN);
     bench.answering("b/1");
     const { lanes } = bench;
-    expect([lanes.createdCount, lanes.answeredCount, lanes.silentLanes]).toEqual([0, 0, 0]);
+    expect([lanes.created.size, lanes.answered.size, lanes.silentLanes]).toEqual([0, 0, 0]);
     lanes.askAgain(10);
     lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
     lanes.setOverBudget("a", true);
     lanes.refill({ accountId: "a", lane: "1" }, [], null);
-    expect([lanes.createdCount, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);
+    expect([lanes.created.size, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);
     expect(bench.fill("b/1", 1)).toEqual([true]);
     expect(lanes.silentLanes, "known no more").toBe(1);
   });
@@ -326,7 +326,7 @@ describe("what is remembered", () => {
     bench.answering("a/1");
     bench.fill("a/1", 3);
     bench.take(1);
-    expect([bench.lanes.overflowCount, bench.lanes.overflowingLanes]).toEqual([1, 1]);
+    expect([bench.lanes.wanted.size, bench.lanes.overflowingLanes]).toEqual([1, 1]);
     bench.lanes.clear();
     expect(bench.lanes.drainOverflow(10)).toEqual([]);
   });
