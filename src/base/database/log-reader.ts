@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import pg, { type ClientBase, type Pool, type PoolClient } from "pg";
+import pg, { type ClientBase, type Pool } from "pg";
 import { abortableDelay } from "../model/backoff.ts";
 import type { LogServer, StandbyFault } from "../model/installation.ts";
 import { OtherCellError } from "./cells.ts";
@@ -137,18 +137,17 @@ export function createLogReader(options: LogReaderOptions): {
 
   /** Null: it has to be read from the primary. */
   async function onStandby<T>(read: (client: ClientBase) => Promise<T>): Promise<{ value: T } | null> {
-    const position = await positionOf();
+    // Null when the primary does not answer, or is none: whoever reads is told by the primary itself.
+    const position = await readPrimary("").catch(() => null);
     if (position === null) return null;
-    let client: PoolClient;
-    try {
-      client = await standby.connect();
-    } catch (error) {
+    const client = await standby.connect().catch((error: unknown) => {
       setAside(error instanceof OtherCellError ? "refused" : "away", error);
       return null;
-    }
+    });
+    if (client === null) return null;
     let isBroken = false;
     try {
-      const standing = await untilReached(client, position);
+      const standing = await untilReached(client, position.answer);
       if (standing === "reached") return { value: await read(client) };
       isBroken = standing === "refused";
       setAside(standing, null);
@@ -159,15 +158,6 @@ export function createLogReader(options: LogReaderOptions): {
       client.release(isBroken);
     }
     return null;
-  }
-
-  /** Null when the primary does not answer, or is none: whoever reads is told by the primary itself. */
-  async function positionOf(): Promise<Position | null> {
-    try {
-      return (await readPrimary("")).answer;
-    } catch {
-      return null;
-    }
   }
 
   let trying = tryUntilUsed(0);
