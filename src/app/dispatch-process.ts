@@ -2,13 +2,7 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { createWakeupQueue } from "../base/database/graphile-worker.ts";
-import {
-  createDispatchPool,
-  createGeneralPool,
-  isRefusedData,
-  isUnreadableData,
-  shareOf,
-} from "../base/database/pools.ts";
+import { createDispatchPool, createGeneralPool, shareOf } from "../base/database/pools.ts";
 import { tryToLockTable } from "../base/database/table-lock.ts";
 import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics.ts";
 import { DAY_MS } from "../base/model/time.ts";
@@ -125,8 +119,6 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     write: (recordings) => recordOutcomes(pool, recordings),
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
-    isUnreadableData,
-    isRefusedData,
     observer: options.observer,
   });
   const wakeups = createWakeups({
@@ -230,7 +222,6 @@ export async function deliverInQuarantine(
       delivering,
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),
       write: (recordings) => recordOutcomes(pool, recordings),
-      isRefusedData,
       observer: options.observer,
       isInQuarantine: true,
     });

@@ -14,7 +14,6 @@ export type AttemptsOptions = {
   readonly delivering: Delivering;
   readonly claim: (input: Omit<ClaimInput, "at">) => Promise<Claim>;
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
-  readonly isRefusedData: (error: unknown) => boolean;
   readonly observer: DispatchObserver;
   /** Whether this process posts one delivery at a time, so that a poisonous one harms no other. */
   readonly isInQuarantine: boolean;
@@ -32,7 +31,6 @@ export function createAttempts(options: AttemptsOptions) {
   const recorder = createRecorder({
     write: options.write,
     partOf: ({ deliveryId }) => dayOf(deliveryId),
-    isRefusedData: options.isRefusedData,
     onError: (error) => observer.failed("record", error),
     random: delivering.random,
   });

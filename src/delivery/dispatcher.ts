@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
+import { isUnreadableData } from "../base/database/pools.ts";
 import { backoffMs } from "../base/model/backoff.ts";
 import { type Attempts, type AttemptsOptions, type Claimed, createAttempts } from "./attempts.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
@@ -86,7 +87,6 @@ export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
   /** Frees what a claim under this token leased when its answer is no longer waited for. */
   readonly freeLeases: (deliveryIds: readonly string[], leaseToken: string) => Promise<void>;
-  readonly isUnreadableData: (error: unknown) => boolean;
 };
 
 /**
@@ -190,7 +190,7 @@ export class Dispatcher {
     bytesMax: number,
     leaseToken: string = randomUUID(),
   ): Promise<void> {
-    const { observer, delivering, isUnreadableData } = this.#options;
+    const { observer, delivering } = this.#options;
     const deliveryIds = taken.map((waiting) => waiting.deliveryId);
     let failures = 0;
     for (; !this.#isStopping; failures++) {

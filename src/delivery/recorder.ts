@@ -1,4 +1,5 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { isRefusedData } from "../base/database/pools.ts";
 import { backoffMs } from "../base/model/backoff.ts";
 import type { Recording } from "./record-sql.ts";
 
@@ -19,8 +20,6 @@ export type RecorderOptions = {
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** What is written in one transaction: outcomes of different parts are written, tried again and settled apart. */
   readonly partOf: (recording: Recording) => string;
-  /** True when the database refused the data itself, so that trying the same again is useless. */
-  readonly isRefusedData: (error: unknown) => boolean;
   readonly onError: (error: unknown, attempts: number) => void;
   /** Uniform in [0, 1). */
   readonly random: () => number;
@@ -38,7 +37,7 @@ export type Recorder = ReturnType<typeof createRecorder>;
  * Records outcomes in batches, one statement at a time. While the database is away it keeps them and retries, each
  * until its lease ends: after that another claim has recorded the attempt as interrupted.
  */
-export function createRecorder({ write, partOf, isRefusedData, onError, random }: RecorderOptions) {
+export function createRecorder({ write, partOf, onError, random }: RecorderOptions) {
   const waiting: Waiting[] = [];
   let isWriting = false;
   let backlog = 0;
@@ -65,6 +64,7 @@ export function createRecorder({ write, partOf, isRefusedData, onError, random }
         return;
       } catch (error) {
         onError(error, attempts);
+        // Trying the same again would be useless.
         if (isRefusedData(error)) return await writeHalves(batch);
         await wait(backoffMs(attempts - 1, RETRY_BACKOFF, random()));
       }
