@@ -36,14 +36,8 @@ export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, no
 }
 
 /** What became of one attempt, as far as the future depends on it. */
-export type EndedAttempt = {
+export type EndedAttempt = Omit<Parameters<typeof nextDueAtMs>[0], "policy" | "random"> & {
   readonly hasSucceeded: boolean;
-  /** Position in its run, 1-based. */
-  readonly number: number;
-  readonly runStartedAtMs: number;
-  readonly endedAtMs: number;
-  /** What the receiver asked for, from `endedAtMs`; null when nothing. */
-  readonly retryAfterMs: number | null;
 };
 
 type AfterAttempt =
