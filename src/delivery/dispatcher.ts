@@ -30,10 +30,6 @@ export class BytesInFlight {
     this.#setOverBudget = setOverBudget;
   }
 
-  get total(): number {
-    return this.#total;
-  }
-
   /** Accounts that start nothing until they hold less. */
   get accountsOverBudget(): number {
     return this.#overBudget.size;

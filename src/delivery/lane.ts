@@ -35,10 +35,7 @@ export type LaneLimits = {
 };
 
 /** What does not follow from the configuration. */
-export const LANE_LIMITS: Omit<
-  LaneLimits,
-  "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "laneInFlightMax"
-> = {
+export const LANE_LIMITS = {
   accountSilentMin: 32,
   idsMax: 600_000,
   laneIdsMax: 10_000,
@@ -46,7 +43,7 @@ export const LANE_LIMITS: Omit<
   accountSilentIdsMax: 10_000,
   accountIdsMin: 100,
   idleLanesMax: 20_000,
-};
+} satisfies Partial<LaneLimits>;
 
 /**
  * One receiver of one account, as a dispatcher sees it: how many POSTs it gets at a time. The limit follows the

@@ -61,13 +61,6 @@ export type WakeupRunnerOptions = {
   readonly onEnding: () => void;
 };
 
-export type WakeupRunner = {
-  /** Settles when the runner has ended, asked or not; after a failed stop it may never settle. */
-  readonly ended: Promise<void>;
-  /** Rejects when the database is gone. */
-  stop(): Promise<void>;
-};
-
 const FROM_THE_FIRST = "-infinity";
 const BOUND_EVERY_MS = 1_000;
 /** What the bound has missed (the clock was set back, a dispatcher has given jobs back) is found then. */
@@ -177,7 +170,7 @@ export class JobsBound {
 }
 
 /** Runs our jobs until stopped, or until graphile-worker gives up. */
-export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<WakeupRunner> {
+export async function startWakeupRunner(options: WakeupRunnerOptions) {
   const { pool, bound } = options.queue;
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
@@ -203,7 +196,12 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
       },
     },
   });
-  return { ended: runner.promise, stop: () => runner.stop() };
+  return {
+    /** Settles when the runner has ended, asked or not; after a failed stop it may never settle. */
+    ended: runner.promise,
+    /** Rejects when the database is gone. */
+    stop: () => runner.stop(),
+  };
 }
 
 /**

@@ -216,7 +216,7 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
     // Not only at the start: a name that leads elsewhere after a failover leads new connections there.
     ...(cell !== null && { onConnect: (client) => requireCell(client, cell) }),
-    Client: timedClient({ answerMs: timeouts.answerMs, onQuery: options.onQuery ?? (() => undefined) }),
+    Client: timedClient(timeouts.answerMs, options.onQuery),
   });
   pool.on("error", options.onError);
   // A connection that breaks while it is lent out rejects its query; without this listener it would end the process
