@@ -1,6 +1,5 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
-import { forgetSessions } from "../accounts/console-sessions-sql.ts";
 import { type Retention, writeRetention } from "../base/database/cells.ts";
 import { deleteOldRows, type OldRows } from "../base/database/old-rows.ts";
 import {
@@ -16,8 +15,6 @@ import { forgetStorageCounts } from "../base/database/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { forgetAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import { ACTIVITY_KEPT_MS } from "../log/activity-sql.ts";
-import { forgetUnconfirmed } from "../notices/notice-recipients-sql.ts";
-import { forgetNotices } from "../notices/notices-sql.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
@@ -51,9 +48,10 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   // The log has nothing left that they signed.
   await deleteOld("signing_secrets", logRetentionMs);
   await repeat(signal, () => forgetAnsweredLanes(pool));
-  await repeat(signal, () => forgetNotices(pool, logRetentionMs, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
+  await deleteOld("notices", logRetentionMs);
+  await deleteOld("notice_mails", logRetentionMs);
+  await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);
+  await deleteOld("console_sessions", DAY_MS);
   await deleteOld("rate_limits", COUNTS_KEPT_MS);
   await deleteOld("activity", ACTIVITY_KEPT_MS + DAY_MS);
   await forgetStorageCounts(pool);

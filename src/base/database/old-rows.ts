@@ -6,7 +6,12 @@ const KEPT = "$1::float8 * interval '1 millisecond'";
 const OLD = {
   activity: `bucket < now() - ${KEPT}`,
   audit_log: `id < sealpost.uuid_v7_floor(now() - ${KEPT}) order by id`,
+  console_sessions: `expires_at < now() - ${KEPT}`,
   idempotency_keys: `created_at < now() - ${KEPT}`,
+  notice_mails: `id < sealpost.uuid_v7_floor(now() - ${KEPT})`,
+  // An address that was not confirmed while it could be.
+  notice_recipients: `confirmed_at is null and greatest(token_expires_at, created_at + ${KEPT}) < now()`,
+  notices: `id < sealpost.uuid_v7_floor(now() - ${KEPT})`,
   rate_limits: `expire < (extract(epoch from now() - ${KEPT}) * 1000)::bigint`,
   replays: `ended_at < now() - ${KEPT} order by id`,
   signing_secrets: `expires_at < now() - ${KEPT}`,
