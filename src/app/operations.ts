@@ -5,8 +5,8 @@ import { usageOperations } from "../accounts/usage-api.ts";
 import type { ApiPart } from "../api/operations.ts";
 import { problems } from "../api/problems.ts";
 import { type AnalysisDependencies, analysisOperations } from "../delivery/analyses-api.ts";
-import { type EndpointDependencies, endpointOperations } from "../delivery/endpoint-api.ts";
-import { type SigningSecretDependencies, signingSecretOperations } from "../delivery/signing-secrets-api.ts";
+import { endpointOperations } from "../delivery/endpoint-api.ts";
+import { signingSecretOperations } from "../delivery/signing-secrets-api.ts";
 import { sentEvents } from "../delivery/webhook-events.ts";
 import { type EventDependencies, eventOperations } from "../feed/events-api.ts";
 import type { OpenApiInfo } from "../http/openapi.ts";
@@ -22,9 +22,7 @@ import { type ReceiverDependencies, receiverOperations } from "../receivers/rece
 /** What the operations depend on, all together. */
 export type Dependencies = LogDependencies &
   ReceiverDependencies &
-  SigningSecretDependencies &
   AnalysisDependencies &
-  EndpointDependencies &
   EventDependencies &
   NoticeDependencies &
   ConsoleDependencies &

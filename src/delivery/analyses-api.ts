@@ -123,12 +123,14 @@ export type GuardPublishing = <T>(
   publish: (database: Pool | ClientBase, refused: ReadonlySet<number>) => Promise<T>,
 ) => Promise<T>;
 
+/** What the operations of analyses, the endpoint and signing secrets depend on. */
 export type AnalysisDependencies = {
   readonly pool: Pool;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
   readonly analysisBytesMax: number;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
   readonly guardPublishing: GuardPublishing;
   /** Milliseconds since the epoch. */

@@ -33,28 +33,23 @@ export type Promotion = {
   readonly isFull: boolean;
 };
 
-/** Where to begin to look: see sql/0010_delivery.sql. */
-export type PromoteFrom = {
-  /** The `wake_at` of rows, in ms since the epoch; null: the first. */
-  readonly wakeAtMs: number | null;
-  /** The `run_at` of jobs. */
-  readonly jobs: string;
-};
-
-const EVERYTHING: PromoteFrom = { wakeAtMs: null, jobs: "-infinity" };
 const fromParameter = (n: number) => `coalesce(to_timestamp($${n}::float8 / 1000), '-infinity')`;
 
-/** Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. */
+/**
+ * Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. Looked at is from the
+ * `wake_at` of rows `fromMs` (ms since the epoch; null: the first) and the `run_at` of jobs `jobsFrom` on.
+ */
 export async function promoteDue(
   pool: Pool,
   at: Date | null,
-  from: PromoteFrom = EVERYTHING,
+  fromMs: number | null = null,
+  jobsFrom = "-infinity",
 ): Promise<Promotion> {
   const { rows } = await pool.query<{ looked: number | null; woken: number }>({
     name: "promote",
     text: `select looked, woken
       from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz)`,
-    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, from.wakeAtMs, from.jobs],
+    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, fromMs, jobsFrom],
   });
   const { looked, woken } = rows[0]!;
   return { looked, woken, isFull: looked === ROWS_PER_STEP_MAX };
@@ -128,7 +123,7 @@ export function createPromoting(
       return found;
     },
     promote: async (): Promise<Promotion> => {
-      const promotion = await promoteDue(pool, null, { wakeAtMs: looked.fromMs, jobs: options.jobsFrom() });
+      const promotion = await promoteDue(pool, null, looked.fromMs, options.jobsFrom());
       if (promotion.looked !== null && !promotion.isFull) done();
       return promotion;
     },

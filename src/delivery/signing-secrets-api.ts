@@ -1,9 +1,9 @@
-import type { Pool } from "pg";
 import { z } from "zod";
 import { time } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { DAY_SECONDS } from "../base/model/time.ts";
 import { jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
+import type { AnalysisDependencies } from "./analyses-api.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "./signing-secrets-sql.ts";
 
 const tag = "Signing secret";
@@ -43,17 +43,8 @@ const Rotation = z.strictObject({
     ),
 });
 
-export type SigningSecretDependencies = {
-  readonly pool: Pool;
-  /** Opens and seals signing secrets: 32 bytes. */
-  readonly secretsKey: Uint8Array;
-};
-
 /** Reading and rotating the signing secret. */
-export function signingSecretOperations({
-  pool,
-  secretsKey,
-}: SigningSecretDependencies): readonly Operation[] {
+export function signingSecretOperations({ pool, secretsKey }: AnalysisDependencies): readonly Operation[] {
   return [
     read({
       key: "webhooks.signing_secret.get",

@@ -11,7 +11,7 @@
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
 import pg from "pg";
-import { addressOf, createPool, type PoolOptions } from "./pools.ts";
+import { addressOf, createPool, generic, type PoolOptions } from "./pools.ts";
 
 /** The task of our jobs; the queue may hold other tasks' jobs, which are none of ours. */
 const TASK = "deliver";
@@ -213,12 +213,7 @@ export async function startWakeupRunner(options: WakeupRunnerOptions) {
  * and a crash of the server can only undo that a job was taken or done.
  */
 export function createWakeupQueue(options: PoolOptions, bound = new JobsBound()): WakeupQueue {
-  const off = ["seqscan", "bitmapscan", "sort"];
-  const pool = createPool(options, [
-    "plan_cache_mode=force_generic_plan",
-    "synchronous_commit=off",
-    ...off.map((path) => `enable_${path}=off`),
-  ]);
+  const pool = createPool(options, [...generic("seqscan", "bitmapscan", "sort"), "synchronous_commit=off"]);
   const queue: WakeupQueue = { pool, bound, onAdded: () => false };
   pool.on("connect", (client) => filterNotices(client, queue));
   pool.on("connect", (client) => rewriteStatements(client, queue.bound));

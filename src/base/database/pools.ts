@@ -43,13 +43,14 @@ export type PoolOptions = {
   readonly isPipelined?: boolean;
 };
 
+/** Generic plans without these. */
+export function generic(...paths: readonly string[]): readonly string[] {
+  return ["plan_cache_mode=force_generic_plan", ...paths.map((path) => `enable_${path}=off`)];
+}
+
 /** For claims and records, small batches by ids over indexes: planned for an empty table they would stay scans. */
 export function createDispatchPool(options: PoolOptions): pg.Pool {
-  const off = ["seqscan", "hashjoin", "mergejoin"];
-  return createPool(options, [
-    "plan_cache_mode=force_generic_plan",
-    ...off.map((path) => `enable_${path}=off`),
-  ]);
+  return createPool(options, generic("seqscan", "hashjoin", "mergejoin"));
 }
 
 /** Tells soon that the database is away. Its clients send without waiting for answers: see `inPipelinedTransaction`. */
@@ -62,10 +63,7 @@ export function createApiPool(options: PoolOptions): pg.Pool {
  * and sort all of its deliveries. Making a custom plan for 40 days takes longer than running it. Figures:
  * test/bench/README.md.
  */
-const LOG_SETTINGS = [
-  "plan_cache_mode=force_generic_plan",
-  ...["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"].map((path) => `enable_${path}=off`),
-];
+const LOG_SETTINGS = generic("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin");
 
 /** Reads the log on the connections of another pool. */
 export function readingLog(pool: pg.Pool, onQuery?: OnQuery): pg.Pool {
