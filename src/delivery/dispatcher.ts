@@ -70,8 +70,8 @@ const UNRECORDED_MAX = 2_000;
 const GIVEN_BACK_MAX = 10_000;
 const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
-/** Where a claim may run. */
-type Slot = { isClaiming: boolean; claiming: Promise<void> };
+/** Where a claim may run; null: none does. */
+type Slot = { claiming: Promise<void> | null };
 
 /** What an attempt told of its receiver that was never made. */
 const UNKNOWN: LaneAnswer = { kind: "unknown" };
@@ -97,8 +97,8 @@ export class Dispatcher {
   readonly #attempts: Attempts;
   readonly #upkeep: LaneUpkeep;
   #running = 0;
-  readonly #main: Slot = { isClaiming: false, claiming: Promise.resolve() };
-  readonly #express: Slot = { isClaiming: false, claiming: Promise.resolve() };
+  readonly #main: Slot = { claiming: null };
+  readonly #express: Slot = { claiming: null };
   #isStopping = false;
   #idleWaiters: (() => void)[] = [];
 
@@ -136,8 +136,7 @@ export class Dispatcher {
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#upkeep.stop();
-    while (this.#main.isClaiming) await this.#main.claiming;
-    while (this.#express.isClaiming) await this.#express.claiming;
+    for (const slot of [this.#main, this.#express]) while (slot.claiming !== null) await slot.claiming;
     if (this.#running === 0) return;
     await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
@@ -151,9 +150,8 @@ export class Dispatcher {
 
   #pump(): void {
     this.#upkeep.look();
-    const slot = this.#main.isClaiming ? this.#express : this.#main;
-    if (slot.isClaiming || this.#isStopping) return;
-    slot.isClaiming = true;
+    const slot = this.#main.claiming !== null ? this.#express : this.#main;
+    if (slot.claiming !== null || this.#isStopping) return;
     // Whatever becomes startable in this turn of the event loop joins the same claim.
     slot.claiming = new Promise(setImmediate).then(() => this.#claimNext(slot));
   }
@@ -166,7 +164,7 @@ export class Dispatcher {
       isExpress ? this.lanes.takeOfIdle(EXPRESS_ROWS_MAX) : this.lanes.take(CLAIM_ROWS_MAX);
     const taken = hasRoom ? this.#withoutTwins(take()) : [];
     if (taken.length > 0) await this.#claim(taken, bytesMax);
-    slot.isClaiming = false;
+    slot.claiming = null;
     if (taken.length > 0) this.#pump();
   }
 

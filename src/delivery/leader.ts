@@ -46,8 +46,7 @@ export class Leader {
   readonly #options: LeaderOptions;
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
-  #goingOn: Promise<void> | null = null;
-  readonly #slow = new Map<Work, { readonly startedAt: number; running: Promise<void> | null }>();
+  readonly #beside = new Map<Work, { readonly startedAt: number; running: Promise<void> | null }>();
 
   constructor(options: LeaderOptions) {
     this.#options = options;
@@ -60,8 +59,7 @@ export class Leader {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
-    await this.#goingOn;
-    await Promise.all([...this.#slow.values()].map(({ running }) => running));
+    await Promise.all([...this.#beside.values()].map(({ running }) => running));
   }
 
   async #run(): Promise<void> {
@@ -71,7 +69,7 @@ export class Leader {
       const found = await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS));
       if (found?.leads) {
         if (found.isDue) await this.#promoteAll();
-        if (found.isPaced) this.#goOn();
+        if (found.isPaced) this.#runBeside("advance_replays", 0, startedAt, () => this.#stepAll());
         const { sweepMs, sweepJobs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
         this.#runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
         this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
@@ -90,13 +88,6 @@ export class Leader {
     }
   }
 
-  #goOn(): void {
-    if (this.#stopping.signal.aborted) return;
-    this.#goingOn ??= this.#stepAll().then(() => {
-      this.#goingOn = null;
-    });
-  }
-
   /** The steps of one sweep, for as long as there is something to do; we may not be the leader for longer. */
   async #stepAll(): Promise<void> {
     const everyMs = this.#options.sweepMs / PACED_STEPS_PER_SWEEP;
@@ -110,7 +101,7 @@ export class Leader {
     }
   }
 
-  /** Slow work, beside promoting, one of a kind at a time. */
+  /** Beside promoting, which nothing may hold up; one of a kind at a time. */
   #runBeside(
     work: Work,
     everyMs: number,
@@ -118,14 +109,14 @@ export class Leader {
     does: (signal: AbortSignal) => Promise<unknown>,
   ): void {
     const { signal } = this.#stopping;
-    const last = this.#slow.get(work);
+    const last = this.#beside.get(work);
     if (signal.aborted || (last !== undefined && (last.running !== null || nowMs - last.startedAt < everyMs)))
       return;
     const begun = { startedAt: nowMs, running: null as Promise<void> | null };
     begun.running = this.#try(work, () => does(signal)).then(() => {
       begun.running = null;
     });
-    this.#slow.set(work, begun);
+    this.#beside.set(work, begun);
   }
 
   async #try<T>(work: Work, does: () => Promise<T>): Promise<T | undefined> {

@@ -183,21 +183,10 @@ function furtherPageOfSome(newest: Newest, indexed: string, row: string, below: 
 const lastLookedAt = (newest: Newest, condition: string) =>
   `select id from (${newest.select(condition, LOOKED_AT_MAX, "d.id")}) as looked offset ${TOTAL_MAX} limit 1`;
 
-/**
- * A page of the log as the reader sees it, newest first, in one statement; in two when a day has just left a long log.
- *
- * @param belowId the page's cursor: only older deliveries; null: from the newest
- * @param limit 1 to 100
- */
-export type ListDeliveries = (
-  reader: Reader,
-  filter: DeliveryFilter,
-  belowId: string | null,
-  limit: number,
-) => Promise<CappedPage<LoggedDelivery>>;
+export type ListDeliveries = ReturnType<typeof createListDeliveries>;
 
 /** @param monotonicMs milliseconds that only ever grow */
-export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
+export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number) {
   const longLogs = new TtlMap<string, string>({ entriesMax: LONG_LOGS_MAX, now: monotonicMs });
 
   async function read(
@@ -209,7 +198,18 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
     return (await database.query<PageRow>({ name, text, values })).rows[0];
   }
 
-  return async (reader, filter, belowId, limit) => {
+  /**
+   * A page of the log as the reader sees it, newest first, in one statement; in two when a day has just left a long log.
+   *
+   * @param belowId the page's cursor: only older deliveries; null: from the newest
+   * @param limit 1 to 100
+   */
+  return async (
+    reader: Reader,
+    filter: DeliveryFilter,
+    belowId: string | null,
+    limit: number,
+  ): Promise<CappedPage<LoggedDelivery>> => {
     const { accountId, spaceIds } = reader;
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;

@@ -64,9 +64,6 @@ export type NewReplay = {
   readonly limits: ReplayLimits;
 };
 
-/** Why no replay was made. */
-export type ReplayRefusal = "too_many_deliveries" | "too_many_replays" | "replay_changed";
-
 /** How far the set may be from what was expected: deliveries arrive, fail and expire all the time. */
 const CHANGE_MAX = 0.01;
 
@@ -75,7 +72,7 @@ export async function createReplay(
   client: ClientBase,
   reader: Reader,
   asNew: NewReplay,
-): Promise<StoredReplay | ReplayRefusal> {
+): Promise<StoredReplay | "too_many_deliveries" | "too_many_replays" | "replay_changed"> {
   const { accountId } = reader;
   const { filter, analysisRetentionMs, expectedMatched, createdBy } = asNew;
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
