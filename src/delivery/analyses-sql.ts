@@ -39,10 +39,7 @@ export async function findBody(
   return rows[0] ?? null;
 }
 
-/**
- * With when it was published, in ms since the epoch. Null: the reader sees no analysis of this id, or the log no longer
- * knows it.
- */
+/** With when it was published, ms since the epoch. Null: the reader sees none, or the log no longer knows it. */
 export async function findAnalysis(
   database: Pool | ClientBase,
   reader: Reader,

@@ -172,10 +172,7 @@ export async function deliver(
   return ended(delivery, next, attempt, result);
 }
 
-/**
- * Gives the lease back after an internal error (a secret that does not open, a bug): it uses up no attempt, and the
- * window bounds how often this is tried.
- */
+/** After an internal error (a secret that does not open, a bug): it uses up no attempt, only time of the window. */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
   return ended(delivery, released(on, false));
 }

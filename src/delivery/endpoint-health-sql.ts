@@ -129,10 +129,7 @@ export type StoredHealth = EndpointNews & {
   readonly nowMs: number;
 };
 
-/**
- * A page of them, by account, after one (null: from the first). All rows that say something is or was amiss, but those
- * of paused endpoints, whose owners know that nothing arrives.
- */
+/** By account, after one (null: the first); not of paused endpoints, whose owners know that nothing arrives. */
 export async function findEndpointHealth(
   pool: Pool,
   afterAccountId: string | null,

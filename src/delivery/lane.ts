@@ -45,10 +45,7 @@ export const LANE_LIMITS = {
   idleLanesMax: 20_000,
 } satisfies Partial<LaneLimits>;
 
-/**
- * One receiver of one account, as a dispatcher sees it: how many POSTs it gets at a time. The limit follows the
- * receiver as TCP's congestion window follows a path (additive increase, multiplicative decrease).
- */
+/** A receiver of an account. Its limit follows it like TCP's congestion window: additive increase, halving. */
 export type LaneState = {
   /** POSTs that may be in flight. */
   limit: number;

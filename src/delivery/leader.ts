@@ -16,10 +16,7 @@ const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
 /** How old activity is at most, besides its lag; in proportion while the window is compressed. */
 const COUNT_ACTIVITY_EVERY_SWEEPS = 30;
-/**
- * Bulk replays and what was held go on in small steps: what a whole second brings at once, everybody else's deliveries
- * would notice.
- */
+/** Of replays and of what was held: what a whole second brings at once, everybody else would notice. */
 export const PACED_STEPS_PER_SWEEP = 5;
 
 export type LeaderOptions = {

@@ -1,10 +1,7 @@
 import type { Pool } from "pg";
 import type { Overflow } from "./lanes.ts";
 
-/**
- * Frees what a claim under this token leased and nobody posted, leaving no trace of an attempt. What is known of an
- * earlier one (lease_alone) stays.
- */
+/** Frees what a claim under this token leased and nobody posted; what is known of an earlier attempt stays. */
 export async function freeLeases(
   pool: Pool,
   deliveryIds: readonly string[],
@@ -82,15 +79,10 @@ export async function lead(
   return rows[0]!;
 }
 
-/**
- * Rows that nobody looks for any more, because their transaction took so long, are found then; later where that takes
- * long, because somebody holds a snapshot.
- */
+/** How often everything is looked at, for rows whose transaction took long; seldom while somebody holds a snapshot. */
 const ALL_EVERY_MS = 15_000;
 const ALL_SHARE_MAX = 0.01;
-/**
- * What our own transactions may take, and what a claim may have waited beyond the row's wake_at, with much to spare.
- */
+/** What our own transactions, and a claim beyond the row's wake_at, may take, with much to spare. */
 const LATE_MS = 30_000;
 
 /**

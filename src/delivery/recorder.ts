@@ -5,10 +5,7 @@ import type { Recording } from "./record-sql.ts";
 
 /** One statement's worth of recordings. */
 const BATCH_MAX = 200;
-/**
- * Nobody waits for a record, and a statement for one row costs as much as one for ten: with fewer than this waiting,
- * a batch is given GATHER_MS to grow.
- */
+/** Nobody waits for a record, and one row costs as much as ten: fewer than this are given GATHER_MS to grow. */
 const BATCH_ENOUGH = 50;
 const GATHER_MS = 10;
 const RETRY_BACKOFF = { baseMs: 100, maxMs: 2_000 };

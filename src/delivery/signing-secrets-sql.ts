@@ -18,9 +18,7 @@ export type SigningSecret = {
   readonly expiresAt: Date | null;
 };
 
-/**
- * Makes the account's first secret. Throws when it has a current one already, or others were sealed with another key.
- */
+/** Makes the account's first secret. Throws when it has one already, or others were sealed with another key. */
 export async function createSigningSecret(
   client: ClientBase | Pool,
   accountId: string,
@@ -55,10 +53,7 @@ export async function findSigningSecrets(
   }));
 }
 
-/**
- * When the account's secret was last rotated, in ms since the epoch; null: never. The first was made in the transaction
- * that made the account.
- */
+/** When the secret was last rotated, ms since the epoch; null: never. The first is as old as its account. */
 export async function findLastRotation(
   database: ClientBase | Pool,
   accountId: string,

@@ -21,10 +21,7 @@ type ActivityStep = {
   readonly isBehind: boolean;
 };
 
-/**
- * Adds attempts that ended up to `lagMs` ago to the activity of their accounts: see sql/0011_log.sql. The lag has
- * to be longer than writing an attempt may take, and 5 s.
- */
+/** Adds attempts that ended up to `lagMs` ago: longer than writing one may take, and 5 s. See sql/0011_log.sql. */
 export async function countActivity(pool: Pool, lagMs: number): Promise<ActivityStep> {
   const { rows } = await pool.query<ActivityStep>({
     name: "count_activity",
@@ -93,10 +90,7 @@ export async function readActivity(
 /** What ends with a lease is written down a moment later: so long, and it need not be counted as late. */
 const AFTER_LEASE_MS = 10_000;
 
-/**
- * Counts what was published, and what has ended up to an attempt's lease ago, step by step until it has caught up, then
- * makes hours of it.
- */
+/** Counts what was published and what has ended up to a lease ago until it has caught up; then makes hours of it. */
 export async function countAllActivity(pool: Pool, deadlineMs: number, signal: AbortSignal): Promise<void> {
   const lagMs = deadlineMs + LEASE_MARGIN_MS + AFTER_LEASE_MS;
   while (!signal.aborted && (await countPublished(pool, lagMs)));

@@ -206,10 +206,7 @@ export async function findReplay(
   return rows[0] ?? null;
 }
 
-/**
- * The replays that the reader sees, newest first; what has succeeded and failed is as it was when last counted.
- * @param belowId null: from the newest
- */
+/** Those that the reader sees, newest first, as last counted. `belowId` null: from the newest. */
 export async function listReplays(
   database: Pool | ClientBase,
   reader: Reader,
@@ -252,10 +249,7 @@ export async function listGoingReplays(
   return rows;
 }
 
-/**
- * Stops a running replay; what it has replayed stays replayed. The rest of its set goes: it would be kept as long as
- * the log. An ended one is left as it is. Null: unknown.
- */
+/** Stops a running replay, and drops what it has not replayed; an ended one is left as it is. Null: unknown. */
 export async function cancelReplay(
   client: ClientBase | Pool,
   reader: Reader,

@@ -128,10 +128,7 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/**
- * In the transaction of its effect, which is refused with it when its account has no room (SP009), or its key is no
- * longer good (SP010).
- */
+/** In its effect's transaction, refused with it: no room for the account (SP009), the key is good no more (SP010). */
 export function storingResponse(
   { claim, response, counted }: CompletedClaim,
   secretsKey: Uint8Array,

@@ -55,10 +55,7 @@ export function decideAfterAttempt(attempt: EndedAttempt, policy: RetryPolicy, r
 /** A release waits as in a run of this many attempts, however few the run really has. */
 const RELEASE_ATTEMPTS = 8;
 
-/**
- * When a delivery is due again whose attempt was cut before its first byte (shutdown, egress proxy down): it used up no
- * attempt, and waits as long as the first retry of eight does.
- */
+/** When one is due whose attempt was cut before its first byte: as after the first of eight; none was used up. */
 export function dueAfterRelease(
   policy: RetryPolicy,
   nowMs: number,
