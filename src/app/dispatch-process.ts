@@ -104,7 +104,6 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     ...LANE_LIMITS,
     inFlightMax: config.dispatchInFlightMax,
     silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
-    accountInFlightMax: config.dispatchInFlightMax,
     laneInFlightMax: options.laneInFlightMax ?? LANE_IN_FLIGHT_MAX,
   };
   const dispatcher = new Dispatcher({

@@ -52,10 +52,7 @@ export function newShare(): Share {
  * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
  */
 export class AccountTurns<Account extends Share> {
-  readonly #limits: Pick<
-    LaneLimits,
-    "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "accountSilentMin"
-  >;
+  readonly #limits: Pick<LaneLimits, "inFlightMax" | "silentInFlightMax" | "accountSilentMin">;
   readonly #reserved: number;
   readonly #strictlyReserved: number;
   readonly #silentReserved: number;
@@ -115,10 +112,10 @@ export class AccountTurns<Account extends Share> {
   requeue(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
     if (can.isActive !== account.isActive) this.activeAccounts += can.isActive ? 1 : -1;
     account.isActive = can.isActive;
-    const isFull = account.isOverBudget || account.inFlight >= this.#limits.accountInFlightMax;
-    const turn = !isFull && can.start ? this.#turns[classOf(account.inFlight)]! : null;
+    const { isOverBudget } = account;
+    const turn = !isOverBudget && can.start ? this.#turns[classOf(account.inFlight)]! : null;
     const hasSilentRoom = account.silentInFlight < this.#limits.accountSilentMin + account.silentCredit;
-    const mayStartSilent = !isFull && can.startSilent && hasSilentRoom;
+    const mayStartSilent = !isOverBudget && can.startSilent && hasSilentRoom;
     const silentTurn = mayStartSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
     account.turn = moved(account, account.turn, turn);
     account.silentTurn = moved(account, account.silentTurn, silentTurn);

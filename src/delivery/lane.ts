@@ -16,8 +16,6 @@ export type LaneLimits = {
   readonly silentInFlightMax: number;
   /** Of these, how many of one account before any of them has answered; each that does adds one. */
   readonly accountSilentMin: number;
-  /** Attempts in flight of one account. */
-  readonly accountInFlightMax: number;
   /** Attempts in flight in one lane, however fast it answers. */
   readonly laneInFlightMax: number;
   /** Ids that are remembered, of all accounts together, … */

@@ -80,15 +80,6 @@ export class Lanes {
     return this.#turns.activeAccounts;
   }
 
-  /** Accounts that have ids waiting but are at their limit. */
-  get cappedAccounts(): number {
-    let count = 0;
-    for (const { ids, inFlight } of this.#accounts.values()) {
-      if (ids > 0 && inFlight >= this.#limits.accountInFlightMax) count++;
-    }
-    return count;
-  }
-
   /** Lanes that have ids waiting but are at their limit. */
   get lanesAtCapacity(): number {
     return this.#count((lane) => lane.ids.size > 0 && lane.inFlight >= lane.limit);

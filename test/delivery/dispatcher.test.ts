@@ -70,7 +70,6 @@ function startDispatcher(
       ...LANE_LIMITS,
       inFlightMax: limits.inFlightMax ?? 200,
       silentInFlightMax: 50,
-      accountInFlightMax: 200,
       laneInFlightMax: limits.laneInFlightMax ?? 16,
       laneIdsMax: limits.laneIdsMax ?? LANE_LIMITS.laneIdsMax,
     },
