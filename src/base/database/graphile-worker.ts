@@ -118,10 +118,10 @@ export class JobsBound {
     return this.#lookedFrom ?? this.#from;
   }
 
-  /** The look has ended and found so many of `max`. Asks `pool` now and then. Never rejects. */
-  async endLook(found: number, max: number, pool: pg.Pool): Promise<void> {
+  /** The look has ended and found so many jobs. Asks `pool` now and then. Never rejects. */
+  async endLook(found: number, pool: pg.Pool): Promise<void> {
     const nowMs = performance.now();
-    const isFull = found === max;
+    const isFull = found === JOBS_FETCHED_MAX;
     if (isFull && this.#lookedFrom !== null) this.#lookOnceFrom(this.#lookedFrom);
     // The first of the two may have begun before it was known that all had ended.
     if (!isFull && this.#settled !== null && --this.#looksLeft === 0) {
@@ -174,7 +174,7 @@ export async function startWakeupRunner(options: WakeupRunnerOptions) {
   const { pool, bound } = options.queue;
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
-    void bound.endLook(jobs.length, JOBS_FETCHED_MAX, pool);
+    void bound.endLook(jobs.length, pool);
     const jobIds = jobs.map(({ id }) => id);
     options.onLook(jobIds, () => localQueue.pulse(1));
   });
