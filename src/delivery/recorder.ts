@@ -17,7 +17,7 @@ export type RecorderOptions = {
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** What is written in one transaction: outcomes of different parts are written, tried again and settled apart. */
   readonly partOf: (recording: Recording) => string;
-  readonly onError: (error: unknown, attempts: number) => void;
+  readonly onError: (error: unknown) => void;
   /** Uniform in [0, 1). */
   readonly random: () => number;
 };
@@ -60,7 +60,7 @@ export function createRecorder({ write, partOf, onError, random }: RecorderOptio
         for (const one of batch) settle(one, ours.has(one.recording.deliveryId) ? "ours" : "taken_over");
         return;
       } catch (error) {
-        onError(error, attempts);
+        onError(error);
         // Trying the same again would be useless.
         if (isRefusedData(error)) return await writeHalves(batch);
         await wait(backoffMs(attempts - 1, RETRY_BACKOFF, random()));
