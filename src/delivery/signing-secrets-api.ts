@@ -98,10 +98,9 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
 /** The current one comes first; null: there is none. */
 function secretsBody([current, previous]: readonly SigningSecret[]): SecretsBody | null {
   if (current === undefined) return null;
-  if (previous === undefined) return { ...bodyOf(current), previous: null };
   // There is one current secret at most.
-  const expires_at = previous.expiresAt!.toISOString();
-  return { ...bodyOf(current), previous: { ...bodyOf(previous), expires_at } };
+  const older = previous && { ...bodyOf(previous), expires_at: previous.expiresAt!.toISOString() };
+  return { ...bodyOf(current), previous: older ?? null };
 }
 
 function bodyOf({ secret, createdAt }: SigningSecret) {

@@ -78,10 +78,7 @@ export type Rotation = {
   readonly endsPrevious: boolean;
 };
 
-/**
- * Makes a new current secret. Runs in a transaction of its own unless it is given a client that is in one.
- * `rotation_in_progress`: an overlap is running, and nothing was done.
- */
+/** Makes a new current secret, in its own or the client's transaction. `rotation_in_progress`: nothing was done. */
 export async function rotateSigningSecret(
   database: ClientBase | Pool,
   accountId: string,

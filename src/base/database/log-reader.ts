@@ -41,29 +41,29 @@ export type Standing = "reached" | "behind" | "refused";
  * written down last, which may lag some minutes behind after a failover.
  */
 const STANDING = `
-select
-  pg_is_in_recovery()
-    and (select system_identifier::text from pg_control_system()) = $1
-    and (select oid::text from pg_database where datname = current_database()) = $4
-    and coalesce(
-      (select received_tli from pg_stat_get_wal_receiver()),
-      (select min_recovery_end_timeline from pg_control_recovery())
-    ) = $2 as is_ours,
-  coalesce(pg_last_wal_replay_lsn() >= $3::pg_lsn, false) as has_reached`;
+select case
+    when (pg_is_in_recovery()
+      and (select system_identifier::text from pg_control_system()) = $1
+      and (select oid::text from pg_database where datname = current_database()) = $4
+      and coalesce(
+        (select received_tli from pg_stat_get_wal_receiver()),
+        (select min_recovery_end_timeline from pg_control_recovery())
+      ) = $2) is not true then 'refused'
+    when pg_last_wal_replay_lsn() >= $3::pg_lsn then 'reached'
+    else 'behind'
+  end as standing`;
 
 /** Asks the server itself, on the connection that is to be read from: its name may lead to another one next time. */
 export async function readStanding(
   client: ClientBase,
   { systemIdentifier, timeline, lsn, database }: Position,
 ): Promise<Standing> {
-  const { rows } = await client.query<{ is_ours: boolean | null; has_reached: boolean }>({
+  const { rows } = await client.query<{ standing: Standing }>({
     name: "standing",
     text: STANDING,
     values: [systemIdentifier, timeline, lsn, database],
   });
-  const { is_ours, has_reached } = rows[0]!;
-  if (is_ours !== true) return "refused";
-  return has_reached ? "reached" : "behind";
+  return rows[0]!.standing;
 }
 
 /** A standby that ends what reads rows that it is about to remove (40001), or what takes too long (57014), is well. */

@@ -157,10 +157,7 @@ export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
   return share;
 }
 
-/**
- * For moving an account: pages are read along an index. A page may take longer than anybody else's statement, and is
- * written as text, which has to say the same wherever it is read.
- */
+/** For moving an account: long pages along an index, as text that says the same wherever it is read. */
 export function createMovePool(options: PoolOptions): pg.Pool {
   const settings = ["bytea_output=hex", "extra_float_digits=1", "timezone=UTC", "synchronous_commit=on"];
   return createPool(options, ["enable_seqscan=off", ...settings], MOVE_TIMEOUTS);

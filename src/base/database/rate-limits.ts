@@ -45,14 +45,12 @@ export function createRequestCounter(
   async function countAllAndPending(
     requests: ReadonlyMap<string, number>,
   ): Promise<ReadonlyMap<string, Row>> {
-    const pending = [...requests].map(([asked, callers]) => ({ asked, callers, taken: takePending(asked) }));
+    const taken = new Map([...requests.keys()].map((asked) => [asked, takePending(asked)]));
+    const all = new Map([...requests].map(([asked, callers]) => [asked, callers + taken.get(asked)!]));
     try {
-      return await countAll(
-        pool,
-        new Map(pending.map(({ asked, callers, taken }) => [asked, callers + taken])),
-      );
+      return await countAll(pool, all);
     } catch (error) {
-      for (const { asked, taken } of pending) givePendingBack(asked, taken);
+      for (const [asked, pending] of taken) givePendingBack(asked, pending);
       throw error;
     }
   }
