@@ -8,7 +8,7 @@ import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
-import { type Attempts, createAttempts, LEASE_MARGIN_MS } from "../delivery/attempts.ts";
+import { type Attempts, createAttempts } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
@@ -131,7 +131,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     },
   });
   const promoting = createPromoting(general, {
-    leaseMs: delivering.deadlineMs + LEASE_MARGIN_MS,
+    leaseMs: delivering.leaseMs,
     jobsFrom: () => pools.wakeups.bound.from,
   });
   const leads = metrics.dispatch.leads.of({});
@@ -152,7 +152,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
       return released + expired + (isGathering ? 1 : 0);
     },
     sweepJobs: () => sweepStuckJobs(general),
-    countActivity: (signal) => countAllActivity(slow, delivering.deadlineMs, signal),
+    countActivity: (signal) => countAllActivity(slow, delivering.leaseMs, signal),
     keepHouse: (signal) =>
       keepHouse(slow, {
         retention: {

@@ -66,6 +66,9 @@ function createFindKeys(secretsKey: Uint8Array) {
   };
 }
 
+/** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
+const LEASE_MARGIN_MS = 5_000;
+
 export type Delivering = ReturnType<typeof createDelivering>;
 
 export type DeliveringOptions = {
@@ -89,6 +92,7 @@ export function createDelivering(options: DeliveringOptions) {
     random: options.random,
     policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX } satisfies RetryPolicy,
     deadlineMs: config.attemptDeadlineMs,
+    leaseMs: config.attemptDeadlineMs + LEASE_MARGIN_MS,
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
   };
 }

@@ -2,7 +2,6 @@ import type { ClientBase, Pool } from "pg";
 import { countPublished } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 import type { Activity } from "./activity-schema.ts";
 
 /** Counted by five minutes for so long, and by hours after that. */
@@ -91,8 +90,8 @@ export async function readActivity(
 const AFTER_LEASE_MS = 10_000;
 
 /** Counts what was published and what has ended up to a lease ago until it has caught up; then makes hours of it. */
-export async function countAllActivity(pool: Pool, deadlineMs: number, signal: AbortSignal): Promise<void> {
-  const lagMs = deadlineMs + LEASE_MARGIN_MS + AFTER_LEASE_MS;
+export async function countAllActivity(pool: Pool, leaseMs: number, signal: AbortSignal): Promise<void> {
+  const lagMs = leaseMs + AFTER_LEASE_MS;
   while (!signal.aborted && (await countPublished(pool, lagMs)));
   while (!signal.aborted && (await countActivity(pool, lagMs)).isBehind);
   while (!signal.aborted && (await foldActivity(pool)));
