@@ -199,15 +199,3 @@ export async function revokeSessions(
 export async function endSession(pool: Pool, id: string): Promise<void> {
   await pool.query("update sealpost.console_sessions set revoked_at = now() where id = $1", [id]);
 }
-
-/** Deletes what ended a day ago, at most `rowsMax`. Returns how many. */
-export async function forgetSessions(pool: Pool, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `with old as (
-       select id from sealpost.console_sessions where expires_at < now() - interval '1 day' limit $1
-     )
-     delete from sealpost.console_sessions as s using old where s.id = old.id`,
-    [rowsMax],
-  );
-  return rowCount ?? 0;
-}

@@ -4,6 +4,7 @@ import type { PartitionedTable } from "../base/database/partitions.ts";
 import type { CapacityMetrics } from "../base/metrics/database-metrics.ts";
 import type { QueueMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
+import { PARTITIONED_TABLES } from "../base/model/installation.ts";
 import type { Sampled } from "./monitoring.ts";
 
 /** At most so many due rows are read, which bounds what a scrape costs. */
@@ -81,7 +82,7 @@ const PARTITIONS = `
 with child as materialized (
   select relname as name from pg_class
   where relnamespace = 'sealpost'::regnamespace and relkind = 'r'
-    and relname ~ '^(deliveries|bodies|attempts|feed)_[0-9]{8}$'
+    and relname ~ '^(${PARTITIONED_TABLES.join("|")})_[0-9]{8}$'
 )
 select
   parent.name as "table",
@@ -97,7 +98,7 @@ select
       now() - (to_date(right(min(child.name), 8), 'YYYYMMDD') + 1)::timestamp at time zone 'UTC') * 1000
     from child where child.name like parent.name || '\\_%'
   )::float8 as "endedForMs"
-from (values ('deliveries'), ('bodies'), ('attempts'), ('feed')) as parent (name)`;
+from unnest('{${PARTITIONED_TABLES}}'::text[]) as parent (name)`;
 
 export async function readPartitionLevels(pool: Pool): Promise<readonly PartitionLevels[]> {
   return (await pool.query<PartitionLevels>({ name: "partition_levels", text: PARTITIONS })).rows;
@@ -118,7 +119,7 @@ with day as materialized (
   join pg_class as parent on parent.oid = inhparent
   join pg_class as child on child.oid = inhrelid
   where parent.relnamespace = 'sealpost'::regnamespace
-    and parent.relname in ('deliveries', 'bodies', 'attempts', 'feed')
+    and parent.relname = any ('{${PARTITIONED_TABLES}}')
 ), heap as materialized (
   select "table", oid from day
   union all

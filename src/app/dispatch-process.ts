@@ -2,19 +2,13 @@ import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Logger } from "pino";
 import { createWakeupQueue } from "../base/database/graphile-worker.ts";
-import {
-  createDispatchPool,
-  createGeneralPool,
-  isRefusedData,
-  isUnreadableData,
-  shareOf,
-} from "../base/database/pools.ts";
+import { createDispatchPool, createGeneralPool, shareOf } from "../base/database/pools.ts";
 import { tryToLockTable } from "../base/database/table-lock.ts";
 import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
-import { type Attempts, createAttempts, LEASE_MARGIN_MS } from "../delivery/attempts.ts";
+import { type Attempts, createAttempts } from "../delivery/attempts.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { Dispatcher } from "../delivery/dispatcher.ts";
@@ -110,7 +104,6 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     ...LANE_LIMITS,
     inFlightMax: config.dispatchInFlightMax,
     silentInFlightMax: Math.max(1, Math.floor(config.dispatchInFlightMax * SILENT_SHARE)),
-    accountInFlightMax: config.dispatchInFlightMax,
     laneInFlightMax: options.laneInFlightMax ?? LANE_IN_FLIGHT_MAX,
   };
   const dispatcher = new Dispatcher({
@@ -125,8 +118,6 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     write: (recordings) => recordOutcomes(pool, recordings),
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
-    isUnreadableData,
-    isRefusedData,
     observer: options.observer,
   });
   const wakeups = createWakeups({
@@ -140,7 +131,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     },
   });
   const promoting = createPromoting(general, {
-    leaseMs: delivering.deadlineMs + LEASE_MARGIN_MS,
+    leaseMs: delivering.leaseMs,
     jobsFrom: () => pools.wakeups.bound.from,
   });
   const leads = metrics.dispatch.leads.of({});
@@ -161,7 +152,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
       return released + expired + (isGathering ? 1 : 0);
     },
     sweepJobs: () => sweepStuckJobs(general),
-    countActivity: (signal) => countAllActivity(slow, delivering.deadlineMs, signal),
+    countActivity: (signal) => countAllActivity(slow, delivering.leaseMs, signal),
     keepHouse: (signal) =>
       keepHouse(slow, {
         retention: {
@@ -230,7 +221,6 @@ export async function deliverInQuarantine(
       delivering,
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),
       write: (recordings) => recordOutcomes(pool, recordings),
-      isRefusedData,
       observer: options.observer,
       isInQuarantine: true,
     });

@@ -1,9 +1,7 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
-import { forgetSessions } from "../accounts/console-sessions-sql.ts";
-import { forgetAuditEntries } from "../base/database/audit-log.ts";
 import { type Retention, writeRetention } from "../base/database/cells.ts";
-import { forgetIdempotencyKeys } from "../base/database/idempotency.ts";
+import { deleteOldRows, type OldRows } from "../base/database/old-rows.ts";
 import {
   countOpenOfDay,
   dropPartition,
@@ -13,19 +11,16 @@ import {
   makePartitions,
   type PartitionedTable,
 } from "../base/database/partitions.ts";
-import { forgetCounts } from "../base/database/rate-limits.ts";
 import { forgetStorageCounts } from "../base/database/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { forgetAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
-import { forgetSigningSecrets } from "../delivery/signing-secrets-sql.ts";
-import { forgetActivity } from "../log/activity-sql.ts";
-import { forgetReplay } from "../log/replays-sql.ts";
-import { forgetUnconfirmed } from "../notices/notice-recipients-sql.ts";
-import { forgetNotices } from "../notices/notices-sql.ts";
+import { ACTIVITY_KEPT_MS } from "../log/activity-sql.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
 /** An address that nobody has confirmed, once no link to it is good any more. */
 const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
+/** Counts of requests, after the end of their window. */
+const COUNTS_KEPT_MS = 3_600_000;
 
 export type HouseWork = {
   readonly retention: Retention;
@@ -46,18 +41,22 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   const made = await makePartitions(pool);
   if (made > 0) work.log.info({ count: made }, "made partitions");
   const { idempotencyRetentionMs, auditRetentionMs, logRetentionMs, analysisRetentionMs } = retention;
-  await repeat(signal, () => forgetIdempotencyKeys(pool, idempotencyRetentionMs, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetAuditEntries(pool, auditRetentionMs, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetSigningSecrets(pool, logRetentionMs, FORGOTTEN_PER_STEP));
+  const deleteOld = (table: OldRows, keptMs: number, rowsMax = FORGOTTEN_PER_STEP) =>
+    repeat(signal, () => deleteOldRows(pool, table, keptMs, rowsMax));
+  await deleteOld("idempotency_keys", idempotencyRetentionMs);
+  await deleteOld("audit_log", auditRetentionMs);
+  // The log has nothing left that they signed.
+  await deleteOld("signing_secrets", logRetentionMs);
   await repeat(signal, () => forgetAnsweredLanes(pool));
-  await repeat(signal, () => forgetNotices(pool, logRetentionMs, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetUnconfirmed(pool, UNCONFIRMED_KEPT_MS, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetSessions(pool, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetCounts(pool, FORGOTTEN_PER_STEP));
-  await repeat(signal, () => forgetActivity(pool, FORGOTTEN_PER_STEP));
+  await deleteOld("notices", logRetentionMs);
+  await deleteOld("notice_mails", logRetentionMs);
+  await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);
+  await deleteOld("console_sessions", DAY_MS);
+  await deleteOld("rate_limits", COUNTS_KEPT_MS);
+  await deleteOld("activity", ACTIVITY_KEPT_MS + DAY_MS);
   await forgetStorageCounts(pool);
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
-  await repeat(signal, () => forgetReplay(pool, logRetentionMs));
+  await deleteOld("replays", logRetentionMs, 1);
   // Last, because a day that a long transaction holds fails, and everything after it.
   await dropOlderThan(pool, "bodies", analysisRetentionMs + DAY_MS, work);
   await dropOlderThan(pool, "feed", analysisRetentionMs + DAY_MS, work);

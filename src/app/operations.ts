@@ -5,29 +5,24 @@ import { usageOperations } from "../accounts/usage-api.ts";
 import type { ApiPart } from "../api/operations.ts";
 import { problems } from "../api/problems.ts";
 import { type AnalysisDependencies, analysisOperations } from "../delivery/analyses-api.ts";
-import { type EndpointDependencies, endpointOperations } from "../delivery/endpoint-api.ts";
-import { type SigningSecretDependencies, signingSecretOperations } from "../delivery/signing-secrets-api.ts";
+import { endpointOperations } from "../delivery/endpoint-api.ts";
+import { signingSecretOperations } from "../delivery/signing-secrets-api.ts";
 import { sentEvents } from "../delivery/webhook-events.ts";
 import { type EventDependencies, eventOperations } from "../feed/events-api.ts";
 import type { OpenApiInfo } from "../http/openapi.ts";
 import { createOperationRegistry, type OperationRegistry } from "../http/operation-registry.ts";
 import { operationsList } from "../http/operations-list.ts";
-import { type AccountDependencies, accountOperations } from "../log/accounts-api.ts";
-import { type ActivityDependencies, activityOperations } from "../log/activity-api.ts";
-import { type DeliveryDependencies, deliveryOperations } from "../log/deliveries-api.ts";
-import { type ReplayDependencies, replayOperations } from "../log/replays-api.ts";
+import { accountOperations } from "../log/accounts-api.ts";
+import { activityOperations } from "../log/activity-api.ts";
+import { deliveryOperations, type LogDependencies } from "../log/deliveries-api.ts";
+import { replayOperations } from "../log/replays-api.ts";
 import { type NoticeDependencies, noticeOperations } from "../notices/notices-api.ts";
 import { type ReceiverDependencies, receiverOperations } from "../receivers/receivers-api.ts";
 
 /** What the operations depend on, all together. */
-export type Dependencies = DeliveryDependencies &
-  ReplayDependencies &
-  AccountDependencies &
-  ActivityDependencies &
+export type Dependencies = LogDependencies &
   ReceiverDependencies &
-  SigningSecretDependencies &
   AnalysisDependencies &
-  EndpointDependencies &
   EventDependencies &
   NoticeDependencies &
   ConsoleDependencies &

@@ -52,10 +52,7 @@ export function newShare(): Share {
  * Losing option: deficit round robin shares starts, not places; accounts whose receivers hang would hold them all.
  */
 export class AccountTurns<Account extends Share> {
-  readonly #limits: Pick<
-    LaneLimits,
-    "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "accountSilentMin"
-  >;
+  readonly #limits: Pick<LaneLimits, "inFlightMax" | "silentInFlightMax" | "accountSilentMin">;
   readonly #reserved: number;
   readonly #strictlyReserved: number;
   readonly #silentReserved: number;
@@ -63,29 +60,17 @@ export class AccountTurns<Account extends Share> {
   readonly #turns = newTurns();
   /** Accounts that can start something in a silent lane, by the class of what they have in flight in such. */
   readonly #silentTurns = newTurns();
-  #activeAccounts = 0;
-  #inFlight = 0;
-  #silentInFlight = 0;
+  /** Accounts with something waiting or in flight. */
+  activeAccounts = 0;
+  inFlight = 0;
+  /** Of those, attempts to receivers that gave no answer last time, or never did. */
+  silentInFlight = 0;
 
   constructor(limits: LaneLimits) {
     this.#limits = limits;
     this.#reserved = Math.floor(limits.inFlightMax * RESERVED_SHARE);
     this.#strictlyReserved = Math.floor(limits.inFlightMax * STRICTLY_RESERVED_SHARE);
     this.#silentReserved = Math.floor(limits.silentInFlightMax * 2 * STRICTLY_RESERVED_SHARE);
-  }
-
-  get inFlight(): number {
-    return this.#inFlight;
-  }
-
-  /** Of those, attempts to receivers that gave no answer last time, or never did. */
-  get silentInFlight(): number {
-    return this.#silentInFlight;
-  }
-
-  /** Accounts with something waiting or in flight. */
-  get activeAccounts(): number {
-    return this.#activeAccounts;
   }
 
   /** The account whose turn it is among those with a lane that answers, where a place is free. */
@@ -100,7 +85,7 @@ export class AccountTurns<Account extends Share> {
 
   /** The same among those with a silent lane. */
   nextSilent(): Account | undefined {
-    const free = this.#limits.silentInFlightMax - this.#silentInFlight;
+    const free = this.#limits.silentInFlightMax - this.silentInFlight;
     if (free <= 0) return undefined;
     const most = Math.max(1, free - this.#silentReserved);
     return firstBelow(this.#silentTurns, Math.min(most, this.#mostToTake()));
@@ -108,13 +93,13 @@ export class AccountTurns<Account extends Share> {
 
   countInFlight(account: Account, change: number, isSilent: boolean): void {
     account.inFlight += change;
-    this.#inFlight += change;
+    this.inFlight += change;
     if (isSilent) this.countSilent(account, change);
   }
 
   countSilent(account: Account, change: number): void {
     account.silentInFlight += change;
-    this.#silentInFlight += change;
+    this.silentInFlight += change;
   }
 
   /** A receiver of the account that was silent has answered, or has not. */
@@ -125,12 +110,12 @@ export class AccountTurns<Account extends Share> {
 
   /** Puts an account where it belongs now; where that is where it was, it keeps its place in the turns. */
   requeue(account: Account, can: { start: boolean; startSilent: boolean; isActive: boolean }): void {
-    if (can.isActive !== account.isActive) this.#activeAccounts += can.isActive ? 1 : -1;
+    if (can.isActive !== account.isActive) this.activeAccounts += can.isActive ? 1 : -1;
     account.isActive = can.isActive;
-    const isFull = account.isOverBudget || account.inFlight >= this.#limits.accountInFlightMax;
-    const turn = !isFull && can.start ? this.#turns[classOf(account.inFlight)]! : null;
+    const { isOverBudget } = account;
+    const turn = !isOverBudget && can.start ? this.#turns[classOf(account.inFlight)]! : null;
     const hasSilentRoom = account.silentInFlight < this.#limits.accountSilentMin + account.silentCredit;
-    const mayStartSilent = !isFull && can.startSilent && hasSilentRoom;
+    const mayStartSilent = !isOverBudget && can.startSilent && hasSilentRoom;
     const silentTurn = mayStartSilent ? this.#silentTurns[classOf(account.silentInFlight)]! : null;
     account.turn = moved(account, account.turn, turn);
     account.silentTurn = moved(account, account.silentTurn, silentTurn);
@@ -144,7 +129,7 @@ export class AccountTurns<Account extends Share> {
 
   /** An account that has this many in flight gets no more; one that has none always does. */
   #mostToTake(): number {
-    const free = this.#limits.inFlightMax - this.#inFlight;
+    const free = this.#limits.inFlightMax - this.inFlight;
     if (free > this.#reserved) return Number.POSITIVE_INFINITY;
     return Math.max(1, (free - this.#strictlyReserved) * RESERVE_THRESHOLD);
   }

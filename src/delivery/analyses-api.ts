@@ -14,13 +14,13 @@ import { type PublishRefusalCode, PublishRefusedError } from "../publish/publish
 import { findAnalysis, publishWrites } from "./analyses-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
-export type AnalysisBody = {
+type AnalysisBody = {
   /** The text of the member `analysis` as sent; its UTF-8 is what was received, byte for byte. */
   readonly analysis: string;
-  /** The same, parsed: for inspection only, never for storing. */
-  readonly parsed: unknown;
-  /** The member `webhook_url`, of any type; undefined if missing. */
-  readonly webhookUrl: unknown;
+  /** Empty where there is none: publishing says what is wrong with it. */
+  readonly analysisId: string;
+  /** Null, too, if missing. */
+  readonly webhookUrl: string | null;
 };
 
 /**
@@ -49,12 +49,16 @@ export function readAnalysisBody(bytes: Uint8Array): AnalysisBody {
     const message = `Nested more than ${JSON_LEVELS_MAX} levels deep.`;
     throw new Problem("invalid_analysis", { errors: [{ path: "body.analysis", message }] });
   }
-  const members = value as { readonly analysis: unknown; readonly webhook_url?: unknown };
-  return {
-    analysis: analysis.text,
-    parsed: members.analysis,
-    webhookUrl: members.webhook_url,
+  const members = value as {
+    readonly analysis: { readonly id?: unknown } | null;
+    readonly webhook_url?: unknown;
   };
+  const id = members.analysis?.id;
+  const url = members.webhook_url ?? null;
+  if (typeof url !== "string" && url !== null) {
+    throw invalidRequest("body.webhook_url", "Must be a string or null.");
+  }
+  return { analysis: analysis.text, analysisId: typeof id === "string" ? id : "", webhookUrl: url };
 }
 
 const KNOWN: ReadonlySet<string> = new Set(["analysis", "webhook_url"]);
@@ -123,12 +127,14 @@ export type GuardPublishing = <T>(
   publish: (database: Pool | ClientBase, refused: ReadonlySet<number>) => Promise<T>,
 ) => Promise<T>;
 
+/** What the operations of analyses, the endpoint and signing secrets depend on. */
 export type AnalysisDependencies = {
   readonly pool: Pool;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
   readonly analysisBytesMax: number;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** Opens and seals signing secrets: 32 bytes. */
   readonly secretsKey: Uint8Array;
   readonly guardPublishing: GuardPublishing;
   /** Milliseconds since the epoch. */
@@ -188,14 +194,9 @@ export function analysisOperations({
       response: jsonResponse(202, Published),
       errors: ["analysis_conflict", "target_refused", "invalid_analysis"],
       prepare: ({ body, traceparent }) => {
-        const { analysis, parsed, webhookUrl: url } = readAnalysisBody(body);
-        const analysisId = idOf(parsed);
-        const webhookUrl = readWebhookUrl(url);
+        const item = { ...readAnalysisBody(body), traceparent };
         // Without an id it is refused, however many there are.
-        return {
-          item: { analysis, analysisId, webhookUrl, traceparent },
-          name: analysisId === "" ? null : analysisId,
-        };
+        return { item, name: item.analysisId === "" ? null : item.analysisId };
       },
       handleEach: async (writes, lockWaitMs) => {
         const answerTo = (analysisId: string, deliveryId: string) => ({
@@ -225,18 +226,6 @@ export function analysisOperations({
       },
     }),
   ];
-}
-
-function readWebhookUrl(value: unknown): string | null {
-  if (value === undefined || value === null) return null;
-  if (typeof value === "string") return value;
-  throw invalidRequest("body.webhook_url", "Must be a string or null.");
-}
-
-/** Empty where there is none: publishing says what is wrong with it. */
-function idOf(parsed: unknown): string {
-  const id = typeof parsed === "object" && parsed !== null && "id" in parsed ? parsed.id : null;
-  return typeof id === "string" ? id : "";
 }
 
 /** What publishing refuses, as the problem that tells of it. */

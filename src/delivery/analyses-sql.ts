@@ -19,27 +19,17 @@ import {
 } from "../publish/publish-call-sql.ts";
 import { sightOf, sightOfDelivery } from "./visibility-sql.ts";
 
-export type StoredAnalysis = {
-  /** The exact text that was published; null: it is no longer kept. */
-  readonly text: string | null;
-  /** Milliseconds since the epoch. */
-  readonly publishedAtMs: number;
-};
-
-export type StoredBody = {
-  readonly event: EventName;
-  /** The analysis's exact text; null: it is no longer kept. */
-  readonly text: string | null;
-};
+/** The exact text that was published; null: it is no longer kept. */
+type Kept = { readonly text: string | null };
 
 /** What a delivery sends, but for what its id tells. Null: the reader sees no delivery of this id. */
 export async function findBody(
   database: Pool | ClientBase,
   reader: Reader,
   deliveryId: string,
-): Promise<StoredBody | null> {
+): Promise<(Kept & { readonly event: EventName }) | null> {
   const seen = sightOf(reader, "d", 3);
-  const { rows } = await database.query<StoredBody>({
+  const { rows } = await database.query<Kept & { readonly event: EventName }>({
     name: `find_body${seen.name}`,
     text: `select d.event, b.analysis::text as text
            from sealpost.deliveries d left join sealpost.bodies b on b.delivery_id = d.id
@@ -49,14 +39,14 @@ export async function findBody(
   return rows[0] ?? null;
 }
 
-/** Null: the reader sees no analysis of this id, or the log no longer knows it. */
+/** With when it was published, ms since the epoch. Null: the reader sees none, or the log no longer knows it. */
 export async function findAnalysis(
   database: Pool | ClientBase,
   reader: Reader,
   analysisId: string,
-): Promise<StoredAnalysis | null> {
+): Promise<(Kept & { readonly publishedAtMs: number }) | null> {
   const seen = sightOfDelivery(reader, "a.account_id", "a.delivery_id", 3);
-  const { rows } = await database.query<{ delivery_id: string; text: string | null }>({
+  const { rows } = await database.query<Kept & { readonly delivery_id: string }>({
     name: `find_analysis${seen.name}`,
     text: `select a.delivery_id, b.analysis::text as text
            from sealpost.analyses a left join sealpost.bodies b on b.delivery_id = a.delivery_id
@@ -77,16 +67,15 @@ export type PublishWrite = Omit<Publication, "accountId"> & {
   readonly answer: (deliveryId: string) => StoredResponse;
 };
 
-/** One that is refused whatever it asks for; a repeat of what was answered is found all the same. */
-type RefusedWrite = Pick<PublishWrite, "claim" | "userId"> & {
-  readonly analysis: null;
-  readonly refusal: Problem | PublishRefusedError;
-};
+type Refusal = Problem | PublishRefusedError;
 
-type Write = PublishWrite | RefusedWrite;
+/** Or one that is refused whatever it asks for; a repeat of what was answered is found all the same. */
+type Write =
+  | PublishWrite
+  | (Pick<PublishWrite, "claim" | "userId"> & { readonly analysis: null; readonly refusal: Refusal });
 
 /** What became of one: its delivery, which it may have had before, or why there is none. */
-export type PublishResult = Problem | PublishRefusedError | Earlier | { readonly deliveryId: string };
+export type PublishResult = Refusal | Earlier | { readonly deliveryId: string };
 
 export type PublishWritesOptions = {
   readonly secretsKey: Uint8Array;
@@ -117,12 +106,11 @@ export async function publishWrites(
     switch (codes[index]) {
       case "key":
         // The caller's key is good no more; what could not even be read says so all the same.
-        if (write.analysis === null && write.refusal instanceof Problem) return write.refusal;
-        return new Problem("unauthorized");
+        return write.refusal instanceof Problem ? write.refusal : new Problem("unauthorized");
       case "busy":
         return { earlier: nextState.next().value! };
       case "not_asked":
-        if (write.analysis === null) return write.refusal;
+        if (write.refusal !== null) return write.refusal;
         throw new Error("A request that asks for something was not asked.");
       // There is no room for the answer to what was published before.
       case "full": {
@@ -139,25 +127,21 @@ export async function publishWrites(
   });
 }
 
-function judge(write: Write, options: PublishWritesOptions): Write {
-  if (write.analysis === null) return write;
+/** As it is asked of the database: what is refused asks for nothing. */
+type Judged = ReturnType<typeof judge>;
+
+function judge(write: Write, options: PublishWritesOptions) {
   const { claim, userId } = write;
-  const verdict = judgePublication({ ...write, accountId: claim.accountId }, options, 0);
-  if (!(verdict instanceof PublishRefusedError)) return verdict;
-  return { claim, userId, analysis: null, refusal: verdict };
+  const { accountId } = claim;
+  const of = { claim, userId, accountId };
+  const verdict =
+    write.analysis === null ? write.refusal : judgePublication({ ...write, accountId }, options, 0);
+  if (verdict instanceof Error) {
+    return { ...of, refusal: verdict, analysis: null, webhookUrl: null, traceparent: null, answer: null };
+  }
+  const { analysis, webhookUrl = null, traceparent } = verdict;
+  return { ...of, refusal: null, analysis, webhookUrl, traceparent, answer: verdict.answer(SOME_ID) };
 }
-
-type Asked = {
-  readonly accountId: string;
-  readonly analysis: string | null;
-  readonly webhookUrl: string | null;
-};
-
-const askedOf = (write: Write): Asked => ({
-  accountId: write.claim.accountId,
-  analysis: write.analysis,
-  webhookUrl: write.analysis === null ? null : (write.webhookUrl ?? null),
-});
 
 /** Null: it is new, and published. */
 type PublishCode =
@@ -184,26 +168,20 @@ function aroundId(answer: StoredResponse | null): readonly [string | null, strin
   return [text.slice(0, at), text.slice(at + SOME_ID.length)];
 }
 
-async function callPublishWrites(database: Pool | ClientBase, writes: readonly Write[], lockWaitMs: number) {
-  const asked = writes.map(askedOf);
-  const answers = writes.map((write) => (write.analysis === null ? null : write.answer(SOME_ID)));
-  const parts = answers.map(aroundId);
-  const some = answers.find((answer) => answer !== null);
+async function callPublishWrites(database: Pool | ClientBase, asked: readonly Judged[], lockWaitMs: number) {
+  const parts = asked.map(({ answer }) => aroundId(answer));
+  const some = asked.find(({ answer }) => answer !== null)?.answer;
   const values = [
     asked.map(({ accountId }) => accountId),
-    writes.map(({ claim }) => claim.keyId),
-    writes.map(({ userId }) => userId),
-    writes.map(({ claim }) => claim.idempotencyKey),
-    writes.map(({ claim }) => claim.fingerprint),
+    asked.map(({ claim }) => claim.keyId),
+    asked.map(({ userId }) => userId),
+    asked.map(({ claim }) => claim.idempotencyKey),
+    asked.map(({ claim }) => claim.fingerprint),
     asked.map(({ analysis }) => analysis),
     asked.map(({ webhookUrl }) => webhookUrl),
-    writes.map((write) => (write.analysis === null ? null : write.traceparent)),
+    asked.map(({ traceparent }) => traceparent),
     ...[0, 1].map((n) => parts.map((part) => part[n])),
-    ...[
-      writes[0]!.claim.operationKey,
-      some?.status ?? null,
-      some === undefined ? null : JSON.stringify(some.headers),
-    ],
+    ...[asked[0]!.claim.operationKey, some?.status ?? null, some ? JSON.stringify(some.headers) : null],
     ...[ANSWER_BYTES, lockWaitMs],
   ];
   const publications = asked.map(({ analysis, ...rest }) => ({ ...rest, analysis: analysis ?? "null" }));
@@ -224,15 +202,14 @@ async function callPublishWrites(database: Pool | ClientBase, writes: readonly W
 /** Why each of these is refused, in their order. */
 async function readRefusals(
   database: Pool | ClientBase,
-  writes: readonly Write[],
+  writes: readonly Judged[],
 ): Promise<readonly PublishRefusedError[]> {
   if (writes.length === 0) return [];
-  const publications = writes.map((write) => askedOf(write) as Asked & { readonly analysis: string });
   const { rows } = await database.query<{ code: PublishRefusalCode; fault: string; hint: string }>({
     name: "publication_faults",
     text: `select code, fault, hint from sealpost.publication_faults($1::uuid[], $2::json[], $3::text[])
       order by n`,
-    values: columnsOf(publications),
+    values: columnsOf(writes.map((write) => ({ ...write, analysis: write.analysis! }))),
   });
   if (rows.length < writes.length)
     throw new Error("an account or a setting was changed while an analysis was published");

@@ -5,8 +5,6 @@ import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./d
 import type { Recording } from "./record-sql.ts";
 import { createRecorder } from "./recorder.ts";
 
-/** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
-export const LEASE_MARGIN_MS = 5_000;
 /** A POST starts only while its claim is younger than this, so that it ends, recorded, within the lease. */
 const START_WITHIN_MS = 3_000;
 
@@ -14,7 +12,6 @@ export type AttemptsOptions = {
   readonly delivering: Delivering;
   readonly claim: (input: Omit<ClaimInput, "at">) => Promise<Claim>;
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
-  readonly isRefusedData: (error: unknown) => boolean;
   readonly observer: DispatchObserver;
   /** Whether this process posts one delivery at a time, so that a poisonous one harms no other. */
   readonly isInQuarantine: boolean;
@@ -27,12 +24,11 @@ export type Attempts = ReturnType<typeof createAttempts>;
 
 /** What every attempt goes through, in a crowd or in quarantine: claim → deliver → record. */
 export function createAttempts(options: AttemptsOptions) {
-  const { delivering, observer } = options;
-  const leaseMs = delivering.deadlineMs + LEASE_MARGIN_MS;
+  const { delivering, observer, isInQuarantine } = options;
+  const { leaseMs } = delivering;
   const recorder = createRecorder({
     write: options.write,
     partOf: ({ deliveryId }) => dayOf(deliveryId),
-    isRefusedData: options.isRefusedData,
     onError: (error) => observer.failed("record", error),
     random: delivering.random,
   });
@@ -45,7 +41,6 @@ export function createAttempts(options: AttemptsOptions) {
      * same: asking again with the same token gets them back, where they would otherwise count as interrupted.
      */
     async claim(deliveryIds: readonly string[], leaseToken: string, bytesMax: number): Promise<Claimed> {
-      const { isInQuarantine } = options;
       const attemptsMax = delivering.policy.attempts;
       const asked = { deliveryIds, leaseToken, leaseMs, bytesMax, isInQuarantine, attemptsMax };
       const askedAtMs = performance.now();

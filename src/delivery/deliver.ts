@@ -66,6 +66,9 @@ function createFindKeys(secretsKey: Uint8Array) {
   };
 }
 
+/** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
+const LEASE_MARGIN_MS = 5_000;
+
 export type Delivering = ReturnType<typeof createDelivering>;
 
 export type DeliveringOptions = {
@@ -89,6 +92,7 @@ export function createDelivering(options: DeliveringOptions) {
     random: options.random,
     policy: { windowMs: config.retryWindowSeconds * 1000, attempts: ATTEMPTS_MAX } satisfies RetryPolicy,
     deadlineMs: config.attemptDeadlineMs,
+    leaseMs: config.attemptDeadlineMs + LEASE_MARGIN_MS,
     analysisRetentionMs: config.analysisRetentionSeconds * 1000,
   };
 }
@@ -172,10 +176,7 @@ export async function deliver(
   return ended(delivery, next, attempt, result);
 }
 
-/**
- * Gives the lease back after an internal error (a secret that does not open, a bug): it uses up no attempt, and the
- * window bounds how often this is tried.
- */
+/** After an internal error (a secret that does not open, a bug): it uses up no attempt, only time of the window. */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
   return ended(delivery, released(on, false));
 }

@@ -1,5 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
+import { isUnreadableData } from "../base/database/pools.ts";
 import { backoffMs } from "../base/model/backoff.ts";
 import { type Attempts, type AttemptsOptions, type Claimed, createAttempts } from "./attempts.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
@@ -27,10 +28,6 @@ export class BytesInFlight {
 
   constructor(setOverBudget: (accountId: string, isOverBudget: boolean) => void) {
     this.#setOverBudget = setOverBudget;
-  }
-
-  get total(): number {
-    return this.#total;
   }
 
   /** Accounts that start nothing until they hold less. */
@@ -73,8 +70,8 @@ const UNRECORDED_MAX = 2_000;
 const GIVEN_BACK_MAX = 10_000;
 const CLAIM_BACKOFF = { baseMs: 100, maxMs: 2_000 };
 
-/** Where a claim may run. */
-type Slot = { isClaiming: boolean; claiming: Promise<void> };
+/** Where a claim may run; null: none does. */
+type Slot = { claiming: Promise<void> | null };
 
 /** What an attempt told of its receiver that was never made. */
 const UNKNOWN: LaneAnswer = { kind: "unknown" };
@@ -86,7 +83,6 @@ export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
   /** Frees what a claim under this token leased when its answer is no longer waited for. */
   readonly freeLeases: (deliveryIds: readonly string[], leaseToken: string) => Promise<void>;
-  readonly isUnreadableData: (error: unknown) => boolean;
 };
 
 /**
@@ -101,8 +97,8 @@ export class Dispatcher {
   readonly #attempts: Attempts;
   readonly #upkeep: LaneUpkeep;
   #running = 0;
-  readonly #main: Slot = { isClaiming: false, claiming: Promise.resolve() };
-  readonly #express: Slot = { isClaiming: false, claiming: Promise.resolve() };
+  readonly #main: Slot = { claiming: null };
+  readonly #express: Slot = { claiming: null };
   #isStopping = false;
   #idleWaiters: (() => void)[] = [];
 
@@ -140,8 +136,7 @@ export class Dispatcher {
   async stop(): Promise<void> {
     this.#isStopping = true;
     await this.#upkeep.stop();
-    while (this.#main.isClaiming) await this.#main.claiming;
-    while (this.#express.isClaiming) await this.#express.claiming;
+    for (const slot of [this.#main, this.#express]) while (slot.claiming !== null) await slot.claiming;
     if (this.#running === 0) return;
     await new Promise<void>((resolve) => this.#idleWaiters.push(resolve));
   }
@@ -155,9 +150,8 @@ export class Dispatcher {
 
   #pump(): void {
     this.#upkeep.look();
-    const slot = this.#main.isClaiming ? this.#express : this.#main;
-    if (slot.isClaiming || this.#isStopping) return;
-    slot.isClaiming = true;
+    const slot = this.#main.claiming !== null ? this.#express : this.#main;
+    if (slot.claiming !== null || this.#isStopping) return;
     // Whatever becomes startable in this turn of the event loop joins the same claim.
     slot.claiming = new Promise(setImmediate).then(() => this.#claimNext(slot));
   }
@@ -170,7 +164,7 @@ export class Dispatcher {
       isExpress ? this.lanes.takeOfIdle(EXPRESS_ROWS_MAX) : this.lanes.take(CLAIM_ROWS_MAX);
     const taken = hasRoom ? this.#withoutTwins(take()) : [];
     if (taken.length > 0) await this.#claim(taken, bytesMax);
-    slot.isClaiming = false;
+    slot.claiming = null;
     if (taken.length > 0) this.#pump();
   }
 
@@ -190,7 +184,7 @@ export class Dispatcher {
     bytesMax: number,
     leaseToken: string = randomUUID(),
   ): Promise<void> {
-    const { observer, delivering, isUnreadableData } = this.#options;
+    const { observer, delivering } = this.#options;
     const deliveryIds = taken.map((waiting) => waiting.deliveryId);
     let failures = 0;
     for (; !this.#isStopping; failures++) {

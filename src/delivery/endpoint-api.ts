@@ -1,10 +1,9 @@
-import type { Pool } from "pg";
 import { z } from "zod";
 import { targetUrl, time } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
+import type { AnalysisDependencies } from "./analyses-api.ts";
 import * as store from "./endpoint-sql.ts";
 
 const { HELD_COUNTED_MAX } = store;
@@ -36,16 +35,11 @@ const NewEndpoint = z.strictObject({
   url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
 });
 
-export type EndpointDependencies = {
-  readonly pool: Pool;
-  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
-};
-
 /** The account's configured URL. */
 export function endpointOperations({
   pool,
   unsafeAllowedTargets,
-}: EndpointDependencies): readonly Operation[] {
+}: AnalysisDependencies): readonly Operation[] {
   return [
     read({
       key: "webhooks.endpoint.get",

@@ -25,12 +25,8 @@ export async function noteCertificates(pool: Pool, seen: readonly SeenCertificat
 
 const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
 
-export type ExpiringCertificate = SeenCertificate & {
-  /** The account's endpoint now. */
-  readonly endpointUrl: string;
-  /** The database's time. */
-  readonly nowMs: number;
-};
+/** `endpointUrl`: the account's now; `nowMs`: the database's time. */
+type ExpiringCertificate = SeenCertificate & { readonly endpointUrl: string; readonly nowMs: number };
 
 /** Those that end within `withinMs` and that nobody was told of, the first to end first. */
 export async function findExpiringCertificates(
@@ -133,10 +129,7 @@ export type StoredHealth = EndpointNews & {
   readonly nowMs: number;
 };
 
-/**
- * A page of them, by account, after one (null: from the first). All rows that say something is or was amiss, but those
- * of paused endpoints, whose owners know that nothing arrives.
- */
+/** By account, after one (null: the first); not of paused endpoints, whose owners know that nothing arrives. */
 export async function findEndpointHealth(
   pool: Pool,
   afterAccountId: string | null,
@@ -192,11 +185,8 @@ export async function forgetHealth(pool: Pool, health: StoredHealth): Promise<vo
   );
 }
 
-export type Undelivered = {
-  /** Waiting for another attempt after one that failed. */
-  readonly failed: number;
-  readonly abandoned: number;
-};
+/** `failed`: waiting for another attempt after one that failed. */
+type Undelivered = { readonly failed: number; readonly abandoned: number };
 
 /** The account's deliveries to its endpoint that did not arrive and still can; each counted up to `countMax`. */
 export async function countUndelivered(

@@ -17,17 +17,14 @@ export type Endpoint = {
 /** Counting so many takes some 100 ms. */
 export const HELD_COUNTED_MAX = 1_000_000;
 
-type Row = Omit<Endpoint, "certificate_expires_at"> & {
-  certificate: { host: string; ends_at: string } | null;
-};
-
+// A certificate of a host that the endpoint was at before is not its own. URLs are in their normal form.
 const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updated_at")} as updated_at,
   ${timeText("paused_at")} as paused_at, (
   select count(*)::integer from (
     select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
   ) as h) as held, (
-  select json_build_object('host', c.host, 'ends_at', ${timeText("c.ends_at")})
-  from sealpost.endpoint_certificates as c where c.account_id = $1) as certificate`;
+  select ${timeText("c.ends_at")} from sealpost.endpoint_certificates as c
+  where c.account_id = $1 and c.host = split_part(url, '/', 3)) as certificate_expires_at`;
 
 /** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
 export async function setEndpoint(
@@ -35,23 +32,23 @@ export async function setEndpoint(
   accountId: string,
   url: string,
 ): Promise<Endpoint> {
-  const { rows } = await database.query<Row>(
+  const { rows } = await database.query<Endpoint>(
     `insert into sealpost.endpoints (account_id, url) values ($1, $2)
      on conflict (account_id) do update set url = excluded.url, updated_at = now()
      returning ${COLUMNS}`,
     [accountId, url],
   );
-  return fromRow(rows[0]!);
+  return rows[0]!;
 }
 
 /** Null: the account has none. */
 export async function findEndpoint(database: ClientBase | Pool, accountId: string): Promise<Endpoint | null> {
-  const { rows } = await database.query<Row>({
+  const { rows } = await database.query<Endpoint>({
     name: "find_endpoint",
     text: `select ${COLUMNS} from sealpost.endpoints where account_id = $1`,
     values: [accountId],
   });
-  return rows[0] === undefined ? null : fromRow(rows[0]);
+  return rows[0] ?? null;
 }
 
 /** False: there was none. */
@@ -60,12 +57,6 @@ export async function removeEndpoint(database: ClientBase | Pool, accountId: str
     accountId,
   ]);
   return rowCount === 1;
-}
-
-function fromRow({ certificate, ...endpoint }: Row): Endpoint {
-  // A host's that the endpoint was at before is not its own.
-  const isOfThisHost = certificate?.host === new URL(endpoint.url).host;
-  return { ...endpoint, certificate_expires_at: isOfThisHost ? certificate.ends_at : null };
 }
 
 /** Rows of everybody's that a pause looks at before it answers; the leader looks at the rest. */

@@ -1,6 +1,7 @@
 import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
 import type { LaneKey } from "./lane.ts";
 import type { Lanes, Overflow } from "./lanes.ts";
+import type { TakenBack } from "./promote-sql.ts";
 
 const LANES_PER_STATEMENT_MAX = 1_000;
 /** What has answered for the first time is gathered for so long: nobody waits for it. */
@@ -13,10 +14,8 @@ export type LaneUpkeepOptions = {
   /** Those whose receiver has answered at some time, as the database remembers. */
   readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
   readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
-  /** Deliveries of a lane that had no room for them; `nextFromId` null: that was all. */
-  readonly takeBack: (
-    overflow: Overflow,
-  ) => Promise<{ readonly deliveryIds: readonly string[]; readonly nextFromId: string | null }>;
+  /** Deliveries of a lane that had no room for them. */
+  readonly takeBack: (overflow: Overflow) => Promise<TakenBack>;
   /** Something may have become startable. */
   readonly onChanged: () => void;
   readonly onError: (error: unknown) => void;
@@ -55,10 +54,10 @@ export class LaneUpkeep {
 
   /** Begins what there is to do, unless it is being done. */
   look(): void {
-    this.#begin("find", this.#lanes.createdCount, () => this.#find());
-    const answered = this.#unremembered.length + this.#lanes.answeredCount;
+    this.#begin("find", this.#lanes.created.size, () => this.#find());
+    const answered = this.#unremembered.length + this.#lanes.answered.size;
     this.#begin("remember", answered, () => this.#remember());
-    this.#begin("take_back", this.#lanes.overflowCount, () => this.#takeBack());
+    this.#begin("take_back", this.#lanes.wanted.size, () => this.#takeBack());
   }
 
   async stop(): Promise<void> {

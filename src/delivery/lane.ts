@@ -16,8 +16,6 @@ export type LaneLimits = {
   readonly silentInFlightMax: number;
   /** Of these, how many of one account before any of them has answered; each that does adds one. */
   readonly accountSilentMin: number;
-  /** Attempts in flight of one account. */
-  readonly accountInFlightMax: number;
   /** Attempts in flight in one lane, however fast it answers. */
   readonly laneInFlightMax: number;
   /** Ids that are remembered, of all accounts together, … */
@@ -35,10 +33,7 @@ export type LaneLimits = {
 };
 
 /** What does not follow from the configuration. */
-export const LANE_LIMITS: Omit<
-  LaneLimits,
-  "inFlightMax" | "silentInFlightMax" | "accountInFlightMax" | "laneInFlightMax"
-> = {
+export const LANE_LIMITS = {
   accountSilentMin: 32,
   idsMax: 600_000,
   laneIdsMax: 10_000,
@@ -46,12 +41,9 @@ export const LANE_LIMITS: Omit<
   accountSilentIdsMax: 10_000,
   accountIdsMin: 100,
   idleLanesMax: 20_000,
-};
+} satisfies Partial<LaneLimits>;
 
-/**
- * One receiver of one account, as a dispatcher sees it: how many POSTs it gets at a time. The limit follows the
- * receiver as TCP's congestion window follows a path (additive increase, multiplicative decrease).
- */
+/** A receiver of an account. Its limit follows it like TCP's congestion window: additive increase, halving. */
 export type LaneState = {
   /** POSTs that may be in flight. */
   limit: number;

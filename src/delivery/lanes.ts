@@ -48,11 +48,12 @@ export class Lanes {
   readonly #accounts = new Map<string, Account>();
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
-  readonly #created = new Set<Lane>();
   /** Lanes that have never answered, as far as is known here, those not asked about for the longest time first. */
   readonly #neverAnswered = new Set<Lane>();
-  readonly #answered = new Set<Lane>();
-  readonly #wanted = new Set<Lane>();
+  /** What there is to do in the database: see `drainCreated`, `drainAnswered` and `drainOverflow`. */
+  readonly created = new Set<Lane>();
+  readonly answered = new Set<Lane>();
+  readonly wanted = new Set<Lane>();
   #ids = 0;
 
   constructor(limits: LaneLimits) {
@@ -77,15 +78,6 @@ export class Lanes {
   /** Accounts with something waiting or in flight. */
   get activeAccounts(): number {
     return this.#turns.activeAccounts;
-  }
-
-  /** Accounts that have ids waiting but are at their limit. */
-  get cappedAccounts(): number {
-    let count = 0;
-    for (const { ids, inFlight } of this.#accounts.values()) {
-      if (ids > 0 && inFlight >= this.#limits.accountInFlightMax) count++;
-    }
-    return count;
   }
 
   /** Lanes that have ids waiting but are at their limit. */
@@ -164,7 +156,7 @@ export class Lanes {
     }
     if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
     if (lane.hasAnswered && !before.hasAnswered) {
-      this.#answered.add(lane);
+      this.answered.add(lane);
       this.#neverAnswered.delete(lane);
     }
     this.#requeue(lane);
@@ -191,38 +183,26 @@ export class Lanes {
         this.#requeue(lane);
       }
     }
-    this.#wanted.clear();
+    this.wanted.clear();
     return waiting;
-  }
-
-  get createdCount(): number {
-    return this.#created.size;
-  }
-
-  get answeredCount(): number {
-    return this.#answered.size;
-  }
-
-  get overflowCount(): number {
-    return this.#wanted.size;
   }
 
   /** Lanes that are new here since the last call: somebody may know whether they have ever answered. */
   drainCreated(max: number): LaneKey[] {
-    return drain(this.#created, max).map(keyOf);
+    return drain(this.created, max).map(keyOf);
   }
 
   /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
   askAgain(max: number): void {
     for (const lane of drain(this.#neverAnswered, max)) {
       this.#neverAnswered.add(lane);
-      if (lane.ids.size > 0) this.#created.add(lane);
+      if (lane.ids.size > 0) this.created.add(lane);
     }
   }
 
   /** Lanes that answered for the first time since the last call: worth remembering. */
   drainAnswered(max: number): LaneKey[] {
-    return drain(this.#answered, max).map(keyOf);
+    return drain(this.answered, max).map(keyOf);
   }
 
   /** It has answered before, in another process or another life of this one. */
@@ -237,7 +217,7 @@ export class Lanes {
 
   /** Lanes that have room again for what overflowed. Each is out again after `refill`. */
   drainOverflow(max: number): Overflow[] {
-    return drain(this.#wanted, max).map((lane) => {
+    return drain(this.wanted, max).map((lane) => {
       const fromId = lane.overflowFrom!;
       lane.overflowFrom = null;
       return { ...keyOf(lane), fromId, room: this.#roomFor(lane) };
@@ -300,7 +280,7 @@ export class Lanes {
     const few = Math.min(2 * lane.limit, this.#limits.laneIdsMax / 2);
     if (lane.overflowFrom !== null && !lane.isSilent && !lane.isRefillRequested && lane.ids.size <= few) {
       lane.isRefillRequested = true;
-      this.#wanted.add(lane);
+      this.wanted.add(lane);
     }
     this.#requeueAccount(account);
   }
@@ -360,7 +340,7 @@ export class Lanes {
       isRefillRequested: false,
     };
     account.lanes.set(key, lane);
-    this.#created.add(lane);
+    this.created.add(lane);
     this.#neverAnswered.add(lane);
     return lane;
   }
@@ -374,10 +354,10 @@ export class Lanes {
 
   #forget(lane: Lane): void {
     this.#idle.delete(lane);
-    this.#created.delete(lane);
+    this.created.delete(lane);
     this.#neverAnswered.delete(lane);
-    this.#answered.delete(lane);
-    this.#wanted.delete(lane);
+    this.answered.delete(lane);
+    this.wanted.delete(lane);
     lane.account.lanes.delete(lane.key);
     if (lane.account.lanes.size === 0) this.#accounts.delete(lane.account.id);
   }

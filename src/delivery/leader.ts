@@ -1,4 +1,4 @@
-import { setTimeout as wait } from "node:timers/promises";
+import type { Work } from "../base/metrics/database-metrics.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { Lead, Promotion } from "./promote-sql.ts";
 
@@ -16,10 +16,7 @@ const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
 /** How old activity is at most, besides its lag; in proportion while the window is compressed. */
 const COUNT_ACTIVITY_EVERY_SWEEPS = 30;
-/**
- * Bulk replays and what was held go on in small steps: what a whole second brings at once, everybody else's deliveries
- * would notice.
- */
+/** Of replays and of what was held: what a whole second brings at once, everybody else would notice. */
 export const PACED_STEPS_PER_SWEEP = 5;
 
 export type LeaderOptions = {
@@ -32,32 +29,21 @@ export type LeaderOptions = {
   readonly advanceReplays: () => Promise<number>;
   /** One paced step of what is held; after each of the replays'. */
   readonly advanceHolds: () => Promise<number>;
-  readonly sweepJobs: () => Promise<number>;
+  readonly sweepJobs: () => Promise<unknown>;
   /** Adds up what has ended, until it has caught up: beside promoting; single-flight; the signal cuts it short. */
   readonly countActivity: (signal: AbortSignal) => Promise<void>;
   /** Partitions and retention: slow work, beside promoting; single-flight; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   readonly keepHouseEveryMs: number;
-  readonly onError: (work: LeaderWork, error: unknown) => void;
+  readonly onError: (work: Work, error: unknown) => void;
 };
-
-export type LeaderWork =
-  | "lead"
-  | "promote"
-  | "advance_replays"
-  | "advance_holds"
-  | "sweep_jobs"
-  | "count_activity"
-  | "keep_house";
 
 /** Every dispatcher runs one; at any time one of them holds the lease, and promotes and keeps house for all. */
 export class Leader {
   readonly #options: LeaderOptions;
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
-  #goingOn: Promise<void> | null = null;
-  #sweptJobsAt = Number.NEGATIVE_INFINITY;
-  readonly #slow = new Map<LeaderWork, { readonly startedAt: number; running: Promise<void> | null }>();
+  readonly #beside = new Map<Work, { readonly startedAt: number; running: Promise<void> | null }>();
 
   constructor(options: LeaderOptions) {
     this.#options = options;
@@ -70,8 +56,7 @@ export class Leader {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
-    await this.#goingOn;
-    await Promise.all([...this.#slow.values()].map(({ running }) => running));
+    await Promise.all([...this.#beside.values()].map(({ running }) => running));
   }
 
   async #run(): Promise<void> {
@@ -81,14 +66,13 @@ export class Leader {
       const found = await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS));
       if (found?.leads) {
         if (found.isDue) await this.#promoteAll();
-        if (found.isPaced) this.#goOn();
-        await this.#sweepJobs(startedAt);
-        const { sweepMs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
+        if (found.isPaced) this.#runBeside("advance_replays", 0, startedAt, () => this.#stepAll());
+        const { sweepMs, sweepJobs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
+        this.#runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
         this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
         this.#runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
       }
-      const leftMs = this.#options.sweepMs - (performance.now() - startedAt);
-      await wait(Math.max(leftMs, 0), null, { signal }).catch(() => undefined);
+      await abortableDelay(this.#options.sweepMs - (performance.now() - startedAt), signal);
     }
   }
 
@@ -99,13 +83,6 @@ export class Leader {
       const isTimeUp = performance.now() - startedAt > SWEEP_MAX_MS;
       if (promotion === undefined || !promotion.isFull || isTimeUp) return;
     }
-  }
-
-  #goOn(): void {
-    if (this.#stopping.signal.aborted) return;
-    this.#goingOn ??= this.#stepAll().then(() => {
-      this.#goingOn = null;
-    });
   }
 
   /** The steps of one sweep, for as long as there is something to do; we may not be the leader for longer. */
@@ -121,31 +98,25 @@ export class Leader {
     }
   }
 
-  async #sweepJobs(nowMs: number): Promise<void> {
-    if (nowMs - this.#sweptJobsAt < SWEEP_JOBS_EVERY_MS) return;
-    this.#sweptJobsAt = nowMs;
-    await this.#try("sweep_jobs", this.#options.sweepJobs);
-  }
-
-  /** Slow work, beside promoting, one of a kind at a time. */
+  /** Beside promoting, which nothing may hold up; one of a kind at a time. */
   #runBeside(
-    work: LeaderWork,
+    work: Work,
     everyMs: number,
     nowMs: number,
-    does: (signal: AbortSignal) => Promise<void>,
+    does: (signal: AbortSignal) => Promise<unknown>,
   ): void {
     const { signal } = this.#stopping;
-    const last = this.#slow.get(work);
+    const last = this.#beside.get(work);
     if (signal.aborted || (last !== undefined && (last.running !== null || nowMs - last.startedAt < everyMs)))
       return;
     const begun = { startedAt: nowMs, running: null as Promise<void> | null };
     begun.running = this.#try(work, () => does(signal)).then(() => {
       begun.running = null;
     });
-    this.#slow.set(work, begun);
+    this.#beside.set(work, begun);
   }
 
-  async #try<T>(work: LeaderWork, does: () => Promise<T>): Promise<T | undefined> {
+  async #try<T>(work: Work, does: () => Promise<T>): Promise<T | undefined> {
     try {
       return await does();
     } catch (error) {

@@ -1,9 +1,7 @@
 import type { Pool } from "pg";
+import type { Overflow } from "./lanes.ts";
 
-/**
- * Frees what a claim under this token leased and nobody posted, leaving no trace of an attempt. What is known of an
- * earlier one (lease_alone) stays.
- */
+/** Frees what a claim under this token leased and nobody posted; what is known of an earlier attempt stays. */
 export async function freeLeases(
   pool: Pool,
   deliveryIds: readonly string[],
@@ -32,28 +30,23 @@ export type Promotion = {
   readonly isFull: boolean;
 };
 
-/** Where to begin to look: see sql/0010_delivery.sql. */
-export type PromoteFrom = {
-  /** The `wake_at` of rows, in ms since the epoch; null: the first. */
-  readonly wakeAtMs: number | null;
-  /** The `run_at` of jobs. */
-  readonly jobs: string;
-};
-
-const EVERYTHING: PromoteFrom = { wakeAtMs: null, jobs: "-infinity" };
 const fromParameter = (n: number) => `coalesce(to_timestamp($${n}::float8 / 1000), '-infinity')`;
 
-/** Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. */
+/**
+ * Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. Looked at is from the
+ * `wake_at` of rows `fromMs` (ms since the epoch; null: the first) and the `run_at` of jobs `jobsFrom` on.
+ */
 export async function promoteDue(
   pool: Pool,
   at: Date | null,
-  from: PromoteFrom = EVERYTHING,
+  fromMs: number | null = null,
+  jobsFrom = "-infinity",
 ): Promise<Promotion> {
   const { rows } = await pool.query<{ looked: number | null; woken: number }>({
     name: "promote",
     text: `select looked, woken
       from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz)`,
-    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, from.wakeAtMs, from.jobs],
+    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, fromMs, jobsFrom],
   });
   const { looked, woken } = rows[0]!;
   return { looked, woken, isFull: looked === ROWS_PER_STEP_MAX };
@@ -86,15 +79,10 @@ export async function lead(
   return rows[0]!;
 }
 
-/**
- * Rows that nobody looks for any more, because their transaction took so long, are found then; later where that takes
- * long, because somebody holds a snapshot.
- */
+/** How often everything is looked at, for rows whose transaction took long; seldom while somebody holds a snapshot. */
 const ALL_EVERY_MS = 15_000;
 const ALL_SHARE_MAX = 0.01;
-/**
- * What our own transactions may take, and what a claim may have waited beyond the row's wake_at, with much to spare.
- */
+/** What our own transactions, and a claim beyond the row's wake_at, may take, with much to spare. */
 const LATE_MS = 30_000;
 
 /**
@@ -127,7 +115,7 @@ export function createPromoting(
       return found;
     },
     promote: async (): Promise<Promotion> => {
-      const promotion = await promoteDue(pool, null, { wakeAtMs: looked.fromMs, jobs: options.jobsFrom() });
+      const promotion = await promoteDue(pool, null, looked.fromMs, options.jobsFrom());
       if (promotion.looked !== null && !promotion.isFull) done();
       return promotion;
     },
@@ -135,14 +123,6 @@ export function createPromoting(
 }
 
 const TAKEN_BACK_MAX = 1_000;
-
-export type OverflowedDeliveries = {
-  readonly accountId: string;
-  readonly lane: string;
-  readonly fromId: string;
-  /** More are not taken. */
-  readonly room: number;
-};
 
 export type TakenBack = {
   readonly deliveryIds: readonly string[];
@@ -153,7 +133,7 @@ export type TakenBack = {
 /** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0010_delivery.sql. */
 export async function takeBackOverflow(
   pool: Pool,
-  { accountId, lane, fromId, room }: OverflowedDeliveries,
+  { accountId, lane, fromId, room }: Overflow,
 ): Promise<TakenBack> {
   const { rows } = await pool.query<{ ids: string[]; next_id: string | null }>({
     name: "take_let_go",

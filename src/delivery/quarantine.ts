@@ -8,16 +8,14 @@ const BATCH_MAX = 50;
 const DEATHS_PER_BATCH_MAX = 3;
 
 /**
- * Posts these in a process of its own and resolves when that has ended, in whatever way. Once the signal aborts, the
- * process finishes the delivery it is at and starts no other.
+ * Deliveries that may have killed a dispatcher: posted in batches, by one process after the other.
+ *
+ * @param postInQuarantine posts these in a process of its own and resolves when that has ended, in whatever way. Once
+ * the signal aborts, the process finishes the delivery it is at and starts no other.
  */
-export type PostInQuarantine = (
-  deliveryIds: readonly string[],
-  stopping: AbortSignal,
-) => Promise<QuarantineRun>;
-
-/** Deliveries that may have killed a dispatcher: posted in batches, by one process after the other. */
-export function createQuarantine(postInQuarantine: PostInQuarantine) {
+export function createQuarantine(
+  postInQuarantine: (deliveryIds: readonly string[], stopping: AbortSignal) => Promise<QuarantineRun>,
+) {
   const waiting = new Set<string>();
   const stopping = new AbortController();
   const { signal } = stopping;

@@ -99,10 +99,7 @@ with input as (
 )
 select delivery_id from input`;
 
-/**
- * Returns the ids whose lease was still ours. The others were taken over in the meantime: another claim has recorded
- * the attempt as interrupted, and this outcome changes nothing.
- */
+/** Returns the ids whose lease was still ours. Of the others, another claim has recorded the attempt. */
 export async function recordOutcomes(
   pool: Pool,
   recordings: readonly Recording[],

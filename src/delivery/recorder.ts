@@ -1,13 +1,11 @@
 import { setTimeout as wait } from "node:timers/promises";
+import { isRefusedData } from "../base/database/pools.ts";
 import { backoffMs } from "../base/model/backoff.ts";
 import type { Recording } from "./record-sql.ts";
 
 /** One statement's worth of recordings. */
 const BATCH_MAX = 200;
-/**
- * Nobody waits for a record, and a statement for one row costs as much as one for ten: with fewer than this waiting,
- * a batch is given GATHER_MS to grow.
- */
+/** Nobody waits for a record, and one row costs as much as ten: fewer than this are given GATHER_MS to grow. */
 const BATCH_ENOUGH = 50;
 const GATHER_MS = 10;
 const RETRY_BACKOFF = { baseMs: 100, maxMs: 2_000 };
@@ -19,9 +17,7 @@ export type RecorderOptions = {
   readonly write: (recordings: readonly Recording[]) => Promise<ReadonlySet<string>>;
   /** What is written in one transaction: outcomes of different parts are written, tried again and settled apart. */
   readonly partOf: (recording: Recording) => string;
-  /** True when the database refused the data itself, so that trying the same again is useless. */
-  readonly isRefusedData: (error: unknown) => boolean;
-  readonly onError: (error: unknown, attempts: number) => void;
+  readonly onError: (error: unknown) => void;
   /** Uniform in [0, 1). */
   readonly random: () => number;
 };
@@ -38,7 +34,7 @@ export type Recorder = ReturnType<typeof createRecorder>;
  * Records outcomes in batches, one statement at a time. While the database is away it keeps them and retries, each
  * until its lease ends: after that another claim has recorded the attempt as interrupted.
  */
-export function createRecorder({ write, partOf, isRefusedData, onError, random }: RecorderOptions) {
+export function createRecorder({ write, partOf, onError, random }: RecorderOptions) {
   const waiting: Waiting[] = [];
   let isWriting = false;
   let backlog = 0;
@@ -64,7 +60,8 @@ export function createRecorder({ write, partOf, isRefusedData, onError, random }
         for (const one of batch) settle(one, ours.has(one.recording.deliveryId) ? "ours" : "taken_over");
         return;
       } catch (error) {
-        onError(error, attempts);
+        onError(error);
+        // Trying the same again would be useless.
         if (isRefusedData(error)) return await writeHalves(batch);
         await wait(backoffMs(attempts - 1, RETRY_BACKOFF, random()));
       }

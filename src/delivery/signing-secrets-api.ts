@@ -1,9 +1,9 @@
-import type { Pool } from "pg";
 import { z } from "zod";
 import { time } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import { DAY_SECONDS } from "../base/model/time.ts";
 import { jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
+import type { AnalysisDependencies } from "./analyses-api.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "./signing-secrets-sql.ts";
 
 const tag = "Signing secret";
@@ -43,17 +43,8 @@ const Rotation = z.strictObject({
     ),
 });
 
-export type SigningSecretDependencies = {
-  readonly pool: Pool;
-  /** Opens and seals signing secrets: 32 bytes. */
-  readonly secretsKey: Uint8Array;
-};
-
 /** Reading and rotating the signing secret. */
-export function signingSecretOperations({
-  pool,
-  secretsKey,
-}: SigningSecretDependencies): readonly Operation[] {
+export function signingSecretOperations({ pool, secretsKey }: AnalysisDependencies): readonly Operation[] {
   return [
     read({
       key: "webhooks.signing_secret.get",
@@ -107,10 +98,9 @@ export function signingSecretOperations({
 /** The current one comes first; null: there is none. */
 function secretsBody([current, previous]: readonly SigningSecret[]): SecretsBody | null {
   if (current === undefined) return null;
-  if (previous === undefined) return { ...bodyOf(current), previous: null };
   // There is one current secret at most.
-  const expires_at = previous.expiresAt!.toISOString();
-  return { ...bodyOf(current), previous: { ...bodyOf(previous), expires_at } };
+  const older = previous && { ...bodyOf(previous), expires_at: previous.expiresAt!.toISOString() };
+  return { ...bodyOf(current), previous: older ?? null };
 }
 
 function bodyOf({ secret, createdAt }: SigningSecret) {

@@ -18,9 +18,7 @@ export type SigningSecret = {
   readonly expiresAt: Date | null;
 };
 
-/**
- * Makes the account's first secret. Throws when it has a current one already, or others were sealed with another key.
- */
+/** Makes the account's first secret. Throws when it has one already, or others were sealed with another key. */
 export async function createSigningSecret(
   client: ClientBase | Pool,
   accountId: string,
@@ -55,10 +53,7 @@ export async function findSigningSecrets(
   }));
 }
 
-/**
- * When the account's secret was last rotated, in ms since the epoch; null: never. The first was made in the transaction
- * that made the account.
- */
+/** When the secret was last rotated, ms since the epoch; null: never. The first is as old as its account. */
 export async function findLastRotation(
   database: ClientBase | Pool,
   accountId: string,
@@ -83,10 +78,7 @@ export type Rotation = {
   readonly endsPrevious: boolean;
 };
 
-/**
- * Makes a new current secret. Runs in a transaction of its own unless it is given a client that is in one.
- * `rotation_in_progress`: an overlap is running, and nothing was done.
- */
+/** Makes a new current secret, in its own or the client's transaction. `rotation_in_progress`: nothing was done. */
 export async function rotateSigningSecret(
   database: ClientBase | Pool,
   accountId: string,
@@ -117,22 +109,4 @@ export async function rotateSigningSecret(
     );
     return await createSigningSecret(client, accountId, secretsKey);
   });
-}
-
-/**
- * Forgets secrets that expired before the retention, at most `rowsMax` of them: the log has nothing left that they
- * signed. Returns how many.
- */
-export async function forgetSigningSecrets(
-  pool: Pool,
-  retentionMs: number,
-  rowsMax: number,
-): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.signing_secrets where id in (
-       select id from sealpost.signing_secrets
-       where expires_at < now() - $1::float8 * interval '1 millisecond' limit $2)`,
-    [retentionMs, rowsMax],
-  );
-  return rowCount ?? 0;
 }

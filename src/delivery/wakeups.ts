@@ -14,10 +14,7 @@ const LOOK_AGAIN_MS = 4;
 const KNOWN_MAX = 20_000;
 const KNOWN_FOR_MS = 10_000;
 const RESTART_BACKOFF = { baseMs: 50, maxMs: 2_000 };
-/**
- * An ending runner is waited for no longer than this: after a database that stood still it was seen to end half, with
- * nothing in flight, and never to say so.
- */
+/** So long an ending runner is waited for: after a database stood still, one ended half and never said so. */
 const END_MAX_MS = 5_000;
 /** A runner that has not looked at the queue or handled a job for so long is taken for dead; it polls every 3 s. */
 const SILENCE_MAX_MS = 15_000;

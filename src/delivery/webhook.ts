@@ -52,10 +52,7 @@ export function webhookBody({ id, event, createdAtMs, analysisText }: Envelope):
 /** The receiver library is a package of its own with its own list of events; this compiles only while both agree. */
 const statusOfEvent: StatusOfEvent = STATUS_OF_EVENT;
 
-/**
- * An example analysis, marked with `"example":true`.
- * @param more additional members as JSON text: `"pages":3`
- */
+/** An example analysis, marked with `"example":true`. `more`: additional members as JSON text. */
 export function exampleAnalysis(event: EventName, id: string, more = '"pages":3'): string {
   return `{"id":"${id}","status":"${statusOfEvent[event]}","example":true,${more}}`;
 }

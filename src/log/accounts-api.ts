@@ -1,10 +1,9 @@
-import type { Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, lineOfText } from "../api/fields.ts";
 import { staffRead } from "../api/operations.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
-import { Account, AccountName, Found } from "./accounts-schema.ts";
+import { Account, AccountName, FOUND_MAX, Found } from "./accounts-schema.ts";
 import {
   findAccounts,
   findDeliveriesBetween,
@@ -14,6 +13,7 @@ import {
   listAccountPage,
   listFailingAccounts,
 } from "./accounts-sql.ts";
+import type { LogDependencies } from "./deliveries-api.ts";
 import { replayBody } from "./replays-api.ts";
 import { Replay } from "./replays-schema.ts";
 import { listGoingReplays } from "./replays-sql.ts";
@@ -21,8 +21,6 @@ import { listGoingReplays } from "./replays-sql.ts";
 const tag = "Support";
 /** More are on the accounts' own lists. */
 const REPLAYS_LISTED_MAX = 100;
-/** Of each kind: who finds more than that asks for less. */
-const FOUND_MAX = 20;
 /** Of an id's 32 digits the first eight are a minute. */
 const ID_BEGINNING = /^[0-9a-f]{8}(?:-?[0-9a-f]){0,24}$/i;
 
@@ -30,20 +28,12 @@ export const AccountReplay = z
   .object({ ...Replay.shape, account: AccountName })
   .meta({ id: "AccountReplay", description: "A bulk replay with its progress and its account." });
 
-export type AccountDependencies = {
-  readonly pool: Pool;
-  /** For reading the delivery log; see readingLog. */
-  readonly logPool: Pool;
-  /** How long an analysis stays readable after it was published. */
-  readonly analysisRetentionMs: number;
-};
-
 /** For support staff: every account, those with failed deliveries, and whose something is that a caller names. */
 export function accountOperations({
   pool,
   logPool,
   analysisRetentionMs,
-}: AccountDependencies): readonly Operation[] {
+}: LogDependencies): readonly Operation[] {
   // The newest first by their ids, the failing ones by their place in the list: their order is of this moment.
   const cursors = createCursors(z.union([id, z.int().min(0)]));
   return [
@@ -123,10 +113,10 @@ export function accountOperations({
         const isOfAnalysis = analysisId.safeParse(q).success;
         const host = hostOf(q);
         const [accounts, byId, byAnalysis, hosts, left_out] = await Promise.all([
-          findAccounts(pool, q, FOUND_MAX),
-          ID_BEGINNING.test(q) ? findDeliveriesBetween(logPool, ...idsFrom(q), FOUND_MAX) : [],
-          isOfAnalysis ? findDeliveriesOfAnalysis(logPool, q, FOUND_MAX) : [],
-          host === null ? [] : findHosts(logPool, host, FOUND_MAX),
+          findAccounts(pool, q),
+          ID_BEGINNING.test(q) ? findDeliveriesBetween(logPool, ...idsFrom(q)) : [],
+          isOfAnalysis ? findDeliveriesOfAnalysis(logPool, q) : [],
+          host === null ? [] : findHosts(logPool, host),
           isOfAnalysis && hasUnsearchedAccounts(pool),
         ]);
         const deliveries = new Map([...byId, ...byAnalysis].map((one) => [one.id, one]));

@@ -5,6 +5,8 @@ import { errorCode } from "./error-codes-api.ts";
 
 /** More of one account's are "at least" so many. */
 export const COUNTED_MAX = 1_000;
+/** Found of each kind: who finds more than that asks for less. */
+export const FOUND_MAX = 20;
 /** Accounts that an analysis's id is looked for in, the newest first: each is one look into an index. */
 export const ACCOUNTS_SEARCHED_MAX = 10_000;
 

@@ -6,6 +6,7 @@ import {
   type Account,
   type AccountName,
   COUNTED_MAX,
+  FOUND_MAX,
   type Found,
 } from "./accounts-schema.ts";
 import { TARGET_HOST } from "./delivery-filter-sql.ts";
@@ -130,14 +131,14 @@ from named`;
 }
 
 /** Those whose id it is, or whose name has the text in it; whole names first. */
-export async function findAccounts(pool: Pool, text: string, max: number): Promise<AccountName[]> {
+export async function findAccounts(pool: Pool, text: string): Promise<AccountName[]> {
   const { rows } = await pool.query<AccountName>({
     name: "find_accounts",
     text: `select id, name from sealpost.accounts
       where strpos(lower(name), lower($1)) > 0 or id::text = lower($1)
       order by lower(name) = lower($1) or id::text = lower($1) desc, strpos(lower(name), lower($1)), id desc
-      limit $2`,
-    values: [text, max],
+      limit ${FOUND_MAX}`,
+    values: [text],
   });
   return rows;
 }
@@ -157,13 +158,12 @@ export async function findDeliveriesBetween(
   pool: Pool,
   firstId: string,
   lastId: string,
-  max: number,
 ): Promise<Found["deliveries"]> {
   const { rows } = await pool.query<Found["deliveries"][number]>({
     name: "find_deliveries_between",
     text: `select ${SHOWN} from (
         (select delivery_id as id, account_id from sealpost.bodies
-          where delivery_id between $1 and $2 order by delivery_id desc limit $3)
+          where delivery_id between $1 and $2 order by delivery_id desc limit ${FOUND_MAX})
         union
         (select delivery_id as id, account_id from sealpost.attempts
           where delivery_id between $1 and $2 order by delivery_id desc limit ${ATTEMPTS_READ_MAX})
@@ -172,18 +172,14 @@ export async function findDeliveriesBetween(
       cross join lateral (
         select * from sealpost.deliveries where account_id = found.account_id and id = found.id limit 1
       ) as d
-      order by d.id desc limit $3`,
-    values: [firstId, lastId, max],
+      order by d.id desc limit ${FOUND_MAX}`,
+    values: [firstId, lastId],
   });
   return rows;
 }
 
 /** Deliveries of the analysis of this id, of every account that has one. An index on it would burden publishing. */
-export async function findDeliveriesOfAnalysis(
-  pool: Pool,
-  analysisId: string,
-  max: number,
-): Promise<Found["deliveries"]> {
+export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): Promise<Found["deliveries"]> {
   const { rows } = await pool.query<Found["deliveries"][number]>({
     name: "find_deliveries_of_analysis",
     text: `select ${SHOWN} from (
@@ -192,8 +188,8 @@ export async function findDeliveriesOfAnalysis(
         select delivery_id from sealpost.analyses where account_id = a.id and id = $1 limit 1) as found
       cross join lateral (
         select * from sealpost.deliveries where account_id = a.id and id = found.delivery_id limit 1) as d
-      order by d.id desc limit $2`,
-    values: [analysisId, max],
+      order by d.id desc limit ${FOUND_MAX}`,
+    values: [analysisId],
   });
   return rows;
 }
@@ -208,7 +204,7 @@ export async function hasUnsearchedAccounts(pool: Pool): Promise<boolean> {
 }
 
 /** Accounts whose attempts went to this host, which is in lower case and without a port. */
-export async function findHosts(pool: Pool, host: string, max: number): Promise<Found["hosts"]> {
+export async function findHosts(pool: Pool, host: string): Promise<Found["hosts"]> {
   const { rows } = await pool.query<Found["hosts"][number]>({
     name: "find_hosts",
     // From one account to the next: rows of a month are many, and accounts of one host are few.
@@ -219,7 +215,7 @@ export async function findHosts(pool: Pool, host: string, max: number): Promise<
           select account_id from sealpost.activity
           where target_host = $1 and account_id > theirs.account_id order by account_id limit 1
         ) as next
-        where nth < $2
+        where nth < ${FOUND_MAX}
       )
       select $1 as target_host, day.succeeded, day.failed, ${ACCOUNT}
       from theirs join sealpost.accounts as a on a.id = theirs.account_id
@@ -230,7 +226,7 @@ export async function findHosts(pool: Pool, host: string, max: number): Promise<
         where account_id = a.id and bucket > now() - interval '24 hours' and target_host = $1
       ) as day
       order by day.failed desc, a.id desc`,
-    values: [host, max],
+    values: [host],
   });
   return rows;
 }

@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { moment } from "../api/fields.ts";
 import { read } from "../api/operations.ts";
-import type { ReadLog } from "../base/database/log-reader.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { invalidRequest } from "../http/problems.ts";
 import { Activity, ITEMS_MAX } from "./activity-schema.ts";
 import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity } from "./activity-sql.ts";
+import type { LogDependencies } from "./deliveries-api.ts";
 
 const BUCKETS = { "5m": 5 * 60_000, "1h": 3_600_000, "1d": DAY_MS } as const;
 type Bucket = keyof typeof BUCKETS;
@@ -17,15 +17,8 @@ const query = z.strictObject({
   bucket: z.enum(Object.keys(BUCKETS) as [Bucket, ...Bucket[]]).default("1h"),
 });
 
-export type ActivityDependencies = {
-  /** For lists of the log, from a standby where there is one. */
-  readonly readLog: ReadLog;
-  /** Milliseconds since the epoch. */
-  readonly now: () => number;
-};
-
 /** Attempts, added up. */
-export function activityOperations({ readLog, now }: ActivityDependencies): readonly Operation[] {
+export function activityOperations({ readLog, now }: LogDependencies): readonly Operation[] {
   return [
     read({
       key: "webhooks.activity",

@@ -2,7 +2,6 @@ import type { ClientBase, Pool } from "pg";
 import { countPublished } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { LEASE_MARGIN_MS } from "../delivery/attempts.ts";
 import type { Activity } from "./activity-schema.ts";
 
 /** Counted by five minutes for so long, and by hours after that. */
@@ -21,10 +20,7 @@ type ActivityStep = {
   readonly isBehind: boolean;
 };
 
-/**
- * Adds attempts that ended up to `lagMs` ago to the activity of their accounts: see sql/0011_log.sql. The lag has
- * to be longer than writing an attempt may take, and 5 s.
- */
+/** Adds attempts that ended up to `lagMs` ago: longer than writing one may take, and 5 s. See sql/0011_log.sql. */
 export async function countActivity(pool: Pool, lagMs: number): Promise<ActivityStep> {
   const { rows } = await pool.query<ActivityStep>({
     name: "count_activity",
@@ -90,25 +86,12 @@ export async function readActivity(
   return rows[0]!;
 }
 
-/** Forgets activity past its retention, at most `rowsMax` rows. Returns how many. */
-export async function forgetActivity(pool: Pool, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.activity where ctid = any (array(
-       select ctid from sealpost.activity where bucket < now() - $1::float8 * interval '1 millisecond' limit $2))`,
-    [ACTIVITY_KEPT_MS + DAY_MS, rowsMax],
-  );
-  return rowCount ?? 0;
-}
-
 /** What ends with a lease is written down a moment later: so long, and it need not be counted as late. */
 const AFTER_LEASE_MS = 10_000;
 
-/**
- * Counts what was published, and what has ended up to an attempt's lease ago, step by step until it has caught up, then
- * makes hours of it.
- */
-export async function countAllActivity(pool: Pool, deadlineMs: number, signal: AbortSignal): Promise<void> {
-  const lagMs = deadlineMs + LEASE_MARGIN_MS + AFTER_LEASE_MS;
+/** Counts what was published and what has ended up to a lease ago until it has caught up; then makes hours of it. */
+export async function countAllActivity(pool: Pool, leaseMs: number, signal: AbortSignal): Promise<void> {
+  const lagMs = leaseMs + AFTER_LEASE_MS;
   while (!signal.aborted && (await countPublished(pool, lagMs)));
   while (!signal.aborted && (await countActivity(pool, lagMs)).isBehind);
   while (!signal.aborted && (await foldActivity(pool)));

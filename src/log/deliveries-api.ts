@@ -1,13 +1,12 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { event, id, time, timeTextOrNull } from "../api/fields.ts";
+import { event, id, time } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
 import { endsBeforeSending } from "../base/model/error-codes.ts";
 import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
-import { isoTime } from "../base/model/time.ts";
 import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
 import { findLastRotation } from "../delivery/signing-secrets-sql.ts";
@@ -26,14 +25,15 @@ import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
 import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
-import { replayDelivery } from "./replays-sql.ts";
+import { type ReplayLimits, replayDelivery } from "./replays-sql.ts";
 
 const tag = "Deliveries";
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
 const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ...pageQuery });
 
-export type DeliveryDependencies = {
+/** What the log's operations depend on. */
+export type LogDependencies = {
   readonly pool: Pool;
   /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
@@ -41,6 +41,8 @@ export type DeliveryDependencies = {
   readonly readLog: ReadLog;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
+  /** How many bulk replays an account may have running. */
+  readonly replayLimits: ReplayLimits;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -52,7 +54,7 @@ export function deliveryOperations({
   readLog,
   analysisRetentionMs,
   now,
-}: DeliveryDependencies): readonly Operation[] {
+}: LogDependencies): readonly Operation[] {
   const cursors = createCursors(id);
   const listDeliveries = createListDeliveries(readLog, () => performance.now());
   return [
@@ -180,29 +182,29 @@ const REPLAY_REFUSALS = {
   too_often: "replayed_too_often",
 } as const satisfies Record<ReplayOutcome, DomainCode | "not_found" | null>;
 
+/** Each is written out: spread, a page's rows take three times as long. */
 function deliveryBody(
   delivery: LoggedDelivery,
   analysisRetentionMs: number,
   known: KnownBeside = {},
 ): Delivery {
-  const { webhookUrl, endpointUrl } = delivery;
   return {
     id: delivery.id,
     event: delivery.event,
-    analysis_id: delivery.analysisId,
-    created_at: isoTime(createdAtMs(delivery.id)),
+    analysis_id: delivery.analysis_id,
+    created_at: delivery.created_at,
     status: delivery.status,
     reason: delivery.reason,
     run: delivery.run,
-    replay_id: delivery.replayId,
-    attempts_count: delivery.attemptsCount,
-    next_attempt_at: timeTextOrNull(delivery.nextAttemptAtMs),
-    in_flight: delivery.isInFlight,
-    held: delivery.isHeld,
-    target_url: webhookUrl ?? endpointUrl,
-    target_source: webhookUrl !== null ? "request" : endpointUrl !== null ? "endpoint" : null,
-    last_error_code: delivery.lastErrorCode,
-    last_status_code: delivery.lastStatusCode,
+    replay_id: delivery.replay_id,
+    attempts_count: delivery.attempts_count,
+    next_attempt_at: delivery.next_attempt_at,
+    in_flight: delivery.in_flight,
+    held: delivery.held,
+    target_url: delivery.target_url,
+    target_source: delivery.target_source,
+    last_error_code: delivery.last_error_code,
+    last_status_code: delivery.last_status_code,
     explanation: explainDelivery(delivery, analysisRetentionMs, known),
   };
 }
@@ -213,11 +215,12 @@ function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: num
   const [current] = secrets;
   const secretRotatedAtMs = current === undefined || current.isFirst ? null : current.createdAtMs;
   const known = { secretRotatedAtMs, lastAttempt: attempts.at(-1) };
+  const ownUrl = delivery.target_source === "request" ? delivery.target_url : null;
   return {
     ...deliveryBody(delivery, analysisRetentionMs, known),
     attempts: attempts.map((attempt) => ({
       ...attempt,
-      target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? delivery.webhookUrl : null),
+      target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? ownUrl : null),
       error_message: explainAttempt(attempt, known),
       request_headers: sentHeaders(found, attempt),
     })),

@@ -1,36 +1,17 @@
 import type { ClientBase, Pool } from "pg";
+import { createdAtMs } from "../base/database/partitions.ts";
 import { timeText } from "../base/database/time-text.ts";
-import type { EventName } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
-import type { DeliveryStatus, EndReason } from "../base/model/statuses.ts";
+import { isoTime } from "../base/model/time.ts";
 import { SECRETS_KEPT_MAX } from "../delivery/signing-secrets-sql.ts";
 import { type Sight, sightOf } from "../delivery/visibility-sql.ts";
-import { ATTEMPTS_SHOWN_MAX, type Attempt } from "./delivery-schema.ts";
+import { ATTEMPTS_SHOWN_MAX, type Attempt, type Delivery } from "./delivery-schema.ts";
 
-/** A delivery as the log has it. Times in ms since the epoch. */
-export type LoggedDelivery = {
-  readonly id: string;
-  readonly event: EventName;
-  readonly analysisId: string;
-  readonly status: DeliveryStatus;
-  readonly reason: EndReason | null;
-  readonly run: number;
-  readonly attemptsCount: number;
-  readonly isExample: boolean;
-  /** Null: no attempt is to come, one is under way, or it is held. */
-  readonly nextAttemptAtMs: number | null;
-  readonly isInFlight: boolean;
-  /** No attempt starts before its endpoint is resumed, and it has been let go. */
-  readonly isHeld: boolean;
+/** A delivery as the API answers, with what its explanation depends on besides. */
+export type LoggedDelivery = Omit<Delivery, "explanation"> & {
+  readonly is_example: boolean;
   /** The attempt under way is of a run before this one: a replay was asked for meanwhile, and begins after it. */
-  readonly isWaitingForEarlierRun: boolean;
-  readonly webhookUrl: string | null;
-  /** Where the last attempt went when there is no webhook_url. */
-  readonly endpointUrl: string | null;
-  readonly lastErrorCode: string | null;
-  readonly lastStatusCode: number | null;
-  /** The bulk replay that started the current run; null: none did. */
-  readonly replayId: string | null;
+  readonly waits_for_earlier_run: boolean;
 };
 
 /**
@@ -44,14 +25,15 @@ export type LoggedDelivery = {
  */
 export const loggedColumns = (deliveries: string) => `
   select json_build_object('id', coalesce(json_agg(id), '[]'), 'event', json_agg(event),
-    'analysisId', json_agg(analysis_id), 'status', json_agg(status), 'reason', json_agg(reason), 'run', json_agg(run),
-    'attemptsCount', json_agg(attempts_count), 'isExample', json_agg(is_example),
-    'nextAttemptAtMs', json_agg(case when not is_in_flight and not is_held then extract(epoch from due_at) * 1000 end),
-    'isInFlight', json_agg(is_in_flight), 'isHeld', json_agg(is_held),
-    'isWaitingForEarlierRun', json_agg(is_in_flight and is_lease_of_earlier_run),
-    'webhookUrl', json_agg(webhook_url), 'endpointUrl', json_agg(endpoint_url),
-    'lastErrorCode', json_agg(last_error_code), 'lastStatusCode', json_agg(last_status_code),
-    'replayId', json_agg(replay_id))
+    'analysis_id', json_agg(analysis_id), 'status', json_agg(status), 'reason', json_agg(reason), 'run', json_agg(run),
+    'replay_id', json_agg(replay_id), 'attempts_count', json_agg(attempts_count),
+    'next_attempt_at', json_agg(case when not is_in_flight and not is_held then ${timeText("due_at")} end),
+    'in_flight', json_agg(is_in_flight), 'held', json_agg(is_held),
+    'target_url', json_agg(coalesce(webhook_url, endpoint_url)), 'target_source', json_agg(
+      case when webhook_url is not null then 'request' when endpoint_url is not null then 'endpoint' end),
+    'last_error_code', json_agg(last_error_code), 'last_status_code', json_agg(last_status_code),
+    'is_example', json_agg(is_example),
+    'waits_for_earlier_run', json_agg(is_in_flight and is_lease_of_earlier_run))
   from (
     select d.*, o.due_at, coalesce(o.lease_until > now(), false) as is_in_flight,
       coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run,
@@ -167,7 +149,7 @@ export async function findLoggedDelivery(
 
 /** Of each column, its values in all rows. Without rows that of ids is empty, and the others are null. */
 export type LoggedColumns = {
-  readonly [Name in keyof LoggedDelivery]: readonly LoggedDelivery[Name][];
+  readonly [Name in Exclude<keyof LoggedDelivery, "created_at">]: readonly LoggedDelivery[Name][];
 };
 
 /** The newest first. Each is written out: a loop over the names takes twice as long. */
@@ -175,20 +157,21 @@ export function loggedDeliveries(columns: LoggedColumns): LoggedDelivery[] {
   return columns.id.map((id, row) => ({
     id,
     event: columns.event[row]!,
-    analysisId: columns.analysisId[row]!,
+    analysis_id: columns.analysis_id[row]!,
+    created_at: isoTime(createdAtMs(id)),
     status: columns.status[row]!,
     reason: columns.reason[row]!,
     run: columns.run[row]!,
-    attemptsCount: columns.attemptsCount[row]!,
-    isExample: columns.isExample[row]!,
-    nextAttemptAtMs: columns.nextAttemptAtMs[row]!,
-    isInFlight: columns.isInFlight[row]!,
-    isHeld: columns.isHeld[row]!,
-    isWaitingForEarlierRun: columns.isWaitingForEarlierRun[row]!,
-    webhookUrl: columns.webhookUrl[row]!,
-    endpointUrl: columns.endpointUrl[row]!,
-    lastErrorCode: columns.lastErrorCode[row]!,
-    lastStatusCode: columns.lastStatusCode[row]!,
-    replayId: columns.replayId[row]!,
+    replay_id: columns.replay_id[row]!,
+    attempts_count: columns.attempts_count[row]!,
+    next_attempt_at: columns.next_attempt_at[row]!,
+    in_flight: columns.in_flight[row]!,
+    held: columns.held[row]!,
+    target_url: columns.target_url[row]!,
+    target_source: columns.target_source[row]!,
+    last_error_code: columns.last_error_code[row]!,
+    last_status_code: columns.last_status_code[row]!,
+    is_example: columns.is_example[row]!,
+    waits_for_earlier_run: columns.waits_for_earlier_run[row]!,
   }));
 }

@@ -12,10 +12,7 @@ export function isEverything(filter: DeliveryFilter): boolean {
   return Object.values(filter).every((asked) => asked == null);
 }
 
-/**
- * The statuses that can fit, in their usual order; null: all. Only what was abandoned has a reason, so asking for one
- * asks for that status.
- */
+/** Those that can fit, in their usual order; null: all. Only what was abandoned has a reason. */
 function fittingStatuses({ status, reason }: DeliveryFilter): readonly DeliveryStatus[] | null {
   if (status == null && reason == null) return null;
   const fitting = DELIVERY_STATUSES.filter(

@@ -18,10 +18,7 @@ import { isEverything, type Lead, leadOf, pageConditions } from "./delivery-filt
 export type Newest = {
   /** The delivery's id as the index has it: a bound on it is a place in the index. */
   readonly id: string;
-  /**
-   * At most `limit` deliveries, which is a number or a parameter.
-   * @param condition over `deliveries as d`, of which an index answers all
-   */
+  /** At most `limit`, a number or a parameter. `condition`: over `deliveries as d`, all of it in an index. */
   select(condition: string, limit: string | number, columns?: "d.*" | "d.id"): string;
 };
 
@@ -145,10 +142,7 @@ const pageWith = (page: string, counted: string, longBy: string) => `
       ${longBy} as long_by
     from counted`;
 
-/**
- * Rows are looked at once, for the page and for the total. `limit 1` keeps the planner from joining the other way
- * round, all rows of the account with the 51.
- */
+/** Rows are looked at once, for page and total. `limit 1`: or all of the account's would be joined with the 51. */
 function firstPageOfSome(newest: Newest, indexed: string, row: string): string {
   return `
     with counted as (
@@ -183,21 +177,10 @@ function furtherPageOfSome(newest: Newest, indexed: string, row: string, below: 
 const lastLookedAt = (newest: Newest, condition: string) =>
   `select id from (${newest.select(condition, LOOKED_AT_MAX, "d.id")}) as looked offset ${TOTAL_MAX} limit 1`;
 
-/**
- * A page of the log as the reader sees it, newest first, in one statement; in two when a day has just left a long log.
- *
- * @param belowId the page's cursor: only older deliveries; null: from the newest
- * @param limit 1 to 100
- */
-export type ListDeliveries = (
-  reader: Reader,
-  filter: DeliveryFilter,
-  belowId: string | null,
-  limit: number,
-) => Promise<CappedPage<LoggedDelivery>>;
+export type ListDeliveries = ReturnType<typeof createListDeliveries>;
 
 /** @param monotonicMs milliseconds that only ever grow */
-export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
+export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number) {
   const longLogs = new TtlMap<string, string>({ entriesMax: LONG_LOGS_MAX, now: monotonicMs });
 
   async function read(
@@ -209,7 +192,18 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
     return (await database.query<PageRow>({ name, text, values })).rows[0];
   }
 
-  return async (reader, filter, belowId, limit) => {
+  /**
+   * A page of the log as the reader sees it, newest first. In one statement; in two when a day has just left it.
+   *
+   * @param belowId the page's cursor: only older deliveries; null: from the newest
+   * @param limit 1 to 100
+   */
+  return async (
+    reader: Reader,
+    filter: DeliveryFilter,
+    belowId: string | null,
+    limit: number,
+  ): Promise<CappedPage<LoggedDelivery>> => {
     const { accountId, spaceIds } = reader;
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;

@@ -3,10 +3,7 @@ import { analysisId, event, id, time } from "../api/fields.ts";
 import { DELIVERY_STATES, DELIVERY_STATUSES, END_REASONS, OUTCOMES } from "../base/model/statuses.ts";
 import { errorCode } from "./error-codes-api.ts";
 
-/**
- * Attempts that a delivery is shown with: every replay adds some, and each has some KiB of its receiver's making. A
- * run has at most 8, so the current one's are among them.
- */
+/** Shown with a delivery: replays add attempts, of KiB each. A run has at most 8, so the current one's are there. */
 export const ATTEMPTS_SHOWN_MAX = 100;
 
 export const Delivery = z

@@ -38,16 +38,10 @@ const LONGEST = 64;
 function nearestCode(input: string): string | null {
   const [status] = /[3-9]\d\d/.exec(input) ?? [];
   if (status !== undefined) return `status_${status}`;
-  let nearest: string | null = null;
+  const codes = ATTEMPT_ERROR_CODES.map((code) => ({ code, edits: editsBetween(input, code) }));
+  const [nearest] = codes.sort((one, other) => one.edits - other.edits);
   // Half of the letters may differ; what is further away was not meant.
-  let least = input.length / 2;
-  for (const code of ATTEMPT_ERROR_CODES) {
-    const edits = editsBetween(input, code);
-    if (edits >= least) continue;
-    least = edits;
-    nearest = code;
-  }
-  return nearest;
+  return nearest !== undefined && nearest.edits < input.length / 2 ? nearest.code : null;
 }
 
 /** Letters to insert, remove or replace (Levenshtein): ten lines, for which a package is not worth its keep. */

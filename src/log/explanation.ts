@@ -1,4 +1,3 @@
-import { createdAtMs } from "../base/database/partitions.ts";
 import { explainEndReason, explainErrorCode } from "../base/model/error-codes.ts";
 import type { Explanation } from "../base/model/statuses.ts";
 import { dateAndTime } from "../base/model/time.ts";
@@ -6,7 +5,7 @@ import { parseRetryAfterMs } from "../delivery/schedule/retry-schedule.ts";
 import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
 
 /** The fields of a logged delivery that its explanation depends on. */
-export type Explainable = Omit<LoggedDelivery, "event" | "analysisId" | "replayId">;
+export type Explainable = Omit<LoggedDelivery, "id" | "event" | "analysis_id" | "replay_id" | "target_url">;
 
 /** What an explanation says more of where it is known. */
 export type KnownBeside = {
@@ -26,7 +25,7 @@ export function explainDelivery(
   analysisRetentionMs: number,
   known: KnownBeside = {},
 ): string {
-  const mark = delivery.isExample ? "This is a test event; its analysis is an example." : "";
+  const mark = delivery.is_example ? "This is a test event; its analysis is an example." : "";
   const say = (...parts: readonly string[]) => sentences(mark, ...parts);
   const { status } = delivery;
   switch (status) {
@@ -35,7 +34,7 @@ export function explainDelivery(
         delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested.",
         whatIsNext(delivery, "The attempt"),
         // Of an earlier run: why there is another.
-        delivery.lastErrorCode === null ? "" : `Before that: ${lastFailure(delivery)}`,
+        delivery.last_error_code === null ? "" : `Before that: ${lastFailure(delivery)}`,
       );
     case "failed":
       return say(
@@ -44,7 +43,7 @@ export function explainDelivery(
         effectOfRetryAfter(delivery, known),
         lastRemedy(delivery),
         lastRotation(delivery, known),
-        delivery.isInFlight || delivery.isHeld ? "" : "To retry at once, replay it.",
+        delivery.in_flight || delivery.held ? "" : "To retry at once, replay it.",
       );
     case "succeeded":
       return say(`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed.");
@@ -60,8 +59,8 @@ export function explainDelivery(
 }
 
 /** Whether its explanation depends on the signing secret. */
-export function concernsSecret({ lastErrorCode }: Pick<Explainable, "lastErrorCode">): boolean {
-  return lastErrorCode !== null && explainErrorCode(lastErrorCode).concernsSecret === true;
+export function concernsSecret({ last_error_code }: Pick<Explainable, "last_error_code">): boolean {
+  return last_error_code !== null && explainErrorCode(last_error_code).concernsSecret === true;
 }
 
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
@@ -90,52 +89,52 @@ function rotationInWords(rotatedAtMs: number | null | undefined, more = ""): str
 /** Times of the database that are further apart differ. */
 const SAME_TIME_MS = 1_000;
 
-function effectOfRetryAfter({ nextAttemptAtMs }: Explainable, { lastAttempt }: KnownBeside): string {
+function effectOfRetryAfter({ next_attempt_at }: Explainable, { lastAttempt }: KnownBeside): string {
   const header = lastAttempt?.response_headers?.["retry-after"];
-  if (lastAttempt === undefined || header === undefined || nextAttemptAtMs === null) return "";
+  if (lastAttempt === undefined || header === undefined || next_attempt_at === null) return "";
   const endedAtMs = Date.parse(lastAttempt.ended_at);
   const askedMs = parseRetryAfterMs(header, endedAtMs);
   const sent = `Retry-After: ${header}`;
   if (askedMs === null) return `The response's "${sent}" names no future time, and changed nothing.`;
-  const earlyMs = nextAttemptAtMs - (endedAtMs + askedMs);
+  const earlyMs = Date.parse(next_attempt_at) - (endedAtMs + askedMs);
   if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
   if (earlyMs > 0) return `The receiver asked for a wait no longer than that with "${sent}".`;
   return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
 }
 
 function whatIsNext(delivery: Explainable, attempt: string): string {
-  const { isInFlight, isHeld, isWaitingForEarlierRun, nextAttemptAtMs } = delivery;
-  if (isWaitingForEarlierRun) {
+  const { in_flight, held, waits_for_earlier_run, next_attempt_at } = delivery;
+  if (waits_for_earlier_run) {
     return "It starts when the attempt in progress has ended, and is dropped if that one succeeds.";
   }
-  if (isInFlight) return `${attempt} is in progress.`;
-  if (isHeld) return HELD;
-  if (nextAttemptAtMs === null) return `${attempt} is due shortly.`;
-  return `${attempt} is due at ${timeInWords(nextAttemptAtMs)}.`;
+  if (in_flight) return `${attempt} is in progress.`;
+  if (held) return HELD;
+  if (next_attempt_at === null) return `${attempt} is due shortly.`;
+  return `${attempt} is due at ${timeInWords(Date.parse(next_attempt_at))}.`;
 }
 
 const HELD =
   "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
   "delivered oldest first, with all the attempts and time that were left.";
 
-function lastFailure({ lastErrorCode }: Explainable): string {
-  return lastErrorCode === null ? "The last attempt failed." : explainErrorCode(lastErrorCode).message;
+function lastFailure({ last_error_code }: Explainable): string {
+  return last_error_code === null ? "The last attempt failed." : explainErrorCode(last_error_code).message;
 }
 
 function lastRemedy(delivery: Explainable): string {
-  const { lastErrorCode } = delivery;
-  return lastErrorCode === null ? "" : remedyFor(delivery, explainErrorCode(lastErrorCode));
+  const { last_error_code } = delivery;
+  return last_error_code === null ? "" : remedyFor(delivery, explainErrorCode(last_error_code));
 }
 
-function remedyFor({ webhookUrl }: Explainable, { remedy, concernsUrl }: Explanation): string {
-  return concernsUrl === true && webhookUrl !== null ? sentences(remedy, URL_STAYS) : remedy;
+function remedyFor({ target_source }: Explainable, { remedy, concernsUrl }: Explanation): string {
+  return concernsUrl === true && target_source === "request" ? sentences(remedy, URL_STAYS) : remedy;
 }
 
 const URL_STAYS =
   "The URL came with the request and cannot be changed: to use another, publish the result under a new analysis id.";
 
-function withStatus({ lastStatusCode }: Explainable): string {
-  return lastStatusCode === null ? "" : ` with status ${lastStatusCode}`;
+function withStatus({ last_status_code }: Explainable): string {
+  return last_status_code === null ? "" : ` with status ${last_status_code}`;
 }
 
 function whyAbandoned(delivery: Explainable): readonly string[] {
@@ -147,15 +146,15 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
     // The reason only says that it ended; the last attempt says why.
     case "attempts_exhausted":
     case "window_ended":
-      if (delivery.attemptsCount === 0) return [message, NONE_MADE];
-      if (delivery.lastErrorCode === null) return [message, remedy];
+      if (delivery.attempts_count === 0) return [message, NONE_MADE];
+      if (delivery.last_error_code === null) return [message, remedy];
       return [message, `The last attempt: ${lastFailure(delivery)}`, lastRemedy(delivery)];
     // The code says which rule the URL breaks.
     case "target_refused":
-      if (delivery.lastErrorCode === null) return [message, remedyFor(delivery, ended)];
+      if (delivery.last_error_code === null) return [message, remedyFor(delivery, ended)];
       return [lastFailure(delivery), lastRemedy(delivery)];
     case "no_target":
-      if (delivery.attemptsCount === 0) return [message, remedy];
+      if (delivery.attempts_count === 0) return [message, remedy];
       return [ENDPOINT_REMOVED, `The last attempt: ${lastFailure(delivery)}`, remedy];
     case "analysis_expired":
     case "interrupted":
@@ -173,17 +172,17 @@ const ENDPOINT_REMOVED =
 
 /** From then on, replaying the delivery and reading the analysis return 410. */
 function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
-  const { id, reason } = delivery;
+  const { created_at, reason } = delivery;
   if (reason === "analysis_expired") return "";
-  const until = timeInWords(createdAtMs(id) + analysisRetentionMs);
+  const until = timeInWords(Date.parse(created_at) + analysisRetentionMs);
   if (isRefusedForGood(delivery)) return `The analysis can be read until ${until}.`;
   return `It can be replayed, and its analysis read, until ${until}.`;
 }
 
 /** The URL breaks a rule and a replay would not change it. */
-function isRefusedForGood({ reason, webhookUrl, lastErrorCode }: Explainable): boolean {
-  if (reason !== "target_refused" || webhookUrl === null) return false;
-  return lastErrorCode === null || explainErrorCode(lastErrorCode).concernsUrl === true;
+function isRefusedForGood({ reason, target_source, last_error_code }: Explainable): boolean {
+  if (reason !== "target_refused" || target_source !== "request") return false;
+  return last_error_code === null || explainErrorCode(last_error_code).concernsUrl === true;
 }
 
 /** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */

@@ -3,10 +3,7 @@ import type { ClientBase, Pool } from "pg";
 /** Deliveries of all bulk replays that a step of the leader starts: 1,000 a second. */
 export const REPLAY_STEP_MAX = 200;
 
-/**
- * One paced step of every running replay, of at most `itemsMax` deliveries in all. Returns how many had their turn.
- * `at` null: now.
- */
+/** One paced step of all running replays, at most `itemsMax` deliveries; how many had their turn. `at` null: now. */
 export async function advanceReplays(
   database: Pool | ClientBase,
   analysisRetentionMs: number,

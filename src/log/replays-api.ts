@@ -1,4 +1,3 @@
-import type { Pool } from "pg";
 import { z } from "zod";
 import { id, lineOfText } from "../api/fields.ts";
 import { read, write } from "../api/operations.ts";
@@ -6,16 +5,10 @@ import { actorOf } from "../base/model/audit.ts";
 import { type Caller, eitherResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, type Problem } from "../http/problems.ts";
+import type { LogDependencies } from "./deliveries-api.ts";
 import { previewReplay, REPLAY_DELIVERIES_MAX } from "./replay-set-sql.ts";
 import { AskedReplayFilter, NOTHING_GIVEN, Replay } from "./replays-schema.ts";
-import {
-  cancelReplay,
-  createReplay,
-  findReplay,
-  listReplays,
-  type ReplayLimits,
-  type StoredReplay,
-} from "./replays-sql.ts";
+import { cancelReplay, createReplay, findReplay, listReplays, type StoredReplay } from "./replays-sql.ts";
 
 const NOTE_CHARS_MAX = 500;
 export const RATE_PER_SECOND_MAX = 1_000;
@@ -90,20 +83,12 @@ export const DryRun = z
   })
   .meta({ id: "ReplayDryRun", description: "The result of a dry run." });
 
-export type ReplayDependencies = {
-  readonly pool: Pool;
-  /** How long an analysis stays readable after it was published. */
-  readonly analysisRetentionMs: number;
-  /** How many bulk replays an account may have running. */
-  readonly replayLimits: ReplayLimits;
-};
-
 /** Bulk replays at a limited rate. */
 export function replayOperations({
   pool,
   analysisRetentionMs,
   replayLimits,
-}: ReplayDependencies): readonly Operation[] {
+}: LogDependencies): readonly Operation[] {
   const cursors = createCursors(id);
   return [
     write({

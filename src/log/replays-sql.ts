@@ -64,9 +64,6 @@ export type NewReplay = {
   readonly limits: ReplayLimits;
 };
 
-/** Why no replay was made. */
-export type ReplayRefusal = "too_many_deliveries" | "too_many_replays" | "replay_changed";
-
 /** How far the set may be from what was expected: deliveries arrive, fail and expire all the time. */
 const CHANGE_MAX = 0.01;
 
@@ -75,7 +72,7 @@ export async function createReplay(
   client: ClientBase,
   reader: Reader,
   asNew: NewReplay,
-): Promise<StoredReplay | ReplayRefusal> {
+): Promise<StoredReplay | "too_many_deliveries" | "too_many_replays" | "replay_changed"> {
   const { accountId } = reader;
   const { filter, analysisRetentionMs, expectedMatched, createdBy } = asNew;
   // Counted apart: it is an index's work, where writing so many items down only to take them back is not.
@@ -209,10 +206,7 @@ export async function findReplay(
   return rows[0] ?? null;
 }
 
-/**
- * The replays that the reader sees, newest first; what has succeeded and failed is as it was when last counted.
- * @param belowId null: from the newest
- */
+/** Those that the reader sees, newest first, as last counted. `belowId` null: from the newest. */
 export async function listReplays(
   database: Pool | ClientBase,
   reader: Reader,
@@ -255,10 +249,7 @@ export async function listGoingReplays(
   return rows;
 }
 
-/**
- * Stops a running replay; what it has replayed stays replayed. The rest of its set goes: it would be kept as long as
- * the log. An ended one is left as it is. Null: unknown.
- */
+/** Stops a running replay, and drops what it has not replayed; an ended one is left as it is. Null: unknown. */
 export async function cancelReplay(
   client: ClientBase | Pool,
   reader: Reader,
@@ -287,15 +278,4 @@ function cancelling(which: string): string {
       where account_id = $1 and status = 'running' and ${which} returning id
     )
     delete from sealpost.replay_items as i using cancelled as c where i.replay_id = c.id and i.outcome is null`;
-}
-
-/** Forgets the one of the replays that ended before the retention which began first. Returns how many: 1, or 0. */
-export async function forgetReplay(pool: Pool, retentionMs: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.replays where id = (
-       select id from sealpost.replays
-       where ended_at < now() - $1::float8 * interval '1 millisecond' order by id limit 1)`,
-    [retentionMs],
-  );
-  return rowCount ?? 0;
 }

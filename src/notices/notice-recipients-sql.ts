@@ -131,16 +131,3 @@ export async function confirmRecipient(pool: Pool, tokenDigest: Buffer): Promise
   );
   return rows[0] ?? null;
 }
-
-/** Forgets addresses that were not confirmed while they could be. Returns how many. */
-export async function forgetUnconfirmed(pool: Pool, keptMs: number, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `delete from sealpost.notice_recipients where id in (
-       select id from sealpost.notice_recipients
-       where confirmed_at is null
-         and greatest(token_expires_at, created_at + $1::float8 * interval '1 millisecond') < now()
-       limit $2)`,
-    [keptMs, rowsMax],
-  );
-  return rowCount ?? 0;
-}

@@ -90,21 +90,3 @@ export async function listNotices(
   const { counted, items } = rows[0]!;
   return { ...cutPage(items, limit, ({ id }) => id), ...cappedTotal(counted) };
 }
-
-/** Forgets what is older than the retention: notices, and mails. Returns how many rows went. */
-export async function forgetNotices(pool: Pool, retentionMs: number, rowsMax: number): Promise<number> {
-  const { rows } = await pool.query<{ forgotten: number }>(
-    `with before as (
-       select sealpost.uuid_v7_floor(now() - $1::float8 * interval '1 millisecond') as id
-     ), notices as (
-       delete from sealpost.notices where id in (
-         select n.id from sealpost.notices as n, before where n.id < before.id limit $2) returning 1
-     ), mails as (
-       delete from sealpost.notice_mails where id in (
-         select m.id from sealpost.notice_mails as m, before where m.id < before.id limit $2) returning 1
-     )
-     select ((select count(*) from notices) + (select count(*) from mails))::integer as forgotten`,
-    [retentionMs, rowsMax],
-  );
-  return rows[0]!.forgotten;
-}

@@ -47,15 +47,28 @@ describe("the analysis is cut out as it was written", () => {
     (analysis, space, url) => {
       const member = `"webhook_url":${JSON.stringify(url)}${space}`;
       const body = `${space}{${space}${member},"analysis":${space}${analysis}${space}}`;
-      expect(read(body)).toEqual({ analysis, parsed: JSON.parse(analysis), webhookUrl: url });
+      const id: unknown = JSON.parse(analysis)?.id;
+      const analysisId = typeof id === "string" ? id : "";
+      expect(read(body)).toEqual({ analysis, analysisId, webhookUrl: url });
     },
   );
 });
 
-test("the URL is whatever it is, and undefined where there is none", () => {
-  expect(read('{"analysis":1,"webhook_url":[2]}').webhookUrl).toEqual([2]);
+test("the URL is a text, or null, which is also said of none", () => {
+  const refused = ["body.webhook_url", "Must be a string or null.", "invalid_request"];
+  expect(refusal('{"analysis":1,"webhook_url":[2]}')).toEqual(refused);
   expect(read('{"analysis":1,"webhook_url":null}').webhookUrl).toBeNull();
-  expect(read('{"analysis":1}').webhookUrl).toBeUndefined();
+  expect(read('{"analysis":1}').webhookUrl).toBeNull();
+});
+
+test.each([
+  ['{"id":"a","x":{"id":"b"}}', "a"],
+  ['{"id":7}', ""],
+  ["{}", ""],
+  ["null", ""],
+  ['["id"]', ""],
+])("the id of %s is %j", (analysis, id) => {
+  expect(read(`{"analysis":${analysis}}`).analysisId).toBe(id);
 });
 
 describe("what is refused", () => {

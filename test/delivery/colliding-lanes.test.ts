@@ -18,7 +18,6 @@ it("lanes of two accounts are apart in a dispatcher, though their hashes are the
     ...LANE_LIMITS,
     inFlightMax: 100,
     silentInFlightMax: 25,
-    accountInFlightMax: 100,
     laneInFlightMax: 16,
   });
   const add = (accountId: string, n: number) => {

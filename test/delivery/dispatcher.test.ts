@@ -1,7 +1,6 @@
 import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
-import { isRefusedData, isUnreadableData } from "../../src/base/database/pools.ts";
 import { claimDeliveries } from "../../src/delivery/claim-sql.ts";
 import { createDelivering } from "../../src/delivery/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/delivery/dispatcher.ts";
@@ -71,7 +70,6 @@ function startDispatcher(
       ...LANE_LIMITS,
       inFlightMax: limits.inFlightMax ?? 200,
       silentInFlightMax: 50,
-      accountInFlightMax: 200,
       laneInFlightMax: limits.laneInFlightMax ?? 16,
       laneIdsMax: limits.laneIdsMax ?? LANE_LIMITS.laneIdsMax,
     },
@@ -84,8 +82,6 @@ function startDispatcher(
     write: hands.write?.(write) ?? write,
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
-    isUnreadableData,
-    isRefusedData,
     observer: {
       attemptRecorded: (delivery, _delivered, outcome) => {
         recorded.push(`${delivery.deliveryId} ${outcome}`);

@@ -56,7 +56,7 @@ describe("a replay", () => {
     expect(await held()).toEqual([id]);
     await takeWakeups(database.pool);
     expect(await replay(id!)).toBe("replayed");
-    expect(await logged(id!)).toMatchObject({ status: "pending", run: 2, isHeld: true });
+    expect(await logged(id!)).toMatchObject({ status: "pending", run: 2, held: true });
     expect(await countJobs(database.pool)).toBe(0);
     await resume();
     await step();

@@ -51,14 +51,14 @@ describe("a pause", () => {
 
   it("leaves the status as it is, and shows in the log", async () => {
     const [id] = await publishSome(1);
-    expect(await logged(id!)).toMatchObject({ status: "pending", isHeld: false });
+    expect(await logged(id!)).toMatchObject({ status: "pending", held: false });
     await pauseNow();
     expect(await logged(id!)).toMatchObject({
       status: "pending",
       reason: null,
-      isHeld: true,
-      nextAttemptAtMs: null,
-      isInFlight: false,
+      held: true,
+      next_attempt_at: null,
+      in_flight: false,
     });
   });
 
@@ -71,7 +71,7 @@ describe("a pause", () => {
     expect(await held()).toEqual([]);
     const claimed = await claim(pool, [of_other!, own, during]);
     expect(claimed.deliveries.map(({ kind }) => kind)).toEqual(["leased", "leased", "leased"]);
-    expect(await logged(during)).toMatchObject({ isHeld: false });
+    expect(await logged(during)).toMatchObject({ held: false });
   });
 
   it("holds what is published from then on, one by one or many, and wakes nobody", async () => {
@@ -92,7 +92,7 @@ describe("a pause", () => {
       webhookUrl: null,
     });
     expect((await takeWakeups(database.pool)).ids).toEqual([id]);
-    expect(await logged(id!)).toMatchObject({ isHeld: false });
+    expect(await logged(id!)).toMatchObject({ held: false });
     const delivery = await claimOne(pool, id!);
     expect(delivery.endpointUrl).toBe(URL);
     await recordOutcomes(pool, [attemptOf(delivery, { status: "failed", dueAtMs: Date.now() - 1 })]);
@@ -104,12 +104,12 @@ describe("a pause", () => {
     const attempts = [await claimOne(pool, failing!), await claimOne(pool, fine!)];
     await pauseNow();
     expect(await held()).toEqual([]);
-    expect(await logged(failing!)).toMatchObject({ isHeld: false, isInFlight: true });
+    expect(await logged(failing!)).toMatchObject({ held: false, in_flight: true });
     await recordOutcomes(pool, [
       attemptOf(attempts[0]!, { status: "failed", dueAtMs: Date.now() + 30_000 }),
       attemptOf(attempts[1]!, { status: "succeeded" }),
     ]);
-    expect(await logged(failing!)).toMatchObject({ isHeld: true, nextAttemptAtMs: null });
+    expect(await logged(failing!)).toMatchObject({ held: true, next_attempt_at: null });
     expect(await promoteDue(pool, later(29_000))).toMatchObject({ looked: 0 });
     expect(await promoteDue(pool, later(31_000))).toMatchObject({ looked: 1, woken: 0 });
     expect(await held()).toEqual([failing]);
@@ -253,8 +253,8 @@ describe("a resume", () => {
     await resume();
     const fresh = await publishNow();
     expect((await takeWakeups(database.pool)).ids).toEqual([fresh]);
-    expect(await logged(old)).toMatchObject({ isHeld: true });
-    expect(await logged(fresh)).toMatchObject({ isHeld: false });
+    expect(await logged(old)).toMatchObject({ held: true });
+    expect(await logged(fresh)).toMatchObject({ held: false });
   });
 
   it("finds what a transaction that saw the pause commits after it", async () => {

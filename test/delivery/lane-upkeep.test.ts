@@ -21,7 +21,6 @@ function startUpkeep(does: Partial<LaneUpkeepOptions>) {
     ...LANE_LIMITS,
     inFlightMax: 100,
     silentInFlightMax: 100,
-    accountInFlightMax: 100,
     laneInFlightMax: 10,
     laneIdsMax: 2,
   });

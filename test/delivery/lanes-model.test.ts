@@ -17,7 +17,6 @@ const LIMITS: LaneLimits = {
   inFlightMax: 16,
   silentInFlightMax: 6,
   accountSilentMin: 2,
-  accountInFlightMax: 11,
   laneInFlightMax: 8,
   idsMax: 24,
   laneIdsMax: 12,
@@ -107,7 +106,6 @@ class Model {
       lane.inFlight++;
       this.inFlight.push(one);
       ok(lane.inFlight <= lane.limit, "the lane's limit");
-      ok(this.accountInFlight(one.accountId) <= LIMITS.accountInFlightMax, "the account's cap");
     }
     if (taken.some((one) => this.of(one.accountId, one.lane).isSilent))
       ok(this.sum((one) => (one.isSilent ? one.inFlight : 0)) <= LIMITS.silentInFlightMax, "silent places");
@@ -119,7 +117,7 @@ class Model {
     const free = LIMITS.inFlightMax - this.inFlight.length;
     for (const account of ACCOUNTS) {
       const held = this.accountInFlight(account);
-      if (held >= LIMITS.accountInFlightMax || (free <= RESERVED && held > 0)) continue;
+      if (free <= RESERVED && held > 0) continue;
       const startable = this.sum(
         (one) => (!one.isSilent && one.ids.length > 0 && one.inFlight < one.limit ? 1 : 0),
         `${account}/`,

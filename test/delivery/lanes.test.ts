@@ -109,18 +109,6 @@ describe("places in flight", () => {
     expect(bench.lanes.inFlight).toBeLessThan(1_000 - 30);
   });
 
-  it("of one account have a cap where one is configured", () => {
-    const bench = new LanesBench({ accountInFlightMax: 10 });
-    bench.answering("a/1", 60);
-    bench.fill("a/1", 50);
-    for (let n = 0; n < 20; n++) bench.fill(`a/new${n}`, 1);
-    expect(bench.takeAll()).toHaveLength(10);
-    expect(bench.lanes.cappedAccounts).toBe(1);
-    bench.end(`${bench.taken[0]!.accountId}/${bench.taken[0]!.lane}`, UNKNOWN);
-    expect(bench.lanes.cappedAccounts).toBe(0);
-    expect(bench.takeAll()).toHaveLength(1);
-  });
-
   it("of one lane are at most so many", () => {
     const bench = new LanesBench({ laneInFlightMax: 4 });
     bench.answering("a/1", 60);
@@ -142,30 +130,26 @@ describe("places in flight", () => {
 });
 
 describe("what is told of lanes", () => {
-  it("counts those that wait at their limit, and accounts that do", () => {
-    const bench = new LanesBench({ accountInFlightMax: 2 });
-    const counts = () => [
-      bench.lanes.lanesAtCapacity,
-      bench.lanes.cappedAccounts,
-      bench.lanes.activeAccounts,
-    ];
+  it("counts those that wait at their limit, and active accounts", () => {
+    const bench = new LanesBench();
+    const counts = () => [bench.lanes.lanesAtCapacity, bench.lanes.activeAccounts];
     for (const name of ["a/1", "b/1"]) bench.answering(name);
-    expect(counts()).toEqual([0, 0, 0]);
+    expect(counts()).toEqual([0, 0]);
     bench.fill("a/1", 1);
-    expect(counts(), "it has not begun").toEqual([0, 0, 1]);
+    expect(counts(), "it has not begun").toEqual([0, 1]);
     bench.fill("a/1", 1, 1);
     bench.takeAll();
-    expect(counts(), "at both limits, and nothing waits").toEqual([0, 0, 1]);
+    expect(counts(), "at its limit, and nothing waits").toEqual([0, 1]);
     bench.fill("a/1", 1, 2);
     bench.fill("b/1", 1);
-    expect(counts()).toEqual([1, 1, 2]);
+    expect(counts()).toEqual([1, 2]);
     bench.end("a/1", UNKNOWN);
-    expect(counts()).toEqual([0, 0, 2]);
+    expect(counts()).toEqual([0, 2]);
   });
 
   it("counts what is to be told to the database, and what of it is asked for", () => {
     const bench = new LanesBench({ laneIdsMax: 2 });
-    const counts = () => [bench.lanes.createdCount, bench.lanes.answeredCount, bench.lanes.overflowCount];
+    const counts = () => [bench.lanes.created.size, bench.lanes.answered.size, bench.lanes.wanted.size];
     expect(counts()).toEqual([0, 0, 0]);
     bench.answering("a/1");
     bench.fill("b/1", 1);
@@ -208,12 +192,12 @@ describe("what is told of lanes", () => {
     bench.end("a/1", UNKNOWN);
     bench.answering("b/1");
     const { lanes } = bench;
-    expect([lanes.createdCount, lanes.answeredCount, lanes.silentLanes]).toEqual([0, 0, 0]);
+    expect([lanes.created.size, lanes.answered.size, lanes.silentLanes]).toEqual([0, 0, 0]);
     lanes.askAgain(10);
     lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
     lanes.setOverBudget("a", true);
     lanes.refill({ accountId: "a", lane: "1" }, [], null);
-    expect([lanes.createdCount, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);
+    expect([lanes.created.size, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);
     expect(bench.fill("b/1", 1)).toEqual([true]);
     expect(lanes.silentLanes, "known no more").toBe(1);
   });
@@ -326,7 +310,7 @@ describe("what is remembered", () => {
     bench.answering("a/1");
     bench.fill("a/1", 3);
     bench.take(1);
-    expect([bench.lanes.overflowCount, bench.lanes.overflowingLanes]).toEqual([1, 1]);
+    expect([bench.lanes.wanted.size, bench.lanes.overflowingLanes]).toEqual([1, 1]);
     bench.lanes.clear();
     expect(bench.lanes.drainOverflow(10)).toEqual([]);
   });

@@ -1,3 +1,4 @@
+import pg from "pg";
 import { beforeEach, describe, expect, it } from "vitest";
 import type { AttemptRow, Recording } from "../../src/delivery/record-sql.ts";
 import { createRecorder, type Recorder } from "../../src/delivery/recorder.ts";
@@ -30,7 +31,13 @@ function recording(deliveryId: string, attempt: Partial<AttemptRow> | null = {})
   };
 }
 
-class Refused extends Error {}
+class Refused extends pg.DatabaseError {
+  override code = "22P05";
+
+  constructor() {
+    super("unsupported Unicode escape sequence", 0, "error");
+  }
+}
 
 /** The database as far as a recorder sees it: it answers when and how the test says. */
 class Database {
@@ -71,7 +78,6 @@ beforeEach(() => {
   recorder = createRecorder({
     write: database.write,
     partOf: ({ deliveryId }) => deliveryId.split("/")[1] ?? "today",
-    isRefusedData: (error) => error instanceof Refused,
     onError: (error) => errors.push(error),
     random: Math.random,
   });

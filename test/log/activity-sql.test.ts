@@ -2,8 +2,9 @@ import { randomUUID } from "node:crypto";
 import fc from "fast-check";
 import type { Pool } from "pg";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { deleteOldRows } from "../../src/base/database/old-rows.ts";
 import { createGeneralPool } from "../../src/base/database/pools.ts";
-import { countActivity, foldActivity, forgetActivity } from "../../src/log/activity-sql.ts";
+import { countActivity, foldActivity } from "../../src/log/activity-sql.ts";
 import {
   countAttempts,
   type EndedAttempt,
@@ -338,9 +339,9 @@ describe("what is old", () => {
     await insert(...[33, 32, 30, 1].map((days) => endedAttempt(ago(days * 24 * HOUR_MS))));
     await awayFor(2 * MINUTE_MS);
     await countAll();
-    expect(await forgetActivity(pool, 1)).toBe(1);
-    expect(await forgetActivity(pool, 10)).toBe(1);
-    expect(await forgetActivity(pool, 10)).toBe(0);
+    expect(await deleteOldRows(pool, "activity", 31 * 24 * HOUR_MS, 1)).toBe(1);
+    expect(await deleteOldRows(pool, "activity", 31 * 24 * HOUR_MS, 10)).toBe(1);
+    expect(await deleteOldRows(pool, "activity", 31 * 24 * HOUR_MS, 10)).toBe(0);
     expect(await countRows(database.pool, "activity")).toBe(2);
   });
 });

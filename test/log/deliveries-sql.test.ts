@@ -28,7 +28,7 @@ describe("a delivery with its attempts", () => {
     const count = ATTEMPTS_SHOWN_MAX + more;
     await failAgain(database.pool, accountId, id, count);
     const found = (await findDelivery(database.pool, wholeAccount(accountId), id))!;
-    expect(found.delivery.attemptsCount).toBe(count);
+    expect(found.delivery.attempts_count).toBe(count);
     const leftOut = Math.max(0, more);
     expect(found.attempts.map(({ run, number }) => (run - 1) * 8 + number)).toEqual(
       Array.from({ length: count - leftOut }, (_, n) => leftOut + 1 + n),

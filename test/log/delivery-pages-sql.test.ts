@@ -186,7 +186,7 @@ it("what a replay has begun is read along its items, however far down the log it
   expect([page.total, page.isTotalCapped]).toEqual([4, false]);
   const found = [...page.items, ...next.items];
   expect(found.map(({ id }) => id)).toEqual(ids.slice(0, 4).reverse());
-  expect(new Set(found.map((one) => one.replayId))).toEqual(new Set([replayId]));
+  expect(new Set(found.map((one) => one.replay_id))).toEqual(new Set([replayId]));
   const other = await insertAccount(database.pool, "https://receiver.example.com/");
   expect((await list(wholeAccount(other), { replay_id: replayId }, null, 3)).total, "another account's").toBe(
     0,

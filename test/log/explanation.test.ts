@@ -13,24 +13,22 @@ const DUE = Date.UTC(2026, 2, 1, 12, 0, 5, 678);
 const DUE_TEXT = new Date(DUE).toISOString();
 
 const fresh: Explainable = {
-  // Made at 2026-03-01 12:00:00.000 UTC.
-  id: "019ca945-0a00-7000-8000-000000000000",
+  created_at: "2026-03-01T12:00:00.000Z",
   status: "pending",
   reason: null,
   run: 1,
-  attemptsCount: 0,
-  isExample: false,
-  nextAttemptAtMs: DUE,
-  isInFlight: false,
-  isHeld: false,
-  isWaitingForEarlierRun: false,
-  webhookUrl: "https://hooks.example.com/",
-  endpointUrl: null,
-  lastErrorCode: null,
-  lastStatusCode: null,
+  attempts_count: 0,
+  is_example: false,
+  next_attempt_at: DUE_TEXT,
+  in_flight: false,
+  held: false,
+  waits_for_earlier_run: false,
+  target_source: "request",
+  last_error_code: null,
+  last_status_code: null,
 };
 const explain = (some: Partial<Explainable>) => explainDelivery({ ...fresh, ...some }, WEEK_MS);
-const failed = { status: "failed", attemptsCount: 1, lastErrorCode: "dns_not_found" } as const;
+const failed = { status: "failed", attempts_count: 1, last_error_code: "dns_not_found" } as const;
 
 describe("a delivery in plain words", () => {
   test.each<[string, Partial<Explainable>, RegExp]>([
@@ -41,22 +39,22 @@ describe("a delivery in plain words", () => {
     ],
     [
       "the first attempt is under way",
-      { isInFlight: true, nextAttemptAtMs: null },
+      { in_flight: true, next_attempt_at: null },
       /^The event has not been delivered yet\. The attempt is in progress\.$/,
     ],
     [
       "it is a test event",
-      { isExample: true },
+      { is_example: true },
       /^This is a test event; its analysis is an example\. The event has not been delivered yet\. /,
     ],
     [
       "a replay waits for its turn",
-      { run: 2, lastErrorCode: "status_503", attemptsCount: 8 },
+      { run: 2, last_error_code: "status_503", attempts_count: 8 },
       /^A replay was requested\. The attempt is due at .* UTC\. Before that: The receiver returned 503.*\.$/,
     ],
     [
       "a replay waits for the end of the attempt before it",
-      { run: 2, isInFlight: true, isWaitingForEarlierRun: true, nextAttemptAtMs: null },
+      { run: 2, in_flight: true, waits_for_earlier_run: true, next_attempt_at: null },
       /^A replay was requested\. It starts when the attempt in progress has ended, and is dropped if .*\.$/,
     ],
     [
@@ -66,18 +64,18 @@ describe("a delivery in plain words", () => {
     ],
     [
       "the next attempt is under way",
-      { ...failed, isInFlight: true, nextAttemptAtMs: null },
+      { ...failed, in_flight: true, next_attempt_at: null },
       /The next attempt is in progress\.(?!.*replay)/,
     ],
-    ["the time of the next attempt is not known", { ...failed, nextAttemptAtMs: null }, /is due shortly\./],
+    ["the time of the next attempt is not known", { ...failed, next_attempt_at: null }, /is due shortly\./],
     [
       "it has arrived",
-      { status: "succeeded", lastStatusCode: 204, nextAttemptAtMs: null },
+      { status: "succeeded", last_status_code: 204, next_attempt_at: null },
       /^The receiver accepted the event with status 204\. No action is needed\.$/,
     ],
     [
       "all attempts are used up",
-      { status: "abandoned", reason: "attempts_exhausted", lastErrorCode: "status_401", attemptsCount: 8 },
+      { status: "abandoned", reason: "attempts_exhausted", last_error_code: "status_401", attempts_count: 8 },
       /^All attempts failed.*The last attempt: The receiver returned 401.*signature.*until 2026-03-08 12:00:00 UTC/,
     ],
     [
@@ -92,12 +90,12 @@ describe("a delivery in plain words", () => {
     ],
     [
       "the endpoint was removed between two attempts",
-      { status: "abandoned", reason: "no_target", attemptsCount: 3, lastErrorCode: "status_503" },
+      { status: "abandoned", reason: "no_target", attempts_count: 3, last_error_code: "status_503" },
       /^The account's endpoint was removed.*The last attempt: The receiver returned 503.*Configure an endpoint/,
     ],
     [
       "the URL breaks a rule",
-      { status: "abandoned", reason: "target_refused", lastErrorCode: "url_not_https" },
+      { status: "abandoned", reason: "target_refused", last_error_code: "url_not_https" },
       /^The webhook URL does not start with https/,
     ],
     ["the URL breaks some rule", { status: "abandoned", reason: "target_refused" }, /public HTTPS address/],
@@ -111,19 +109,19 @@ describe("a delivery in plain words", () => {
   });
 
   describe("of a URL that is at fault", () => {
-    const own = { webhookUrl: "https://hooks.example.com/", endpointUrl: null };
-    const endpoint = { webhookUrl: null, endpointUrl: "https://hooks.example.com/" };
-    const gone = { status: "abandoned", reason: "attempts_exhausted", attemptsCount: 8 } as const;
+    const own = { target_source: "request" } as const;
+    const endpoint = { target_source: "endpoint" } as const;
+    const gone = { status: "abandoned", reason: "attempts_exhausted", attempts_count: 8 } as const;
 
     test.each(["status_410", "status_301", "status_404", "dns_not_found", "tls_wrong_name"])(
       "%s: one that came with the request cannot be changed, an endpoint can",
-      (lastErrorCode) => {
+      (last_error_code) => {
         const stays =
           /The URL came with the request and cannot be changed: .* publish the result under a new analysis id\./;
-        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(stays);
-        expect(explain({ ...failed, ...own, lastErrorCode })).toMatch(stays);
-        expect(explain({ ...gone, ...endpoint, lastErrorCode })).not.toMatch(stays);
-        expect(explain({ ...gone, ...own, lastErrorCode })).toMatch(
+        expect(explain({ ...gone, ...own, last_error_code })).toMatch(stays);
+        expect(explain({ ...failed, ...own, last_error_code })).toMatch(stays);
+        expect(explain({ ...gone, ...endpoint, last_error_code })).not.toMatch(stays);
+        expect(explain({ ...gone, ...own, last_error_code })).toMatch(
           /It can be replayed, and its analysis read, until/,
         );
       },
@@ -131,8 +129,8 @@ describe("a delivery in plain words", () => {
 
     test.each(["status_503", "connect_timeout", "response_timeout"])(
       "%s is not the URL's fault",
-      (lastErrorCode) => {
-        expect(explain({ ...gone, ...own, lastErrorCode })).not.toMatch(/came with the request/);
+      (last_error_code) => {
+        expect(explain({ ...gone, ...own, last_error_code })).not.toMatch(/came with the request/);
       },
     );
 
@@ -140,7 +138,7 @@ describe("a delivery in plain words", () => {
       const refused = {
         status: "abandoned",
         reason: "target_refused",
-        lastErrorCode: "url_not_https",
+        last_error_code: "url_not_https",
       } as const;
       expect(explain({ ...refused, ...own })).toMatch(
         /^The webhook URL does not start with https.* new analysis id\. The analysis can be read until 2026-03-08/,
@@ -158,8 +156,8 @@ describe("a delivery in plain words", () => {
 
   const every = DELIVERY_STATUSES.flatMap((status) =>
     (status === "abandoned" ? END_REASONS : [null]).flatMap((reason) =>
-      [null, "dns_not_found", "status_599", "from_the_future"].flatMap((lastErrorCode) =>
-        [true, false].map((isInFlight) => ({ status, reason, lastErrorCode, isInFlight, run: 2 })),
+      [null, "dns_not_found", "status_599", "from_the_future"].flatMap((last_error_code) =>
+        [true, false].map((in_flight) => ({ status, reason, last_error_code, in_flight, run: 2 })),
       ),
     ),
   );
@@ -177,12 +175,12 @@ describe("what is known besides", () => {
     ["status_400", null, /signing secret.* The secret has never been rotated\./],
     ["status_401", DUE, /signing secret.* The secret was last rotated at 2026-03-01 12:00:05 UTC\./],
     ["status_503", DUE, /^(?!.*rotated)/],
-  ])("%s and the secret's rotation", (lastErrorCode, secretRotatedAtMs, said) => {
+  ])("%s and the secret's rotation", (last_error_code, secretRotatedAtMs, said) => {
     const known = { secretRotatedAtMs };
-    expect(explainKnown({ ...failed, lastErrorCode }, known)).toMatch(said);
-    const ended = { status: "abandoned", reason: "attempts_exhausted", nextAttemptAtMs: null } as const;
-    expect(explainKnown({ ...failed, ...ended, lastErrorCode }, known)).toMatch(said);
-    expect(explainKnown({ ...failed, lastErrorCode }, {})).not.toMatch(/rotated/);
+    expect(explainKnown({ ...failed, last_error_code }, known)).toMatch(said);
+    const ended = { status: "abandoned", reason: "attempts_exhausted", next_attempt_at: null } as const;
+    expect(explainKnown({ ...failed, ...ended, last_error_code }, known)).toMatch(said);
+    expect(explainKnown({ ...failed, last_error_code }, {})).not.toMatch(/rotated/);
   });
 
   test.each([
@@ -199,10 +197,10 @@ describe("what is known besides", () => {
     const headers: Record<string, string> = header === undefined ? {} : { "retry-after": header };
     const lastAttempt = { ended_at: new Date(DUE - waitMs).toISOString(), response_headers: headers };
     const code = "status_503";
-    expect(explainKnown({ ...failed, lastErrorCode: code }, { lastAttempt })).toMatch(said);
+    expect(explainKnown({ ...failed, last_error_code: code }, { lastAttempt })).toMatch(said);
     // There is none to come.
-    const inFlight = { isInFlight: true, nextAttemptAtMs: null };
-    expect(explainKnown({ ...failed, ...inFlight, lastErrorCode: code }, { lastAttempt })).not.toMatch(
+    const inFlight = { in_flight: true, next_attempt_at: null };
+    expect(explainKnown({ ...failed, ...inFlight, last_error_code: code }, { lastAttempt })).not.toMatch(
       /Retry-After/,
     );
   });
@@ -212,7 +210,7 @@ test.each([
   ["pending", {}],
   ["failed", failed],
 ] as const)("a held one that is %s says that it is held, not when it is due", (status, more) => {
-  const said = explain({ ...more, status, isHeld: true, nextAttemptAtMs: null });
+  const said = explain({ ...more, status, held: true, next_attempt_at: null });
   expect(said).toMatch(/ It is held because the endpoint is paused, or has only just been resumed\. /);
   expect(said).not.toMatch(/due|To retry at once/);
 });

@@ -78,7 +78,7 @@ describe("replaying one delivery", () => {
     expect(await replayDelivery(database.pool, wholeAccount(accountId), id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: null });
     const found = await findDelivery(database.pool, wholeAccount(accountId), id);
-    expect(found?.delivery).toMatchObject({ status: "pending", reason: null, run: 2, isInFlight: false });
+    expect(found?.delivery).toMatchObject({ status: "pending", reason: null, run: 2, in_flight: false });
     expect(await countJobs(database.pool)).toBe(before + 1);
   });
 
@@ -137,7 +137,7 @@ describe("replaying one delivery", () => {
     expect(await replayDelivery(database.pool, wholeAccount(accountId), id, RETENTION_MS)).toBe("replayed");
     expect(await openRow(id)).toEqual({ run: 2, attempts_in_run: 0, is_due: true, lease_token: token });
     const found = await findDelivery(database.pool, wholeAccount(accountId), id);
-    expect(found?.delivery).toMatchObject({ run: 2, isInFlight: true, isWaitingForEarlierRun: true });
+    expect(found?.delivery).toMatchObject({ run: 2, in_flight: true, waits_for_earlier_run: true });
   });
 
   it("neither waits for nor locks a row that is somebody else's", async () => {

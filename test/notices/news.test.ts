@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import { deleteOldRows } from "../../src/base/database/old-rows.ts";
 import {
   type EndpointNews,
   noteCertificates,
@@ -6,7 +7,7 @@ import {
 } from "../../src/delivery/endpoint-health-sql.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { lookForNews } from "../../src/notices/news.ts";
-import { forgetNotices, listNotices } from "../../src/notices/notices-sql.ts";
+import { listNotices } from "../../src/notices/notices-sql.ts";
 import {
   begin,
   changeRows,
@@ -279,6 +280,6 @@ test("notices older than the log are forgotten", async () => {
   const row = { account_id: accountId, kind: "secret.expiring", subject: "s", details: {} };
   await insertRow(database.pool, "notices", { ...row, id: rows[0].id });
   await insertRow(database.pool, "notices", { ...row, subject: "t" });
-  expect(await forgetNotices(database.pool, 30 * DAY, 1_000)).toBe(1);
+  expect(await deleteOldRows(database.pool, "notices", 30 * DAY, 1_000)).toBe(1);
   expect(await countRows(database.pool, "notices", { account_id: accountId })).toBe(1);
 });

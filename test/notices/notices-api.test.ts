@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { deleteOldRows } from "../../src/base/database/old-rows.ts";
 import { NOTICE_KINDS } from "../../src/base/model/notices.ts";
 import { digestToken } from "../../src/notices/mail-sending.ts";
 import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
-import { forgetUnconfirmed } from "../../src/notices/notice-recipients-sql.ts";
 import { addNotice } from "../../src/notices/notices-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { changeRows, countRows, insertRow, rowOf } from "../support/installation.ts";
@@ -259,7 +259,7 @@ describe("recipients", () => {
     const token = { token_digest: digestToken("x"), token_expires_at: new Date(Date.now() + 60_000) };
     await changeRows(database.pool, "notice_recipients", again!, { ...old, ...token });
     await changeRows(database.pool, "notice_recipients", agreed!, { ...old, confirmed_at: new Date() });
-    expect(await forgetUnconfirmed(database.pool, 7 * 86_400_000, 100)).toBe(1);
+    expect(await deleteOldRows(database.pool, "notice_recipients", 7 * 86_400_000, 100)).toBe(1);
     const left = ((await ask("GET", recipients)).body.items as { address: string }[]).map(
       ({ address }) => address,
     );

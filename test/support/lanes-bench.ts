@@ -10,7 +10,6 @@ const LIMITS: LaneLimits = {
   ...LANE_LIMITS,
   inFlightMax: 1_000,
   silentInFlightMax: 250,
-  accountInFlightMax: 1_000,
   laneInFlightMax: 128,
 };
 export const ANSWERED: LaneAnswer = { kind: "answered", firstByteMs: null };

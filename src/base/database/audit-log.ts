@@ -38,16 +38,3 @@ export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEnt
   });
   return rows[0]!.at;
 }
-
-/** Forgets entries older than the retention, at most `rowsMax` of them. Returns how many. */
-export async function forgetAuditEntries(pool: Pool, retentionMs: number, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `with old as (
-       select id from sealpost.audit_log
-       where id < sealpost.uuid_v7_floor(now() - $1::float8 * interval '1 millisecond') order by id limit $2
-     )
-     delete from sealpost.audit_log as a using old where a.id = old.id`,
-    [retentionMs, rowsMax],
-  );
-  return rowCount ?? 0;
-}

@@ -11,7 +11,7 @@
 import { EventEmitter } from "node:events";
 import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
 import pg from "pg";
-import { addressOf, createPool, type PoolOptions } from "./pools.ts";
+import { addressOf, createPool, generic, type PoolOptions } from "./pools.ts";
 
 /** The task of our jobs; the queue may hold other tasks' jobs, which are none of ours. */
 const TASK = "deliver";
@@ -59,13 +59,6 @@ export type WakeupRunnerOptions = {
   readonly onLook: (jobIds: readonly string[], lookAgain: () => void) => void;
   /** The runner has begun to end, asked or not. */
   readonly onEnding: () => void;
-};
-
-export type WakeupRunner = {
-  /** Settles when the runner has ended, asked or not; after a failed stop it may never settle. */
-  readonly ended: Promise<void>;
-  /** Rejects when the database is gone. */
-  stop(): Promise<void>;
 };
 
 const FROM_THE_FIRST = "-infinity";
@@ -125,10 +118,10 @@ export class JobsBound {
     return this.#lookedFrom ?? this.#from;
   }
 
-  /** The look has ended and found so many of `max`. Asks `pool` now and then. Never rejects. */
-  async endLook(found: number, max: number, pool: pg.Pool): Promise<void> {
+  /** The look has ended and found so many jobs. Asks `pool` now and then. Never rejects. */
+  async endLook(found: number, pool: pg.Pool): Promise<void> {
     const nowMs = performance.now();
-    const isFull = found === max;
+    const isFull = found === JOBS_FETCHED_MAX;
     if (isFull && this.#lookedFrom !== null) this.#lookOnceFrom(this.#lookedFrom);
     // The first of the two may have begun before it was known that all had ended.
     if (!isFull && this.#settled !== null && --this.#looksLeft === 0) {
@@ -177,11 +170,11 @@ export class JobsBound {
 }
 
 /** Runs our jobs until stopped, or until graphile-worker gives up. */
-export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<WakeupRunner> {
+export async function startWakeupRunner(options: WakeupRunnerOptions) {
   const { pool, bound } = options.queue;
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
-    void bound.endLook(jobs.length, JOBS_FETCHED_MAX, pool);
+    void bound.endLook(jobs.length, pool);
     const jobIds = jobs.map(({ id }) => id);
     options.onLook(jobIds, () => localQueue.pulse(1));
   });
@@ -203,7 +196,12 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
       },
     },
   });
-  return { ended: runner.promise, stop: () => runner.stop() };
+  return {
+    /** Settles when the runner has ended, asked or not; after a failed stop it may never settle. */
+    ended: runner.promise,
+    /** Rejects when the database is gone. */
+    stop: () => runner.stop(),
+  };
 }
 
 /**
@@ -215,12 +213,7 @@ export async function startWakeupRunner(options: WakeupRunnerOptions): Promise<W
  * and a crash of the server can only undo that a job was taken or done.
  */
 export function createWakeupQueue(options: PoolOptions, bound = new JobsBound()): WakeupQueue {
-  const off = ["seqscan", "bitmapscan", "sort"];
-  const pool = createPool(options, [
-    "plan_cache_mode=force_generic_plan",
-    "synchronous_commit=off",
-    ...off.map((path) => `enable_${path}=off`),
-  ]);
+  const pool = createPool(options, [...generic("seqscan", "bitmapscan", "sort"), "synchronous_commit=off"]);
   const queue: WakeupQueue = { pool, bound, onAdded: () => false };
   pool.on("connect", (client) => filterNotices(client, queue));
   pool.on("connect", (client) => rewriteStatements(client, queue.bound));

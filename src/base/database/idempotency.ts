@@ -128,10 +128,7 @@ export async function claimIdempotentCall(
   return state;
 }
 
-/**
- * In the transaction of its effect, which is refused with it when its account has no room (SP009), or its key is no
- * longer good (SP010).
- */
+/** In its effect's transaction, refused with it: no room for the account (SP009), the key is good no more (SP010). */
 export function storingResponse(
   { claim, response, counted }: CompletedClaim,
   secretsKey: Uint8Array,
@@ -196,24 +193,6 @@ export async function releaseIdempotentCall(
   token: string,
 ): Promise<void> {
   await client.query(`delete from sealpost.idempotency_keys where ${HELD}`, [...keyOf(claim), token]);
-}
-
-/** Deletes keys older than the retention, at most `rowsMax` of them. Returns how many. */
-export async function forgetIdempotencyKeys(
-  pool: Pool,
-  retentionMs: number,
-  rowsMax: number,
-): Promise<number> {
-  const { rowCount } = await pool.query(
-    `with old as (
-       select account_id, key_id, idempotency_key from sealpost.idempotency_keys
-       where created_at < now() - $1::float8 * interval '1 millisecond' limit $2 for update skip locked
-     )
-     delete from sealpost.idempotency_keys as k using old
-     where k.account_id = old.account_id and k.key_id = old.key_id and k.idempotency_key = old.idempotency_key`,
-    [retentionMs, rowsMax],
-  );
-  return rowCount ?? 0;
 }
 
 function responseColumns(claim: IdempotencyClaim, response: StoredResponse, secretsKey: Uint8Array) {

@@ -1,5 +1,5 @@
 import { setTimeout as delay } from "node:timers/promises";
-import pg, { type ClientBase, type Pool, type PoolClient } from "pg";
+import pg, { type ClientBase, type Pool } from "pg";
 import { abortableDelay } from "../model/backoff.ts";
 import type { LogServer, StandbyFault } from "../model/installation.ts";
 import { OtherCellError } from "./cells.ts";
@@ -41,29 +41,29 @@ export type Standing = "reached" | "behind" | "refused";
  * written down last, which may lag some minutes behind after a failover.
  */
 const STANDING = `
-select
-  pg_is_in_recovery()
-    and (select system_identifier::text from pg_control_system()) = $1
-    and (select oid::text from pg_database where datname = current_database()) = $4
-    and coalesce(
-      (select received_tli from pg_stat_get_wal_receiver()),
-      (select min_recovery_end_timeline from pg_control_recovery())
-    ) = $2 as is_ours,
-  coalesce(pg_last_wal_replay_lsn() >= $3::pg_lsn, false) as has_reached`;
+select case
+    when (pg_is_in_recovery()
+      and (select system_identifier::text from pg_control_system()) = $1
+      and (select oid::text from pg_database where datname = current_database()) = $4
+      and coalesce(
+        (select received_tli from pg_stat_get_wal_receiver()),
+        (select min_recovery_end_timeline from pg_control_recovery())
+      ) = $2) is not true then 'refused'
+    when pg_last_wal_replay_lsn() >= $3::pg_lsn then 'reached'
+    else 'behind'
+  end as standing`;
 
 /** Asks the server itself, on the connection that is to be read from: its name may lead to another one next time. */
 export async function readStanding(
   client: ClientBase,
   { systemIdentifier, timeline, lsn, database }: Position,
 ): Promise<Standing> {
-  const { rows } = await client.query<{ is_ours: boolean | null; has_reached: boolean }>({
+  const { rows } = await client.query<{ standing: Standing }>({
     name: "standing",
     text: STANDING,
     values: [systemIdentifier, timeline, lsn, database],
   });
-  const { is_ours, has_reached } = rows[0]!;
-  if (is_ours !== true) return "refused";
-  return has_reached ? "reached" : "behind";
+  return rows[0]!.standing;
 }
 
 /** A standby that ends what reads rows that it is about to remove (40001), or what takes too long (57014), is well. */
@@ -137,18 +137,17 @@ export function createLogReader(options: LogReaderOptions): {
 
   /** Null: it has to be read from the primary. */
   async function onStandby<T>(read: (client: ClientBase) => Promise<T>): Promise<{ value: T } | null> {
-    const position = await positionOf();
+    // Null when the primary does not answer, or is none: whoever reads is told by the primary itself.
+    const position = await readPrimary("").catch(() => null);
     if (position === null) return null;
-    let client: PoolClient;
-    try {
-      client = await standby.connect();
-    } catch (error) {
+    const client = await standby.connect().catch((error: unknown) => {
       setAside(error instanceof OtherCellError ? "refused" : "away", error);
       return null;
-    }
+    });
+    if (client === null) return null;
     let isBroken = false;
     try {
-      const standing = await untilReached(client, position);
+      const standing = await untilReached(client, position.answer);
       if (standing === "reached") return { value: await read(client) };
       isBroken = standing === "refused";
       setAside(standing, null);
@@ -159,15 +158,6 @@ export function createLogReader(options: LogReaderOptions): {
       client.release(isBroken);
     }
     return null;
-  }
-
-  /** Null when the primary does not answer, or is none: whoever reads is told by the primary itself. */
-  async function positionOf(): Promise<Position | null> {
-    try {
-      return (await readPrimary("")).answer;
-    } catch {
-      return null;
-    }
   }
 
   let trying = tryUntilUsed(0);

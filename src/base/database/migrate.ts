@@ -8,7 +8,7 @@ import { AREAS } from "../model/areas.ts";
 import { OtherCellError, refuseOtherCell, writeCell } from "./cells.ts";
 import { migrateGraphileWorker } from "./graphile-worker.ts";
 import { addressOf } from "./pools.ts";
-import { findLockHolder, tryToLockTable } from "./table-lock.ts";
+import { describeLockHolder, tryToLockTable } from "./table-lock.ts";
 
 export type MigrateOptions = {
   readonly databaseUrl: string;
@@ -180,19 +180,15 @@ async function waitForLock(client: pg.Client, maxMs: number, log: (line: string)
     if (await tryToLockTable(client, "migration_lock")) return;
     if (waitedMs === 0) log("another process is migrating this database; waiting for it");
     if (waitedMs % LOCK_SAID_EVERY_MS === 0 && waitedMs > 0) {
-      log(`still waiting after ${waitedMs / 1_000} s for ${await describeHolder(client)}`);
+      log(
+        `still waiting after ${waitedMs / 1_000} s for ${await describeLockHolder(client, "migration_lock")}`,
+      );
     }
     await sleep(LOCK_POLL_MS);
   }
-  const holder = await describeHolder(client);
+  const holder = await describeLockHolder(client, "migration_lock");
   const waited = `over ${maxMs / 1_000} seconds`;
   throw new MigrationError(`Another process has been migrating this database for ${waited}: ${holder}.`);
-}
-
-async function describeHolder(client: pg.Client): Promise<string> {
-  const holder = await findLockHolder(client, "migration_lock");
-  if (holder === null) return "a process that has just ended";
-  return `pid ${holder.pid} on the server, role ${holder.role}, application "${holder.application}"`;
 }
 
 /** The digests of what was applied, by file name. */

@@ -43,13 +43,14 @@ export type PoolOptions = {
   readonly isPipelined?: boolean;
 };
 
+/** Generic plans without these. */
+export function generic(...paths: readonly string[]): readonly string[] {
+  return ["plan_cache_mode=force_generic_plan", ...paths.map((path) => `enable_${path}=off`)];
+}
+
 /** For claims and records, small batches by ids over indexes: planned for an empty table they would stay scans. */
 export function createDispatchPool(options: PoolOptions): pg.Pool {
-  const off = ["seqscan", "hashjoin", "mergejoin"];
-  return createPool(options, [
-    "plan_cache_mode=force_generic_plan",
-    ...off.map((path) => `enable_${path}=off`),
-  ]);
+  return createPool(options, generic("seqscan", "hashjoin", "mergejoin"));
 }
 
 /** Tells soon that the database is away. Its clients send without waiting for answers: see `inPipelinedTransaction`. */
@@ -62,10 +63,7 @@ export function createApiPool(options: PoolOptions): pg.Pool {
  * and sort all of its deliveries. Making a custom plan for 40 days takes longer than running it. Figures:
  * test/bench/README.md.
  */
-const LOG_SETTINGS = [
-  "plan_cache_mode=force_generic_plan",
-  ...["seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin"].map((path) => `enable_${path}=off`),
-];
+const LOG_SETTINGS = generic("seqscan", "bitmapscan", "sort", "hashjoin", "mergejoin");
 
 /** Reads the log on the connections of another pool. */
 export function readingLog(pool: pg.Pool, onQuery?: OnQuery): pg.Pool {
@@ -159,10 +157,7 @@ export function shareOf(pool: pg.Pool, connectionsMax: number): pg.Pool {
   return share;
 }
 
-/**
- * For moving an account: pages are read along an index. A page may take longer than anybody else's statement, and is
- * written as text, which has to say the same wherever it is read.
- */
+/** For moving an account: long pages along an index, as text that says the same wherever it is read. */
 export function createMovePool(options: PoolOptions): pg.Pool {
   const settings = ["bytea_output=hex", "extra_float_digits=1", "timezone=UTC", "synchronous_commit=on"];
   return createPool(options, ["enable_seqscan=off", ...settings], MOVE_TIMEOUTS);
@@ -216,7 +211,7 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
     // Not only at the start: a name that leads elsewhere after a failover leads new connections there.
     ...(cell !== null && { onConnect: (client) => requireCell(client, cell) }),
-    Client: timedClient({ answerMs: timeouts.answerMs, onQuery: options.onQuery ?? (() => undefined) }),
+    Client: timedClient(timeouts.answerMs, options.onQuery),
   });
   pool.on("error", options.onError);
   // A connection that breaks while it is lent out rejects its query; without this listener it would end the process

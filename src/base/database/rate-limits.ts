@@ -38,8 +38,6 @@ export function createRequestCounter(
   small = SMALL,
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
   const now = () => performance.now();
-  /** When the windows of full buckets end, by `now`. */
-  const full = new TtlMap<string, number>({ entriesMax: BUCKETS_MAX, now });
   const windows = new TtlMap<string, Window>({ entriesMax: BUCKETS_MAX, now });
   const consume = gatherByTurn(countAllAndPending);
 
@@ -47,14 +45,12 @@ export function createRequestCounter(
   async function countAllAndPending(
     requests: ReadonlyMap<string, number>,
   ): Promise<ReadonlyMap<string, Row>> {
-    const pending = [...requests].map(([asked, callers]) => ({ asked, callers, taken: takePending(asked) }));
+    const taken = new Map([...requests.keys()].map((asked) => [asked, takePending(asked)]));
+    const all = new Map([...requests].map(([asked, callers]) => [asked, callers + taken.get(asked)!]));
     try {
-      return await countAll(
-        pool,
-        new Map(pending.map(({ asked, callers, taken }) => [asked, callers + taken])),
-      );
+      return await countAll(pool, all);
     } catch (error) {
-      for (const { asked, taken } of pending) givePendingBack(asked, taken);
+      for (const [asked, pending] of taken) givePendingBack(asked, pending);
       throw error;
     }
   }
@@ -76,45 +72,41 @@ export function createRequestCounter(
     window.pending += taken;
   }
 
-  function learn(asked: string, counted: number, resetMs: number): void {
+  function learn(asked: string, { points: counted, leftMs }: Row): void {
     const pending = windows.get(asked)?.pending ?? 0;
     const nowMs = now();
-    windows.set(asked, { counted, pending, endsAtMs: nowMs + resetMs, toldAtMs: nowMs }, resetMs);
+    windows.set(asked, { counted, pending, endsAtMs: nowMs + leftMs, toldAtMs: nowMs }, leftMs);
   }
 
   /** Null: the database has to be asked. */
   function countHere(asked: string, { requestsMax, windowSeconds }: CountedPolicy): Counted | null {
     const window = windows.get(asked);
-    if (window === undefined || requestsMax < small) return null;
-    if (window.counted + window.pending + 1 > requestsMax / 2) return null;
-    window.pending++;
+    if (window === undefined) return null;
     const nowMs = now();
+    const resetMs = window.endsAtMs - nowMs;
+    if (window.counted > requestsMax) return { requests: requestsMax + 1, resetMs };
+    if (requestsMax < small || window.counted + window.pending + 1 > requestsMax / 2) return null;
+    window.pending++;
     if (nowMs - window.toldAtMs > Math.min(TELL_EVERY_MS, windowSeconds * 250)) tell(asked);
-    return { requests: window.counted + window.pending, resetMs: window.endsAtMs - nowMs };
+    return { requests: window.counted + window.pending, resetMs };
   }
 
   /** If it fails, it is told later. */
   function tell(asked: string): void {
     countAllAndPending(new Map([[asked, 0]])).then(
-      (rows) => learn(asked, rows.get(asked)!.points, Math.max(0, Number(rows.get(asked)!.leftMs))),
+      (rows) => learn(asked, rows.get(asked)!),
       () => undefined,
     );
   }
 
   return async (bucket, policy) => {
-    const { requestsMax, windowSeconds } = policy;
-    const asked = `${windowSeconds}:${bucket.slice(0, KEY_CHARS_MAX)}`;
-    const limited = `${requestsMax}:${asked}`;
-    const endsAtMs = full.get(limited);
-    if (endsAtMs !== undefined) return { requests: requestsMax + 1, resetMs: endsAtMs - now() };
+    const asked = `${policy.windowSeconds}:${bucket.slice(0, KEY_CHARS_MAX)}`;
     const here = countHere(asked, policy);
     if (here !== null) return here;
     const { answer, callers, place } = await consume(asked);
     if (answer === undefined) throw new Error("A bucket was not counted.");
-    const resetMs = Math.max(0, Number(answer.leftMs));
-    if (place === callers) learn(asked, answer.points, resetMs);
-    if (answer.points > requestsMax) full.set(limited, now() + resetMs, resetMs);
-    return { requests: answer.points - callers + place, resetMs };
+    if (place === callers) learn(asked, answer);
+    return { requests: answer.points - callers + place, resetMs: answer.leftMs };
   };
 }
 
@@ -132,7 +124,7 @@ export async function uncountRequest(pool: Pool, buckets: readonly string[]): Pr
 const KEY_CHARS_MAX = 255;
 
 /** One that is forgotten is counted in the database, and refused, once more. */
-const BUCKETS_MAX = 10_000;
+const BUCKETS_MAX = 20_000;
 const SMALL = 20;
 const TELL_EVERY_MS = 1_000;
 
@@ -147,9 +139,9 @@ on conflict (key) do update set
     then excluded.points else known.points + excluded.points end,
   expire = case when known.expire <= (extract(epoch from now()) * 1000)::bigint
     then excluded.expire else known.expire end
-returning key, points, expire - (extract(epoch from now()) * 1000)::bigint as "leftMs"`;
+returning key, points, greatest(expire - (extract(epoch from now()) * 1000)::bigint, 0)::float8 as "leftMs"`;
 
-type Row = { readonly key: string; readonly points: number; readonly leftMs: string };
+type Row = { readonly key: string; readonly points: number; readonly leftMs: number };
 
 /** @param requests of each bucket, its window before it: `60:name` */
 async function countAll(
@@ -160,30 +152,8 @@ async function countAll(
     const end = name.indexOf(":");
     return { name, key: name.slice(end + 1), points, windowMs: Number(name.slice(0, end)) * 1_000 };
   });
-  const values = [
-    asked.map(({ key }) => key),
-    asked.map(({ points }) => points),
-    asked.map(({ windowMs }) => windowMs),
-  ];
+  const values = (["key", "points", "windowMs"] as const).map((column) => asked.map((one) => one[column]));
   const { rows } = await pool.query<Row>({ name: "count_requests", text: COUNT, values });
   const byKey = new Map(rows.map((row) => [row.key, row]));
   return new Map(asked.map(({ name, key }) => [name, byKey.get(key)!]));
-}
-
-/**
- * Deletes the counts of windows that ended an hour ago by the database's clock, at most `rowsMax`. Returns how many.
- * It waits for no row: it and a count, each with some of the other's rows, would wait for each other. What is being
- * counted again is not to be deleted anyway.
- */
-export async function forgetCounts(pool: Pool, rowsMax: number): Promise<number> {
-  const { rowCount } = await pool.query(
-    `with old as materialized (
-       select key from sealpost.rate_limits
-       where expire < (extract(epoch from now() - interval '1 hour') * 1000)::bigint
-       limit $1 for update skip locked
-     )
-     delete from sealpost.rate_limits as counted using old where counted.key = old.key`,
-    [rowsMax],
-  );
-  return rowCount ?? 0;
 }

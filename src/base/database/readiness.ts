@@ -1,4 +1,5 @@
 import pg, { type Pool } from "pg";
+import { PARTITIONED_TABLES } from "../model/installation.ts";
 import { isOpenedBy, SEALED, type Sealed, WRONG_SECRETS_KEY } from "./sealing.ts";
 
 const FIND = `
@@ -10,9 +11,10 @@ select
     order by wanted
   ) as migrations,
   array(
-    select t || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD')
-    from unnest(array['deliveries', 'bodies', 'attempts', 'feed']) as t, generate_series(0, 1) as n
-    where to_regclass('sealpost.' || t || '_' || to_char((now() at time zone 'UTC')::date + n, 'YYYYMMDD')) is null
+    select name
+    from unnest($2::text[]) as parent, generate_series(0, 1) as ahead,
+      lateral (select parent || to_char((now() at time zone 'UTC')::date + ahead, '_YYYYMMDD')) as child (name)
+    where to_regclass('sealpost.' || name) is null
     order by 1
   ) as partitions,
   ${SEALED} as sealed`;
@@ -83,7 +85,7 @@ export async function findReadinessProblems(
       migrations: string[];
       partitions: string[];
       sealed: Sealed | null;
-    }>({ name: "find_readiness_problems", text: FIND, values: [migrations] });
+    }>({ name: "find_readiness_problems", text: FIND, values: [migrations, PARTITIONED_TABLES] });
     const found = rows[0]!;
     const problems: ReadinessProblem[] = [];
     const add = (kind: ReadinessProblem["kind"], text: string) => void problems.push({ kind, text });

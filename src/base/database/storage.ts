@@ -7,30 +7,24 @@ import {
   type StorageUse,
 } from "../model/storage.ts";
 
-const WRITE = `
-insert into sealpost.storage_limits as l (kind, bytes_max)
-select * from unnest($1::text[], $2::bigint[])
-on conflict (kind) do update set bytes_max = excluded.bytes_max where l.bytes_max is distinct from excluded.bytes_max`;
-
 /** Called after migrating: they hold from then on. */
 export async function writeStorageLimits(database: Pool | ClientBase, limits: StorageLimits): Promise<void> {
-  await database.query(WRITE, [Object.keys(limits), Object.values(limits)]);
+  await database.query(
+    `insert into sealpost.storage_limits as l (kind, bytes_max)
+     select * from unnest($1::text[], $2::bigint[])
+     on conflict (kind) do update set bytes_max = excluded.bytes_max
+     where l.bytes_max is distinct from excluded.bytes_max`,
+    [Object.keys(limits), Object.values(limits)],
+  );
 }
 
-/** What an account would have stored beyond a limit; nothing of the transaction is. */
-export type StorageRefusal = { readonly kind: StorageKind; readonly bytesMax: number };
-
-/** Null: the error is another one. */
-export function storageRefusalOf(error: unknown): StorageRefusal | null {
+/** What an account would have stored beyond a limit; nothing of the transaction is. Null: the error is another one. */
+export function storageRefusalOf(
+  error: unknown,
+): { readonly kind: StorageKind; readonly bytesMax: number } | null {
   if (!(error instanceof pg.DatabaseError) || error.code !== STORAGE_FULL_STATE) return null;
-  return JSON.parse(error.detail ?? "") as StorageRefusal;
+  return JSON.parse(error.detail ?? "");
 }
-
-const REFUSE_REPLAY = `
-select sealpost.refuse_storage(kind, bytes_max) from sealpost.storage_limits
-where kind = 'replays' and sealpost.replay_bytes($1) + 1024 + 256 * $2::bigint > bytes_max
-  or kind = 'analyses' and bytes_max is not null
-    and sealpost.published_bytes($1, ${LOG_BYTES_PER_ANALYSIS}) >= bytes_max`;
 
 /** `items`: of a bulk replay; null: it is none. @throws what `storageRefusalOf` knows, if there is no room for it */
 export async function refuseReplayBeyondStorage(
@@ -38,16 +32,16 @@ export async function refuseReplayBeyondStorage(
   accountId: string,
   items: number | null,
 ): Promise<void> {
-  await database.query(REFUSE_REPLAY, [accountId, items]);
+  await database.query(
+    `select sealpost.refuse_storage(kind, bytes_max) from sealpost.storage_limits
+     where kind = 'replays' and sealpost.replay_bytes($1) + 1024 + 256 * $2::bigint > bytes_max
+       or kind = 'analyses' and bytes_max is not null
+         and sealpost.published_bytes($1, ${LOG_BYTES_PER_ANALYSIS}) >= bytes_max`,
+    [accountId, items],
+  );
 }
 
 const COUNTED_PER_STEP = 20_000;
-const FORGET = `
-with old as (
-  delete from sealpost.published where day <= (now() at time zone 'UTC')::date - (select log from sealpost.days_kept())
-)
-delete from sealpost.write_bytes
-where day <= (now() at time zone 'UTC')::date - (select audit from sealpost.days_kept())`;
 
 /** Counts what was published, and attempts up to `lagMs` ago, and finds who is full. Whether there is more to count. */
 export async function countPublished(pool: Pool, lagMs: number): Promise<boolean> {
@@ -61,30 +55,32 @@ export async function countPublished(pool: Pool, lagMs: number): Promise<boolean
 
 /** What was counted of days that are gone. */
 export async function forgetStorageCounts(pool: Pool): Promise<void> {
-  await pool.query(FORGET);
+  await pool.query(
+    `with today as (
+       select (now() at time zone 'UTC')::date as day, log, audit from sealpost.days_kept()
+     ), old as (
+       delete from sealpost.published using today where published.day <= today.day - today.log
+     )
+     delete from sealpost.write_bytes using today where write_bytes.day <= today.day - today.audit`,
+  );
 }
 
-export type AccountStorage = { readonly uses: readonly StorageUse[]; readonly analysesCountedAt: Date };
-
-const READ = `
-with counted (kind, bytes) as (
-  values
-    ('analyses', sealpost.published_bytes($1, $2)),
-    ('replays', sealpost.replay_bytes($1)),
-    ('answers', sealpost.written_bytes($1, $1, 'answers')),
-    ('audit', sealpost.written_bytes($1, $1, 'audit'))
-)
-select kind, counted.bytes::float8 as bytes, bytes_max::float8 as "bytesMax",
-  (select counted_at from sealpost.published_state) as "countedAt"
-from counted left join sealpost.storage_limits using (kind) order by kind`;
-
 /** What an account stores of all that belongs to no area but the webhooks. */
-export async function readStorage(pool: Pool, accountId: string): Promise<AccountStorage> {
+export async function readStorage(pool: Pool, accountId: string) {
   const { rows } = await pool.query<StorageUse & { readonly countedAt: Date }>({
     name: "read_storage",
-    text: READ,
+    text: `with counted (kind, bytes) as (
+        values
+          ('analyses', sealpost.published_bytes($1, $2)),
+          ('replays', sealpost.replay_bytes($1)),
+          ('answers', sealpost.written_bytes($1, $1, 'answers')),
+          ('audit', sealpost.written_bytes($1, $1, 'audit'))
+      )
+      select kind, counted.bytes::float8 as bytes, bytes_max::float8 as "bytesMax",
+        (select counted_at from sealpost.published_state) as "countedAt"
+      from counted left join sealpost.storage_limits using (kind) order by kind`,
     values: [accountId, LOG_BYTES_PER_ANALYSIS],
   });
-  const uses = rows.map(({ kind, bytes, bytesMax }) => ({ kind, bytes, bytesMax }));
+  const uses: readonly StorageUse[] = rows.map(({ kind, bytes, bytesMax }) => ({ kind, bytes, bytesMax }));
   return { uses, analysesCountedAt: rows[0]!.countedAt };
 }

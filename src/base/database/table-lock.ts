@@ -3,9 +3,6 @@ import pg, { type ClientBase } from "pg";
 /** Tables without columns or rows, made to be locked. */
 export type LockTable = "migration_lock" | "quarantine_lock";
 
-/** Whoever holds a lock, for people. */
-export type LockHolder = { readonly pid: number; readonly role: string; readonly application: string };
-
 const LOCK_NOT_AVAILABLE = "55P03";
 
 /**
@@ -28,15 +25,15 @@ export async function tryToLockTable(client: ClientBase, table: LockTable): Prom
   }
 }
 
-/** Null: nobody holds it now. */
-export async function findLockHolder(client: ClientBase, table: LockTable): Promise<LockHolder | null> {
-  const { rows } = await client.query<LockHolder>(
-    `select pid, usename as role, application_name as application
+/** Whoever holds it, in words. */
+export async function describeLockHolder(client: ClientBase, table: LockTable): Promise<string> {
+  const { rows } = await client.query<{ holder: string }>(
+    `select format('pid %s on the server, role %s, application "%s"', pid, usename, application_name) as holder
      from pg_locks join pg_stat_activity using (pid)
      where relation = $1::regclass and database = (select oid from pg_database where datname = current_database())
        and mode <> 'AccessShareLock' and granted
      limit 1`,
     [`sealpost.${table}`],
   );
-  return rows[0] ?? null;
+  return rows[0]?.holder ?? "a process that has just ended";
 }

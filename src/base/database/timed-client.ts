@@ -3,12 +3,6 @@ import pg from "pg";
 /** Called for every statement: how long it took from asking to its answer, and whether that was an error. */
 export type OnQuery = (durationMs: number, hasFailed: boolean) => void;
 
-export type TimedClientOptions = {
-  /** For a statement's answer, unless the statement brings a `query_timeout` of its own. */
-  readonly answerMs: number;
-  readonly onQuery: OnQuery;
-};
-
 /** The answer is waited for so much longer than the server allows the statement: the server's own error says more. */
 export const ANSWER_MARGIN_MS = 1_000;
 
@@ -21,8 +15,10 @@ type Answer = (error: unknown, result?: unknown) => void;
  * and graphile-worker would give it back to its pool as a good one. The driver's own query_timeout and promises are not
  * used: both say `query.callback = () => …`, and V8 makes a function that is assigned to a property in the old
  * generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
+ *
+ * @param answerMs for a statement's answer, unless the statement brings a `query_timeout` of its own
  */
-export function timedClient({ answerMs, onQuery }: TimedClientOptions): typeof pg.Client {
+export function timedClient(answerMs: number, onQuery: OnQuery = () => undefined): typeof pg.Client {
   return class TimedClient extends pg.Client {
     // Of the driver's ten overloads only this matters: with a callback, or without one and then a promise.
     override query(...given: unknown[]): never {

@@ -36,14 +36,8 @@ export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, no
 }
 
 /** What became of one attempt, as far as the future depends on it. */
-export type EndedAttempt = {
+export type EndedAttempt = Omit<Parameters<typeof nextDueAtMs>[0], "policy" | "random"> & {
   readonly hasSucceeded: boolean;
-  /** Position in its run, 1-based. */
-  readonly number: number;
-  readonly runStartedAtMs: number;
-  readonly endedAtMs: number;
-  /** What the receiver asked for, from `endedAtMs`; null when nothing. */
-  readonly retryAfterMs: number | null;
 };
 
 type AfterAttempt =
@@ -61,10 +55,7 @@ export function decideAfterAttempt(attempt: EndedAttempt, policy: RetryPolicy, r
 /** A release waits as in a run of this many attempts, however few the run really has. */
 const RELEASE_ATTEMPTS = 8;
 
-/**
- * When a delivery is due again whose attempt was cut before its first byte (shutdown, egress proxy down): it used up no
- * attempt, and waits as long as the first retry of eight does.
- */
+/** When one is due whose attempt was cut before its first byte: as after the first of eight; none was used up. */
 export function dueAfterRelease(
   policy: RetryPolicy,
   nowMs: number,

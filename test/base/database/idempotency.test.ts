@@ -5,12 +5,12 @@ import {
   claimIdempotencyKey,
   claimIdempotencyKeys,
   claimIdempotentCall,
-  forgetIdempotencyKeys,
   releaseIdempotentCall,
   renewIdempotentCall,
   storeCallResponse,
   storingResponse,
 } from "../../../src/base/database/idempotency.ts";
+import { deleteOldRows } from "../../../src/base/database/old-rows.ts";
 import { inTransaction } from "../../../src/base/database/transaction.ts";
 import type { IdempotencyClaim, StoredResponse } from "../../../src/base/model/idempotency.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
@@ -192,8 +192,8 @@ test("keys older than the retention are forgotten, so many at a time", async () 
       { account_id: accountId, idempotency_key },
       { created_at: old },
     );
-  expect(await forgetIdempotencyKeys(database.pool, DAY_MS, 2)).toBe(2);
-  expect(await forgetIdempotencyKeys(database.pool, DAY_MS, 2)).toBe(1);
-  expect(await forgetIdempotencyKeys(database.pool, DAY_MS, 2)).toBe(0);
+  expect(await deleteOldRows(database.pool, "idempotency_keys", DAY_MS, 2)).toBe(2);
+  expect(await deleteOldRows(database.pool, "idempotency_keys", DAY_MS, 2)).toBe(1);
+  expect(await deleteOldRows(database.pool, "idempotency_keys", DAY_MS, 2)).toBe(0);
   expect(await claimAlone(claims[3]!)).toEqual(completed(plain));
 });

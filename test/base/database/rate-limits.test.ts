@@ -1,7 +1,8 @@
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
+import { deleteOldRows } from "../../../src/base/database/old-rows.ts";
 import { createApiPool } from "../../../src/base/database/pools.ts";
-import { createRequestCounter, forgetCounts } from "../../../src/base/database/rate-limits.ts";
+import { createRequestCounter } from "../../../src/base/database/rate-limits.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { withoutTable } from "../../support/installation.ts";
 
@@ -214,7 +215,7 @@ describe("counts of windows that ended an hour ago", () => {
     await endAt(older, 2 * HOUR_MS);
     await endAt(fresh, HOUR_MS - 60_000);
     const deleted: number[] = [];
-    do deleted.push(await forgetCounts(pool, 1));
+    do deleted.push(await deleteOldRows(pool, "rate_limits", HOUR_MS, 1));
     while (deleted.at(-1) !== 0);
     expect(deleted).toEqual([1, 1, 0]);
     expect(await Promise.all(keys.map(isKept))).toEqual([false, false, true]);
@@ -239,7 +240,7 @@ describe("counts of windows that ended an hour ago", () => {
     const client = await pool.connect();
     await client.query("begin");
     await client.query("update sealpost.rate_limits set points = points + 1 where key = $1", [bucket]);
-    expect(await forgetCounts(pool, 1_000)).toBe(0);
+    expect(await deleteOldRows(pool, "rate_limits", HOUR_MS, 1_000)).toBe(0);
     await client.query("commit");
     client.release();
     expect(await isKept(bucket)).toBe(true);

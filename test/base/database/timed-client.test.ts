@@ -68,10 +68,7 @@ test("callbacks are called as ever", async () => {
 
 /** A connection of its own, with an answer's time to choose. */
 async function connect(answerMs: number, pipeline = false) {
-  const TimedClient = timedClient({
-    answerMs,
-    onQuery: (_durationMs, hasFailed) => outcomes.push(hasFailed),
-  });
+  const TimedClient = timedClient(answerMs, (_durationMs, hasFailed) => outcomes.push(hasFailed));
   const outcomes: boolean[] = [];
   const client = new TimedClient({ connectionString: database.url, pipeline });
   const ended = new Promise((resolve) => client.once("end", resolve));

@@ -136,7 +136,7 @@ async function readOnce(
   accountId: string,
   time: <Result>(name: string, ask: () => Promise<Result>) => Promise<Result>,
 ): Promise<void> {
-  let seen: { id: string; analysisId: string } | undefined;
+  let seen: { id: string; analysis_id: string } | undefined;
   for (const [name, filter] of Object.entries(FILTERS)) {
     const wanted = filter;
     const page = await time(`page, ${name}`, () =>
@@ -150,9 +150,9 @@ async function readOnce(
     seen = page.items.at(-1) ?? seen;
   }
   if (seen === undefined) return;
-  const { id, analysisId } = seen;
+  const { id, analysis_id } = seen;
   await time("one delivery", () => findDelivery(pool, wholeAccount(accountId), id));
   await time("page, analysis id", () =>
-    listDeliveries(wholeAccount(accountId), { analysis_id: analysisId }, null, PAGE_ROWS),
+    listDeliveries(wholeAccount(accountId), { analysis_id }, null, PAGE_ROWS),
   );
 }
