@@ -21,7 +21,8 @@ const machineFolders = ["home", "root", "Users", "work"].join("|");
 
 // Not the documents beside it, which show receivers' code.
 const ourCode = /^src\/.+\.(?:ts|mjs)$/;
-const effectsAllowed = /^src\/(?:main\.ts|base\/config\/)/;
+// The launcher names a folder to the processes that it starts.
+const effectsAllowed = /^src\/(?:main\.ts|sealpost\.mjs|base\/config\/)/;
 // The receiver library reads the clock in this one file, for receivers that pass no time of their own.
 const clockAllowed = /^src\/(?:main\.ts|base\/config\/|signing\/system-clock\.ts)/;
 
