@@ -1262,16 +1262,17 @@ begin
 end
 $$;
 
--- Up to rows_max ids of one lane, from `from_id` on, that are due and that nobody has at hand: they are this caller's
--- to queue, and none of a paused endpoint. next_id: where more may follow; null: that was all. The promoter waits a
--- second longer for them than for others, by which another dispatcher sees, for that second, that they are taken.
+-- Ids of lanes, up to rows_max of each and from its `from_id` on, that are due and that nobody has at hand: they are this
+-- caller's to queue, and none of a paused endpoint. next_id: where more may follow; null: that was all. The promoter
+-- waits a second longer for them than for others, by which another dispatcher sees, for that second, that they are taken.
 --
--- At most looks_max rows of all lanes are looked at, by the primary key. An index by account and lane would find those
--- of the lane alone, but it costs every publish, and a plan made for an empty table looks single ids up in it by
--- reading all of it.
+-- At most looks_max rows of all lanes are looked at, by the primary key, from where the first lane's are: what a lane
+-- has before and behind those waits until it comes first. An index by account and lane would find those of one lane
+-- alone, but it costs every publish, and a plan made for an empty table looks single ids up in it by reading all of it.
 create function sealpost.take_let_go(
-  of_account uuid, of_lane bigint, from_id uuid, rows_max integer, at timestamptz, out ids uuid[], out next_id uuid
+  of_accounts uuid[], of_lanes bigint[], from_ids uuid[], rows_max integer[], at timestamptz
 )
+returns table (number bigint, ids uuid[], next_id uuid)
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
@@ -1285,25 +1286,26 @@ declare
   taken_for constant interval := '1 second';
   looks_max constant integer := 10000;
 begin
-  if sealpost.is_paused(of_account, of_lane) then
-    ids := '{}';
-    return;
-  end if;
-  with looked as materialized (
+  return query
+  with asked as materialized (
+    select a.n, a.account_id, a.lane, a.from_id, a.rows_max
+    from unnest(of_accounts, of_lanes, from_ids, rows_max) with ordinality as a (account_id, lane, from_id, rows_max, n)
+    where not sealpost.is_paused(a.account_id, a.lane)
+  ), looked as materialized (
     select ctid as place, delivery_id, account_id, lane
     from sealpost.open_deliveries
-    where delivery_id >= from_id
+    where delivery_id >= from_ids[1]
     order by delivery_id
     limit looks_max
-  ), page as (
-    select place, delivery_id, row_number() over (order by delivery_id) as n
-    from looked where account_id = of_account and lane = of_lane
-    order by delivery_id
-    limit rows_max + 1
+  ), page as materialized (
+    select a.n, a.rows_max, l.place, l.delivery_id, row_number() over (partition by a.n order by l.delivery_id) as nth
+    from looked as l
+    join asked as a on a.account_id = l.account_id and a.lane = l.lane
+    where l.delivery_id >= a.from_id and a.from_id >= from_ids[1]
   ), free as (
-    select o.ctid as place
+    select o.ctid as place, page.n
     from page join sealpost.open_deliveries as o on o.ctid = page.place
-    where page.n <= rows_max and o.delivery_id = page.delivery_id
+    where page.nth <= page.rows_max and o.delivery_id = page.delivery_id
       and o.due_at <= at and (o.lease_until is null or o.lease_until <= at) and o.wake_at <= at + wake_after
     for update of o skip locked
   ), moved as (
@@ -1311,13 +1313,17 @@ begin
     set wake_at = at + wake_after + taken_for
     from free
     where o.ctid = free.place
-    returning o.delivery_id
+    returning free.n, o.delivery_id
   )
-  select (select coalesce(array_agg(delivery_id order by delivery_id), '{}') from moved),
-    coalesce(
-      (select delivery_id from page where n > rows_max),
-      (select delivery_id from looked order by delivery_id offset looks_max - 1 limit 1))
-  into ids, next_id;
+  select a.n,
+    array(select delivery_id from moved where moved.n = a.n order by delivery_id),
+    case
+      when a.from_id < from_ids[1] then a.from_id
+      else coalesce(
+        (select delivery_id from page where page.n = a.n and nth = a.rows_max + 1),
+        (select greatest(delivery_id, a.from_id) from looked order by delivery_id offset looks_max - 1 limit 1))
+    end
+  from asked as a;
 end
 $$;
 

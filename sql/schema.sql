@@ -1074,7 +1074,7 @@ function sealpost.store_count_of_replay(of_replay uuid, at timestamptz) returns 
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.sweep_jobs(at timestamptz, limit_rows integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0006_promote.sql
-function sealpost.take_let_go(of_account uuid, of_lane bigint, from_id uuid, rows_max integer, at timestamptz, OUT ids uuid[], OUT next_id uuid) returns record
+function sealpost.take_let_go(of_accounts uuid[], of_lanes bigint[], from_ids uuid[], rows_max integer[], at timestamptz) returns TABLE(number bigint, ids uuid[], next_id uuid)
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.take_replay_to_count(at timestamptz) returns uuid
   sql, search_path=pg_catalog, pg_temp, 0011_log.sql

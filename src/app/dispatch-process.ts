@@ -112,7 +112,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(general, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(general, lanes),
-      takeBack: (overflow) => takeBackOverflow(general, overflow),
+      takeBack: (overflows) => takeBackOverflow(general, overflows),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),
     write: (recordings) => recordOutcomes(pool, recordings),

@@ -4,6 +4,8 @@ import type { Lanes, Overflow } from "./lanes.ts";
 import type { TakenBack } from "./promote-sql.ts";
 
 const LANES_PER_STATEMENT_MAX = 1_000;
+/** Each is compared with each row that is looked at. */
+const OVERFLOWS_PER_STATEMENT_MAX = 64;
 /** What has answered for the first time is gathered for so long: nobody waits for it. */
 const REMEMBER_AFTER_MS = 500;
 /** Receivers that have never answered here are looked up again: another dispatcher may have met them by now. */
@@ -14,8 +16,8 @@ export type LaneUpkeepOptions = {
   /** Those whose receiver has answered at some time, as the database remembers. */
   readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
   readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
-  /** Deliveries of a lane that had no room for them. */
-  readonly takeBack: (overflow: Overflow) => Promise<TakenBack>;
+  /** Deliveries of lanes that had no room for them, in the same order. */
+  readonly takeBack: (overflows: readonly Overflow[]) => Promise<readonly TakenBack[]>;
   /** Something may have become startable. */
   readonly onChanged: () => void;
   readonly onError: (error: unknown) => void;
@@ -106,13 +108,16 @@ export class LaneUpkeep {
   }
 
   async #takeBack(): Promise<void> {
-    const [overflow] = this.#lanes.drainOverflow(1);
-    if (overflow === undefined) return;
+    // What this turn of the event loop brings belongs to the same step.
+    await new Promise(setImmediate);
+    const overflows = this.#lanes.drainOverflow(OVERFLOWS_PER_STATEMENT_MAX);
+    if (overflows.length === 0) return;
     try {
-      const { deliveryIds, nextFromId } = await this.#options.takeBack(overflow);
-      this.#lanes.refill(overflow, deliveryIds, nextFromId);
+      const taken = await this.#options.takeBack(overflows);
+      for (const [index, { deliveryIds, nextFromId }] of taken.entries())
+        this.#lanes.refill(overflows[index]!, deliveryIds, nextFromId);
     } catch (error) {
-      this.#lanes.refill(overflow, [], overflow.fromId);
+      for (const overflow of overflows) this.#lanes.refill(overflow, [], overflow.fromId);
       throw error;
     }
     this.#options.onChanged();

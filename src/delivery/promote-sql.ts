@@ -122,7 +122,8 @@ export function createPromoting(
   };
 }
 
-const TAKEN_BACK_MAX = 1_000;
+/** In one step, of all lanes together. */
+const TAKEN_BACK_MAX = 2_000;
 
 export type TakenBack = {
   readonly deliveryIds: readonly string[];
@@ -130,18 +131,24 @@ export type TakenBack = {
   readonly nextFromId: string | null;
 };
 
-/** Deliveries of a lane, from an id on, that are due and that no dispatcher has at hand: sql/0010_delivery.sql. */
-export async function takeBackOverflow(
-  pool: Pool,
-  { accountId, lane, fromId, room }: Overflow,
-): Promise<TakenBack> {
-  const { rows } = await pool.query<{ ids: string[]; next_id: string | null }>({
+/** Deliveries that are due and that no dispatcher has at hand, of each lane from an id on: sql/0010_delivery.sql. */
+export async function takeBackOverflow(pool: Pool, overflows: readonly Overflow[]): Promise<TakenBack[]> {
+  const each = Math.ceil(TAKEN_BACK_MAX / overflows.length);
+  const { rows } = await pool.query<{ number: number; ids: string[]; next_id: string | null }>({
     name: "take_let_go",
-    text: "select ids, next_id from sealpost.take_let_go($1, $2, $3, $4, now())",
-    values: [accountId, lane, fromId, Math.min(room, TAKEN_BACK_MAX)],
+    text: "select number::integer, ids, next_id from sealpost.take_let_go($1, $2, $3, $4, now())",
+    values: [
+      overflows.map(({ accountId }) => accountId),
+      overflows.map(({ lane }) => lane),
+      overflows.map(({ fromId }) => fromId),
+      overflows.map(({ room }) => Math.min(room, each)),
+    ],
   });
-  const { ids, next_id } = rows[0]!;
-  return { deliveryIds: ids, nextFromId: next_id };
+  const byNumber = new Map(
+    rows.map(({ number, ids, next_id }) => [number, { deliveryIds: ids, nextFromId: next_id }]),
+  );
+  // What is missing is paused.
+  return overflows.map((_, index) => byNumber.get(index + 1) ?? { deliveryIds: [], nextFromId: null });
 }
 
 const GIVEN_BACK_PER_STEP = 1_000;

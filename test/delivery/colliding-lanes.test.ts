@@ -48,7 +48,7 @@ it("and are promoted, and taken back, by account", async () => {
   // Ids of one moment are in no order.
   const [fromId] = [...attacker.ids, ...victim.ids].sort();
   const taken = { accountId: victim.accountId, lane: LANE, fromId: fromId!, room: FLOOD };
-  expect((await takeBackOverflow(pool, taken)).deliveryIds).toEqual(victim.ids);
+  expect(await takeBackOverflow(pool, [taken])).toMatchObject([{ deliveryIds: victim.ids }]);
 
   await changeRows(database.pool, "open_deliveries", {}, { wake_at: at });
   const laneMax = 5;

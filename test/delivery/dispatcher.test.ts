@@ -76,7 +76,7 @@ function startDispatcher(
     upkeep: {
       findAnswered: async () => [],
       rememberAnswered: async () => undefined,
-      takeBack: (overflow) => takeBackOverflow(pool, overflow),
+      takeBack: (overflows) => takeBackOverflow(pool, overflows),
     },
     claim: hands.claim?.(claim) ?? claim,
     write: hands.write?.(write) ?? write,

@@ -4,6 +4,7 @@ import {
   forgetAnsweredLanes,
   rememberAnsweredLanes,
 } from "../../src/delivery/answered-lanes-sql.ts";
+import type { Overflow } from "../../src/delivery/lanes.ts";
 import { takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import { claimOne, openRow, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, countRows, forgetOpen, insertAccount, insertRow } from "../support/installation.ts";
@@ -13,6 +14,7 @@ import { takeWakeups } from "../support/wakeup-jobs.ts";
 const { database, pool } = await openForDispatch();
 let accountId: string;
 let serial = 0;
+const STARTED_MS = Date.now() - 100_000;
 
 beforeEach(async () => {
   await forgetOpen(database.pool);
@@ -27,8 +29,10 @@ async function publishSome(
   of = accountId,
   webhookUrl: string | null = null,
 ): Promise<string[]> {
+  // Ids of one moment are in no order.
+  const at = new Date(STARTED_MS + serial);
   const names = Array.from({ length: count }, () => `f-${serial++}`);
-  return (await publishAt(pool, of, new Date(Date.now() - 1_000), names, webhookUrl)).sort();
+  return (await publishAt(pool, of, at, names, webhookUrl)).sort();
 }
 
 async function laneOf(deliveryId: string): Promise<{ accountId: string; lane: string }> {
@@ -76,14 +80,16 @@ describe("promoting", () => {
 });
 
 describe("what a lane let go", () => {
+  const takeBack = async (overflow: Overflow) => (await takeBackOverflow(pool, [overflow]))[0]!;
+
   it("is taken back from an id on, as much as there is room for, and only once at a time", async () => {
     const ids = await publishSome(10);
     const lane = await laneOf(ids[0]!);
-    const first = await takeBackOverflow(pool, { ...lane, fromId: ids[2]!, room: 3 });
+    const first = await takeBack({ ...lane, fromId: ids[2]!, room: 3 });
     expect(first).toEqual({ deliveryIds: ids.slice(2, 5), nextFromId: ids[5] });
-    const rest = await takeBackOverflow(pool, { ...lane, fromId: ids[5]!, room: 100 });
+    const rest = await takeBack({ ...lane, fromId: ids[5]!, room: 100 });
     expect(rest).toEqual({ deliveryIds: ids.slice(5), nextFromId: null });
-    const again = await takeBackOverflow(pool, { ...lane, fromId: ids[0]!, room: 100 });
+    const again = await takeBack({ ...lane, fromId: ids[0]!, room: 100 });
     expect(again.deliveryIds, "another dispatcher has just got the others").toEqual(ids.slice(0, 2));
   });
 
@@ -98,10 +104,47 @@ describe("what a lane let go", () => {
       { delivery_id: ids[1] },
       { due_at: new Date(2 ** 42) },
     );
-    expect(await takeBackOverflow(pool, { ...lane, fromId: ids[0]!, room: 100 })).toEqual({
+    expect(await takeBack({ ...lane, fromId: ids[0]!, room: 100 })).toEqual({
       deliveryIds: [ids[2]],
       nextFromId: null,
     });
+  });
+
+  it("is taken back for many lanes at once, from where the first one's are", async () => {
+    const here = await publishSome(5);
+    const there = await publishSome(5, accountId, "https://elsewhere.example.com/");
+    const neighbour = await insertAccount(database.pool, "https://neighbour.example.com/");
+    const theirs = await publishSome(3, neighbour);
+    const at = async (ids: readonly string[], from: number, room: number) => ({
+      ...(await laneOf(ids[0]!)),
+      fromId: ids[from]!,
+      room,
+    });
+    const overflows = [await at(there, 1, 2), await at(here, 3, 100), await at(theirs, 0, 100)];
+    expect(await takeBackOverflow(pool, overflows)).toEqual([
+      { deliveryIds: there.slice(1, 3), nextFromId: there[3] },
+      { deliveryIds: [], nextFromId: here[3] },
+      { deliveryIds: theirs, nextFromId: null },
+    ]);
+  });
+
+  it("is looked for among ten thousand at a time, behind which more may follow", async () => {
+    const first = await publishSome(1);
+    const lane = await laneOf(first[0]!);
+    await publishSome(9_998, accountId, "https://elsewhere.example.com/");
+    const [second, third] = await publishSome(2);
+    const elsewhere = { ...(await laneOf(third!)), room: 1 };
+    expect(await takeBack({ ...lane, fromId: first[0]!, room: 100 })).toEqual({
+      deliveryIds: [first[0], second],
+      nextFromId: second,
+    });
+    const neighbour = await insertAccount(database.pool, "https://neighbour.example.com/");
+    const [last] = await publishSome(1, neighbour);
+    const behind = { ...(await laneOf(last!)), fromId: last!, room: 1 };
+    expect(await takeBackOverflow(pool, [{ ...elsewhere, fromId: first[0]! }, behind])).toEqual([
+      { deliveryIds: [], nextFromId: second },
+      { deliveryIds: [], nextFromId: last },
+    ]);
   });
 });
 

@@ -42,7 +42,7 @@ describe("a pause", () => {
     expect((await claim(pool, ids)).deliveries).toEqual([]);
     expect(await promoteDue(pool, later(3_600_000))).toMatchObject({ looked: 0, woken: 0 });
     const overflow = { accountId, lane, fromId: ids[0]!, room: 10 };
-    expect(await takeBackOverflow(pool, overflow)).toEqual({ deliveryIds: [], nextFromId: null });
+    expect(await takeBackOverflow(pool, [overflow])).toEqual([{ deliveryIds: [], nextFromId: null }]);
     expect(await findEndpoint(database.pool, accountId)).toMatchObject({
       held: 3,
       paused_at: expect.any(String),

@@ -28,7 +28,7 @@ function startUpkeep(does: Partial<LaneUpkeepOptions>) {
   const upkeep = new LaneUpkeep(lanes, {
     findAnswered: async () => [],
     rememberAnswered: async () => undefined,
-    takeBack: async () => ({ deliveryIds: [], nextFromId: null }),
+    takeBack: async (overflows) => overflows.map(() => ({ deliveryIds: [], nextFromId: null })),
     onChanged: () => undefined,
     onError: () => undefined,
     random: () => 0,
