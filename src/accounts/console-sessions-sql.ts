@@ -6,6 +6,7 @@ import {
   SESSIONS_MAX,
   STAFF_IDLE_SECONDS,
   STAFF_SESSION_SECONDS,
+  type StaffSession,
 } from "../base/model/console.ts";
 import { type Held, hasRoomFor } from "../base/model/reader.ts";
 import type { ConsoleSession as ShownSession } from "./accounts-schema.ts";
@@ -70,16 +71,11 @@ export async function insertLink(client: ClientBase | Pool, link: NewLink): Prom
   return rows[0]!;
 }
 
-/** `keyId` null: whom a proxy in front vouches for. */
-export type NewStaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
-  readonly permissions: readonly string[];
-};
-
 /** Opens a session of support staff, which has no account, under `digest`. Returns its id. */
 export async function insertStaffSession(
   client: ClientBase,
   digest: Buffer,
-  { keyId, permissions, viewerId, viewerLabel }: NewStaffSession,
+  { keyId, permissions, viewerId, viewerLabel }: StaffSession,
 ): Promise<string> {
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.console_sessions
