@@ -2,7 +2,7 @@ import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
 import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
-import { counted, DELIVERY_SIGNS, facts, keyField, number, said } from "../parts.ts";
+import { counted, DELIVERY_SIGNS, facts, keyField, number, said, stacked } from "../parts.ts";
 import { get, post, type View } from "../screen.ts";
 import { clockText, durationText, momentOf, readableUntil } from "../times.ts";
 
@@ -209,13 +209,7 @@ function steps({ timings, duration_ms }: Attempt): Html | null {
   });
   if (taken.length === 0 || duration_ms === null || duration_ms === 0) return null;
   const label = taken.map(({ step, ms }) => `${STEP_NAMES[step]} ${durationText(ms)}`).join(", ");
-  let at = 0;
-  const bars = taken.map(({ step, ms }) => {
-    const width = Math.min(200 - at, Math.max(1, (ms / duration_ms) * 200));
-    const bar = html`<rect class="${step}" x="${at.toFixed(1)}" width="${width.toFixed(1)}" height="8"></rect>`;
-    at += width;
-    return bar;
-  });
+  const widths = taken.map(({ step, ms }) => ({ kind: step, width: Math.max(1, (ms / duration_ms) * 200) }));
   return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}">
-<title>${label}</title>${bars}</svg>`;
+<title>${label}</title>${stacked(widths, 200, 8)}</svg>`;
 }
