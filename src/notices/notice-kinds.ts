@@ -54,8 +54,9 @@ export const KINDS = {
     text: ({ url, reason, since, failed_attempts, abandoned, error_code }) => {
       const said = [
         since !== null &&
-          `No webhook has been accepted since ${momentInWords(since)}; ${attempts(failed_attempts)}.`,
-        abandoned > 0 && `${deliveries(abandoned)} abandoned and will not be tried again unless replayed.`,
+          `No webhook has been accepted since ${momentInWords(since)}; ${counted(failed_attempts, "attempt has", "attempts have")} failed.`,
+        abandoned > 0 &&
+          `${counted(abandoned, "delivery was", "deliveries were")} abandoned and will not be tried again unless replayed.`,
         error_code !== null && `The last error was ${error_code}: ${explainErrorCode(error_code).message}`,
       ];
       return {
@@ -137,12 +138,8 @@ const FAILING_TITLES: Record<FailingReason, (host: string) => string> = {
   abandoned: (host) => `Webhooks to ${host} were abandoned`,
 };
 
-function deliveries(count: number): string {
-  return count === 1 ? "1 delivery was" : `${count.toLocaleString("en")} deliveries were`;
-}
-
-function attempts(count: number): string {
-  return count === 1 ? "1 attempt has failed" : `${count.toLocaleString("en")} attempts have failed`;
+function counted(count: number, one: string, many: string): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
 
 /** Only the host: customers put tokens into paths, and a mail goes further than the API. */
