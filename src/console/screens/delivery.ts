@@ -95,8 +95,8 @@ const bodyScreen = get("/deliveries/{delivery_id}/body", async ({ askForText, pa
   };
 });
 
-const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
+const STEPS = Object.keys(STEP_NAMES) as readonly (keyof typeof STEP_NAMES)[];
 
 /** One delivery with its newest attempts. */
 const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
@@ -203,13 +203,10 @@ function headerLines(headers: Readonly<Record<string, string>>): readonly string
 
 /** A bar whose parts are as long as the steps took; the table twin is in its label. */
 function steps({ timings, duration_ms }: Attempt): Html | null {
-  const taken = STEPS.flatMap((step) => {
-    const ms = timings[step];
-    return ms === null ? [] : [{ step, ms }];
-  });
+  const taken = STEPS.filter((step) => timings[step] !== null);
   if (taken.length === 0 || duration_ms === null || duration_ms === 0) return null;
-  const label = taken.map(({ step, ms }) => `${STEP_NAMES[step]} ${durationText(ms)}`).join(", ");
-  const widths = taken.map(({ step, ms }) => ({ kind: step, width: Math.max(1, (ms / duration_ms) * 200) }));
+  const label = taken.map((step) => `${STEP_NAMES[step]} ${durationText(timings[step]!)}`).join(", ");
+  const widths = taken.map((kind) => ({ kind, width: Math.max(1, (timings[kind]! / duration_ms) * 200) }));
   return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}">
 <title>${label}</title>${stacked(widths, 200, 8)}</svg>`;
 }
