@@ -52,11 +52,11 @@ export const KINDS = {
     }),
     path: "/v1/webhooks/deliveries",
     text: ({ url, reason, since, failed_attempts, abandoned, error_code }) => {
+      const failed = counted(failed_attempts, "attempt has", "attempts have");
+      const deliveries = counted(abandoned, "delivery was", "deliveries were");
       const said = [
-        since !== null &&
-          `No webhook has been accepted since ${momentInWords(since)}; ${counted(failed_attempts, "attempt has", "attempts have")} failed.`,
-        abandoned > 0 &&
-          `${counted(abandoned, "delivery was", "deliveries were")} abandoned and will not be tried again unless replayed.`,
+        since !== null && `No webhook has been accepted since ${momentInWords(since)}; ${failed} failed.`,
+        abandoned > 0 && `${deliveries} abandoned and will not be tried again unless replayed.`,
         error_code !== null && `The last error was ${error_code}: ${explainErrorCode(error_code).message}`,
       ];
       return {

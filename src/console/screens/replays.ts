@@ -130,7 +130,8 @@ function progressOf(replay: Replay): Html {
       ({ kind, symbol, count }) =>
         html`<li class="${kind}"><span aria-hidden="true">${symbol}</span> ${number(count)} ${kind}</li>`,
     );
-  return html`<svg class="progress" viewBox="0 0 1000 10" height="10" preserveAspectRatio="none" aria-hidden="true">${stacked(widths, 1_000, 10)}</svg>
+  return html`<svg class="progress" viewBox="0 0 1000 10" height="10" preserveAspectRatio="none"
+  aria-hidden="true">${stacked(widths, 1_000, 10)}</svg>
 <ul class="counts"><li>${number(replayed)} of ${number(matched)} started</li>${words}</ul>`;
 }
 
