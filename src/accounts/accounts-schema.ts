@@ -4,25 +4,25 @@ import { KEY_CLASSES } from "../base/model/api-keys.ts";
 import { ACTOR_KINDS } from "../base/model/audit.ts";
 import { AccountName } from "../log/accounts-schema.ts";
 
-const keyMembers = {
-  id,
-  name: z.string().nullable(),
-  class: z.enum(KEY_CLASSES).describe("`live` in production, `test` elsewhere: a key works in one of them."),
-  scopes: z.array(z.string()),
-  user_id: id.nullable().describe("The user that it acts for; null: none, so it cannot reach spaces."),
-  created_at: time,
-  expires_at: time.nullable().describe("Null: it does not expire."),
-  revoked_at: time.nullable(),
-  last_used_at: time.nullable().describe("To the minute; null: never."),
-} as const;
-
 export const ApiKey = z
-  .object(keyMembers)
+  .object({
+    id,
+    name: z.string().nullable(),
+    class: z
+      .enum(KEY_CLASSES)
+      .describe("`live` in production, `test` elsewhere: a key works in one of them."),
+    scopes: z.array(z.string()),
+    user_id: id.nullable().describe("The user that it acts for; null: none, so it cannot reach spaces."),
+    created_at: time,
+    expires_at: time.nullable().describe("Null: it does not expire."),
+    revoked_at: time.nullable(),
+    last_used_at: time.nullable().describe("To the minute; null: never."),
+  })
   .meta({ id: "ApiKey", description: "A key of the account, without the key itself, which is not stored." });
 
-export const CreatedApiKey = z
-  .object({ ...keyMembers, api_key: z.string().describe("The key itself, shown only this once.") })
-  .meta({ id: "CreatedApiKey", description: "A new key of the account." });
+export const CreatedApiKey = ApiKey.extend({
+  api_key: z.string().describe("The key itself, shown only this once."),
+}).meta({ id: "CreatedApiKey", description: "A new key of the account." });
 
 export const ConsoleSession = z
   .object({
@@ -36,47 +36,42 @@ export const ConsoleSession = z
   })
   .meta({ id: "ConsoleSession", description: "A viewer's console session." });
 
-const entryMembers = {
-  id,
-  at: time,
-  operation: z
-    .string()
-    .describe(
-      "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
-        "`console.staff.sign_in`, which no operation does.",
-    ),
-  actor: z.object({
-    kind: z.enum(ACTOR_KINDS),
-    key_id: id.nullable().describe("Null: the command line, or staff without a key."),
-    name: z
-      .string()
-      .nullable()
-      .describe("The key's name at that time. Null: it has none, or it is a staff key and yours is not."),
-    user: z
-      .object({ id, name: z.string() })
-      .nullable()
-      .describe("The user of the account that the key acts for. Null: none, or it was not a key."),
-    viewer: z
-      .string()
-      .nullable()
-      .describe(
-        "The viewer of the console session, as the key's owner names them. Null: it was not a console session.",
-      ),
-  }),
-  request_id: z.string().nullable().describe("Null: the command line."),
-  details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
-};
-
 export const AuditEntry = z
-  .object(entryMembers)
+  .object({
+    id,
+    at: time,
+    operation: z
+      .string()
+      .describe(
+        "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
+          "`console.staff.sign_in`, which no operation does.",
+      ),
+    actor: z.object({
+      kind: z.enum(ACTOR_KINDS),
+      key_id: id.nullable().describe("Null: the command line, or staff without a key."),
+      name: z
+        .string()
+        .nullable()
+        .describe("The key's name at that time. Null: it has none, or it is a staff key and yours is not."),
+      user: z
+        .object({ id, name: z.string() })
+        .nullable()
+        .describe("The user of the account that the key acts for. Null: none, or it was not a key."),
+      viewer: z
+        .string()
+        .nullable()
+        .describe(
+          "The viewer of the console session, as the key's owner names them. Null: it was not a console session.",
+        ),
+    }),
+    request_id: z.string().nullable().describe("Null: the command line."),
+    details: z.record(z.string(), z.unknown()).describe("What it was about; never a secret."),
+  })
   .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
 
-export const AccountAuditEntry = z
-  .object({
-    ...entryMembers,
-    account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
-  })
-  .meta({ id: "AccountAuditEntry", description: "One change, which account it concerned, and who made it." });
+export const AccountAuditEntry = AuditEntry.extend({
+  account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
+}).meta({ id: "AccountAuditEntry", description: "One change, which account it concerned, and who made it." });
 
 export type ApiKey = z.output<typeof ApiKey>;
 export type ConsoleSession = z.output<typeof ConsoleSession>;

@@ -94,13 +94,14 @@ export async function isApiKeyGood(tx: ClientBase, id: string): Promise<boolean>
   return rowCount === 1;
 }
 
-const NOTE_USE = `
-update sealpost.api_keys set last_used_at = now()
-where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')`;
-
 /** Notes that a key was used now, at most once a minute. */
 export async function noteApiKeyUse(database: Pool | ClientBase, id: string): Promise<void> {
-  await database.query({ name: "note_api_key_use", text: NOTE_USE, values: [id] });
+  await database.query({
+    name: "note_api_key_use",
+    text: `update sealpost.api_keys set last_used_at = now()
+      where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 minute')`,
+    values: [id],
+  });
 }
 
 /** A key as the command line lists it; account_id null: a staff key. */
@@ -178,7 +179,7 @@ async function lockCaller(
     [keyId, expiresInSeconds],
   );
   const [found] = rows;
-  return found === undefined ? null : { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) };
+  return found ? { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) } : null;
 }
 
 /** Makes a key that can do no more, and for no longer, than the caller's, and acts for the same user, or for none. */
@@ -222,9 +223,7 @@ export async function revokeAccountKey(
   if (found === undefined) return { outcome: "not_found" };
   const scopes = missingScopes(found.scopes, caller);
   if (scopes.length > 0) return { outcome: "exceeds_caller", scopes, outlives: false };
-  await client.query("update sealpost.api_keys set revoked_at = coalesce(revoked_at, now()) where id = $1", [
-    keyId,
-  ]);
+  await revokeApiKey(client, keyId);
   return { outcome: "revoked" };
 }
 

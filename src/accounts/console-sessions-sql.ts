@@ -6,6 +6,7 @@ import {
   SESSIONS_MAX,
   STAFF_IDLE_SECONDS,
   STAFF_SESSION_SECONDS,
+  type StaffSession,
 } from "../base/model/console.ts";
 import { type Held, hasRoomFor } from "../base/model/reader.ts";
 import type { ConsoleSession as ShownSession } from "./accounts-schema.ts";
@@ -45,6 +46,8 @@ export async function hasRoomForSession(
 
 /** Creates a session, which whoever first enters by the link gets. */
 export async function insertLink(client: ClientBase | Pool, link: NewLink): Promise<Link> {
+  const { accountId, keyId, permissions, viewerId, viewerLabel, embedOrigin, timeZone, theme, path } = link;
+  const session = [accountId, keyId, permissions, viewerId, viewerLabel, embedOrigin, timeZone, theme, path];
   const { rows } = await client.query<Link>(
     `insert into sealpost.console_sessions
        (account_id, key_id, permissions, viewer_id, viewer_label, embed_origin, time_zone, theme, path, link_digest,
@@ -52,34 +55,16 @@ export async function insertLink(client: ClientBase | Pool, link: NewLink): Prom
      values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, now() + $11::float8 * interval '1 second',
        now() + $12::float8 * interval '1 second')
      returning id as "sessionId", link_expires_at as "linkExpiresAt", expires_at as "expiresAt"`,
-    [
-      link.accountId,
-      link.keyId,
-      link.permissions,
-      link.viewerId,
-      link.viewerLabel,
-      link.embedOrigin,
-      link.timeZone,
-      link.theme,
-      link.path,
-      link.linkDigest,
-      link.linkSeconds,
-      link.sessionSeconds,
-    ],
+    [...session, link.linkDigest, link.linkSeconds, link.sessionSeconds],
   );
   return rows[0]!;
 }
-
-/** `keyId` null: whom a proxy in front vouches for. */
-export type NewStaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
-  readonly permissions: readonly string[];
-};
 
 /** Opens a session of support staff, which has no account, under `digest`. Returns its id. */
 export async function insertStaffSession(
   client: ClientBase,
   digest: Buffer,
-  { keyId, permissions, viewerId, viewerLabel }: NewStaffSession,
+  { keyId, permissions, viewerId, viewerLabel }: StaffSession,
 ): Promise<string> {
   const { rows } = await client.query<{ id: string }>(
     `insert into sealpost.console_sessions
@@ -180,19 +165,18 @@ export async function listSessions(
   return rows;
 }
 
-/** Ends the account's: one, a viewer's, or all; with a user, of those that the user's keys opened. Returns how many. */
+/** Ends the account's: one, a viewer's, or all; with a user, of those that the user's keys opened. */
 export async function revokeSessions(
   client: ClientBase | Pool,
   accountId: string,
   { id, viewerId, userId }: Readonly<Record<"id" | "viewerId" | "userId", string | null>>,
-): Promise<number> {
-  const { rowCount } = await client.query(
+): Promise<void> {
+  await client.query(
     `update sealpost.console_sessions set revoked_at = now()
      where account_id = $1 and ($2::uuid is null or id = $2) and ($3::text is null or viewer_id = $3)
        and revoked_at is null and expires_at > now() and ${openedBy("$4")}`,
     [accountId, id, viewerId, userId],
   );
-  return rowCount ?? 0;
 }
 
 /** Its holder has left. */

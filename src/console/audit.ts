@@ -1,9 +1,8 @@
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
-import type { Answers } from "./answers.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, table } from "./parts.ts";
-import { type Fields, get, type View } from "./screen.ts";
+import { type Answers, type Fields, get, type View } from "./screen.ts";
 import { STAFF_PATH } from "./site.ts";
 import { momentOf } from "./times.ts";
 

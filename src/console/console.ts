@@ -6,7 +6,6 @@ import { routerPath } from "../http/operation-registry.ts";
 import { Problem } from "../http/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../http/request-context.ts";
 import { type Assets, addAssets } from "./assets.ts";
-import type { ConsoleContext, ConsoleOptions } from "./context.ts";
 import { createFramers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
 import { formOf, refuseForeignPost, sendFile } from "./guards.ts";
@@ -14,7 +13,15 @@ import { bareFrame, type Frame, problemPage, sendDocument } from "./page.ts";
 import { createAnswerRefresh, createGather, isRefresh } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
-import { accountSite, type Seen, type Site, staffAccountSite, staffSite } from "./site.ts";
+import {
+  accountSite,
+  type ConsoleContext,
+  type ConsoleOptions,
+  type Seen,
+  type Site,
+  staffAccountSite,
+  staffSite,
+} from "./site.ts";
 import { addSignIn, sendSignIn } from "./staff/sign-in.ts";
 import { staffAccountScreens, staffScreens } from "./staff/staff-screens.ts";
 import { addTimeZones } from "./time-zones.ts";
@@ -98,13 +105,8 @@ function screenAdder({ kernel, options, assets }: ConsoleContext) {
   };
 }
 
-function frameOf(
-  assets: Assets,
-  { session, base }: Seen,
-  { url: path }: FastifyRequest,
-  isRefreshed: boolean,
-): Frame {
-  return { assets, seen: { session, base, path }, isRefreshed, framer: session.embedOrigin };
+function frameOf(assets: Assets, seen: Seen, { url: path }: FastifyRequest, isRefreshed: boolean): Frame {
+  return { assets, seen: { ...seen, path }, isRefreshed, framer: seen.session.embedOrigin };
 }
 
 const held = new WeakMap<FastifyRequest, Seen>();

@@ -1,12 +1,11 @@
 import { randomBytes } from "node:crypto";
-import type { ConsoleContext } from "./context.ts";
 import { setCookie } from "./embedding.ts";
 import { admitting, formOf, refuseForeignPost } from "./guards.ts";
 import { html } from "./html.ts";
 import { bareFrame, notice, SESSION_ENDED, sendDocument } from "./page.ts";
 import { hidden } from "./parts.ts";
 import type { Page } from "./screen.ts";
-import { cookieName, digestOf, SECRET } from "./site.ts";
+import { type ConsoleContext, cookieName, digestOf, SECRET } from "./site.ts";
 
 /** Its script takes the token out of the address and posts it. @param framerTag of who shows it in a frame */
 function enterPage(framerTag: string | null): Page {
@@ -22,23 +21,12 @@ ${framerTag !== null && hidden("embed", framerTag)}
   );
 }
 
+const AGAIN = "Go back to where you came from and open it again.";
 const SAID = {
-  used: {
-    title: "This link has been used",
-    text: "A link opens the console once. Go back to where you came from and open it again.",
-  },
-  expired: {
-    title: "This link has expired",
-    text: "A link is valid for a minute. Go back to where you came from and open it again.",
-  },
-  unknown: {
-    title: "This link is not valid",
-    text: "Perhaps a part of it got lost. Go back to where you came from and open it again.",
-  },
-  left: {
-    title: "You have left the console",
-    text: "To come back, open it again from where you came from.",
-  },
+  used: { title: "This link has been used", text: `A link opens the console once. ${AGAIN}` },
+  expired: { title: "This link has expired", text: `A link is valid for a minute. ${AGAIN}` },
+  unknown: { title: "This link is not valid", text: `Perhaps a part of it got lost. ${AGAIN}` },
+  left: { title: "You have left the console", text: "To come back, open it again from where you came from." },
 } as const;
 
 function endPage(kind: keyof typeof SAID): Page {

@@ -79,6 +79,20 @@ ${columns.map((column) => cellOf(row, column))}
 </table>`;
 }
 
+/** One rectangle beside the other, none beyond `most`. */
+export function stacked(
+  parts: readonly { readonly kind: string; readonly width: number }[],
+  most: number,
+  height: number,
+): readonly Html[] {
+  let at = 0;
+  return parts.map(({ kind, width: wanted }) => {
+    const [x, width] = [at, Math.min(most - at, wanted)];
+    at += width;
+    return html`<rect class="${kind}" x="${x.toFixed(1)}" width="${width.toFixed(1)}" height="${height}"></rect>`;
+  });
+}
+
 /** Names and what they are, in a box; false: not there. */
 export function facts(entries: readonly (readonly [name: string, value: Part] | false)[]): Html {
   const items = entries.map((entry) => entry && html`<div><dt>${entry[0]}</dt><dd>${entry[1]}</dd></div>`);

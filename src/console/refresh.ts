@@ -20,9 +20,8 @@ const TOGETHER_MAX = 32;
  * Lets refreshes begin together, half a second after the last ones did, or as soon as there are enough: those of one
  * moment share what they ask, and a hundred open pages cost little more than one. Whoever comes alone does not wait.
  *
- * Losing options: no gathering, with which a hundred open pages take 23 % of a core, not 2; and an answer that is kept
- * for a second. It would be read before it is asked for, and a reader might miss what was written in between, perhaps
- * by another process.
+ * Losing option: an answer that is kept for a second. It would be read before it is asked for, and a reader might miss
+ * what was written in between, perhaps by another process.
  *
  * @returns resolves when a refresh may begin
  */

@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
-import type { FastifyRequest } from "fastify";
-import type { ConsoleSession, EnteredLink } from "../base/model/console.ts";
+import type { FastifyInstance, FastifyRequest } from "fastify";
+import type { ConsoleSession, EnteredLink, StaffSession } from "../base/model/console.ts";
+import type { FindOrigin } from "../base/model/events.ts";
 import { isUuid } from "../base/model/formats.ts";
 import { isTimeZone } from "../base/model/time.ts";
-
-/** What a session of support staff begins with. `keyId` null: a proxy in front vouches for them. */
-export type StaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
-  readonly permissions: readonly string[];
-};
+import type { Kernel } from "../http/kernel.ts";
+import type { Assets } from "./assets.ts";
+import type { Framers } from "./embedding.ts";
+import type { Installation } from "./screen.ts";
 
 /** Whom a proxy in front vouches for, by its signature. */
 export type StaffPerson = {
@@ -38,6 +38,28 @@ export type SessionStore = {
   enter(linkDigest: Buffer, digest: Buffer): Promise<EnteredLink>;
   noteUse(sessionId: string): Promise<void>;
   end(sessionId: string): Promise<void>;
+};
+
+export type ConsoleOptions = Installation & {
+  readonly sessions: SessionStore;
+  /** Origins that may show an account's console in a frame. */
+  readonly ancestors: readonly string[];
+  /** For the links of those; see framerTag. */
+  readonly secretsKey: Uint8Array;
+  /** Of support staff, by a proxy in front; null: there is none. */
+  readonly readAssertion: ReadAssertion | null;
+  readonly findOrigin: FindOrigin;
+  /** Milliseconds since the epoch. */
+  readonly now: () => number;
+};
+
+/** What routes of the console are added with. */
+export type ConsoleContext = {
+  readonly pages: FastifyInstance;
+  readonly kernel: Kernel;
+  readonly options: ConsoleOptions;
+  readonly assets: Assets;
+  readonly framers: Framers;
 };
 
 /**
@@ -102,13 +124,8 @@ async function findByCookie(
   return session && { ...session, timeZone: isTimeZone(zone) ? zone : session.timeZone };
 }
 
-export type StaffOptions = {
-  readonly sessions: SessionStore;
-  readonly readAssertion: ReadAssertion | null;
-};
-
 /** Across accounts. */
-export function staffSite(options: StaffOptions): Site {
+export function staffSite(options: ConsoleOptions): Site {
   return {
     path: STAFF_PATH,
     find: async (request) => {
@@ -119,7 +136,7 @@ export function staffSite(options: StaffOptions): Site {
 }
 
 /** An account's own screens, for staff. */
-export function staffAccountSite(options: StaffOptions): Site {
+export function staffAccountSite(options: ConsoleOptions): Site {
   return {
     path: `${STAFF_PATH}/a/{account_id}`,
     find: async (request) => {
@@ -138,7 +155,7 @@ export function staffAccountSite(options: StaffOptions): Site {
  * person, who may do what that says.
  */
 async function findStaffSession(
-  { sessions, readAssertion }: StaffOptions,
+  { sessions, readAssertion }: ConsoleOptions,
   request: FastifyRequest,
 ): Promise<ConsoleSession | null> {
   const session = await findByCookie(sessions, request, STAFF_COOKIE);

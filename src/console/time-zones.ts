@@ -1,12 +1,11 @@
 import type { ConsoleZones } from "../base/model/console.ts";
 import { DAY_SECONDS, isTimeZone } from "../base/model/time.ts";
 import { invalidRequest } from "../http/problems.ts";
-import type { ConsoleContext } from "./context.ts";
 import { setCookie } from "./embedding.ts";
 import { admitting, formOf, refuseForeignPost } from "./guards.ts";
 import { type Html, html } from "./html.ts";
 import { hidden } from "./parts.ts";
-import { ZONE_COOKIE } from "./site.ts";
+import { type ConsoleContext, ZONE_COOKIE } from "./site.ts";
 
 const CHOOSE_PATH = "/console/time-zone";
 const KEPT_SECONDS = 365 * DAY_SECONDS;

@@ -52,10 +52,11 @@ export const KINDS = {
     }),
     path: "/v1/webhooks/deliveries",
     text: ({ url, reason, since, failed_attempts, abandoned, error_code }) => {
+      const failed = counted(failed_attempts, "attempt has", "attempts have");
+      const deliveries = counted(abandoned, "delivery was", "deliveries were");
       const said = [
-        since !== null &&
-          `No webhook has been accepted since ${momentInWords(since)}; ${attempts(failed_attempts)}.`,
-        abandoned > 0 && `${deliveries(abandoned)} abandoned and will not be tried again unless replayed.`,
+        since !== null && `No webhook has been accepted since ${momentInWords(since)}; ${failed} failed.`,
+        abandoned > 0 && `${deliveries} abandoned and will not be tried again unless replayed.`,
         error_code !== null && `The last error was ${error_code}: ${explainErrorCode(error_code).message}`,
       ];
       return {
@@ -137,12 +138,8 @@ const FAILING_TITLES: Record<FailingReason, (host: string) => string> = {
   abandoned: (host) => `Webhooks to ${host} were abandoned`,
 };
 
-function deliveries(count: number): string {
-  return count === 1 ? "1 delivery was" : `${count.toLocaleString("en")} deliveries were`;
-}
-
-function attempts(count: number): string {
-  return count === 1 ? "1 attempt has failed" : `${count.toLocaleString("en")} attempts have failed`;
+function counted(count: number, one: string, many: string): string {
+  return `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 }
 
 /** Only the host: customers put tokens into paths, and a mail goes further than the API. */

@@ -65,9 +65,5 @@ async function look(options: NoticeWorkOptions, signal: AbortSignal): Promise<vo
   await lookForNews(news, signal);
   for (const id of await giveUpCutMails(pool)) onCut(id);
   if (sending === null) return;
-  await collectMails(pool, {
-    everyMs: MAIL_EVERY_MS,
-    untilMs: MAILED_WITHIN_MS,
-    groupsMax: GROUPS_PER_STEP,
-  });
+  await collectMails(pool, { everyMs: MAIL_EVERY_MS, untilMs: MAILED_WITHIN_MS, groupsMax: GROUPS_PER_STEP });
 }

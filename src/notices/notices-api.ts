@@ -11,7 +11,6 @@ import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } fro
 import { invalidRequest, Problem } from "../http/problems.ts";
 import { Notice, noticeText, Recipient, type StoredNotice } from "./notice-kinds.ts";
 import { addRecipient, listRecipients, removeRecipient } from "./notice-recipients-sql.ts";
-
 import { listNotices } from "./notices-sql.ts";
 
 const meanings = NOTICE_KINDS.map((kind) => `\`${kind}\`: ${NOTICE_MEANINGS[kind]}`).join("; ");

@@ -52,6 +52,11 @@ export type ConsoleSession = {
   readonly expiresAt: Date;
 };
 
+/** What a session of support staff begins with. `keyId` null: a proxy in front vouches for them. */
+export type StaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {
+  readonly permissions: readonly string[];
+};
+
 /** In which zone a session's times are shown, and in which they would be without the viewer's choice. */
 export type ConsoleZones = Pick<ConsoleSession, "timeZone" | "linkTimeZone">;
 

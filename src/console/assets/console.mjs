@@ -8,9 +8,7 @@ const ANSWER_MS = 10_000;
 const main = document.querySelector("main");
 const banner = document.querySelector("#banner");
 /** What is morphed in comes from this server's own page, escaped there. */
-const policy = globalThis.trustedTypes?.createPolicy("sealpost", {
-  createHTML: (text) => text,
-});
+const policy = globalThis.trustedTypes?.createPolicy("sealpost", { createHTML: (text) => text });
 
 /** Of the page as it was last morphed in. No cache keeps pages, so it is kept here. */
 let tag = "";
@@ -111,7 +109,7 @@ const STATES = {
 function showState(root = main) {
   const button = root.querySelector(".live");
   if (button === null || library === undefined) return;
-  const isHeld = isSent || isStill() || isTyped("post");
+  const isHeld = isSent || isStill() || isTyped();
   const state = hasEnded ? "ended" : isPaused ? "paused" : isHeld ? "waiting" : isLost ? "lost" : "live";
   const { symbol, word, title } = STATES[state];
   const [mark, text] = button.querySelectorAll("span");
@@ -161,13 +159,13 @@ async function ask() {
     return true;
   }
   // What was shown is not there any more, or not for this viewer: the page says so itself.
-  if (response.redirected || (status >= 400 && !isTyped("post"))) {
+  if (response.redirected || (status >= 400 && !isTyped())) {
     if (response.redirected) location.replace(response.url);
     else location.reload();
     return false;
   }
   if (!isSent && status < 400) say("", false);
-  if (status !== 200 || isSent || isPaused || isTyped("post")) return true;
+  if (status !== 200 || isSent || isPaused || isTyped()) return true;
   await morph(text);
   tag = headers.get("etag") ?? "";
   return true;
@@ -193,21 +191,19 @@ async function morph(text) {
   });
 }
 
-/** Whether a form of this method is filled in. */
-function isTyped(method) {
-  return [...document.forms].some((form) => form.method === method && isInUse(form));
+/** Whether a form that does something is filled in. */
+function isTyped() {
+  return [...document.forms].some((form) => form.method === "post" && isInUse(form));
 }
 
 function isInUse(form) {
   return [...form.elements].some((field) => {
-    if (field instanceof HTMLSelectElement) {
-      const given = [...field.options].findIndex(({ defaultSelected }) => defaultSelected);
-      return field === document.activeElement || field.selectedIndex !== Math.max(0, given);
-    }
-    if (!(field instanceof HTMLInputElement || field instanceof HTMLTextAreaElement)) return false;
-    if (field instanceof HTMLInputElement && field.type === "hidden") return false;
-    if (field instanceof HTMLInputElement && field.checked !== field.defaultChecked) return true;
-    return field === document.activeElement || field.value !== field.defaultValue;
+    if (!field.matches("select, textarea, input:not([type=hidden])")) return false;
+    if (field === document.activeElement) return true;
+    if (field.options === undefined)
+      return field.checked !== field.defaultChecked || field.value !== field.defaultValue;
+    const given = [...field.options].findIndex(({ defaultSelected }) => defaultSelected);
+    return field.selectedIndex !== Math.max(0, given);
   });
 }
 

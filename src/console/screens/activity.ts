@@ -205,7 +205,8 @@ function causes(top: Activity["top"], address: Address): Html | null {
     const width = Math.max(1, Math.round((attempts / most) * 100));
     return html`<li><a href="${href}"><code>${error_code}</code> ${target_host}</a>
 <span class="number">${number(attempts)}</span>
-<svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true"><path d="M0 0h${width}v8H0z"/></svg></li>`;
+<svg viewBox="0 0 100 8" height="8" preserveAspectRatio="none" aria-hidden="true">
+<path d="M0 0h${width}v8H0z"/></svg></li>`;
   });
   const more = top.length - items.length;
   return html`<details class="fold"><summary>Why attempts failed</summary>

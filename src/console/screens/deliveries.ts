@@ -1,7 +1,6 @@
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
-import type { Answers } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import {
   FIELD_FILTERS,
@@ -13,7 +12,7 @@ import {
   valuesOf,
 } from "../log-filters.ts";
 import { type Column, counted, DELIVERY_SIGNS, hidden, newer, older, table } from "../parts.ts";
-import { type Fields, get, type View } from "../screen.ts";
+import { type Answers, type Fields, get, type View } from "../screen.ts";
 import { momentOf, readableUntil } from "../times.ts";
 import { activityPanel } from "./activity.ts";
 

@@ -2,7 +2,7 @@ import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
 import { isReplayable } from "../../base/model/statuses.ts";
 import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
-import { counted, DELIVERY_SIGNS, facts, keyField, number, said } from "../parts.ts";
+import { counted, DELIVERY_SIGNS, facts, keyField, number, said, stacked } from "../parts.ts";
 import { get, post, type View } from "../screen.ts";
 import { clockText, durationText, momentOf, readableUntil } from "../times.ts";
 
@@ -95,8 +95,8 @@ const bodyScreen = get("/deliveries/{delivery_id}/body", async ({ askForText, pa
   };
 });
 
-const STEPS = ["dns", "connect", "tls", "first_byte"] as const;
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
+const STEPS = Object.keys(STEP_NAMES) as readonly (keyof typeof STEP_NAMES)[];
 
 /** One delivery with its newest attempts. */
 const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
@@ -203,19 +203,10 @@ function headerLines(headers: Readonly<Record<string, string>>): readonly string
 
 /** A bar whose parts are as long as the steps took; the table twin is in its label. */
 function steps({ timings, duration_ms }: Attempt): Html | null {
-  const taken = STEPS.flatMap((step) => {
-    const ms = timings[step];
-    return ms === null ? [] : [{ step, ms }];
-  });
+  const taken = STEPS.filter((step) => timings[step] !== null);
   if (taken.length === 0 || duration_ms === null || duration_ms === 0) return null;
-  const label = taken.map(({ step, ms }) => `${STEP_NAMES[step]} ${durationText(ms)}`).join(", ");
-  let at = 0;
-  const bars = taken.map(({ step, ms }) => {
-    const width = Math.min(200 - at, Math.max(1, (ms / duration_ms) * 200));
-    const bar = html`<rect class="${step}" x="${at.toFixed(1)}" width="${width.toFixed(1)}" height="8"></rect>`;
-    at += width;
-    return bar;
-  });
+  const label = taken.map((step) => `${STEP_NAMES[step]} ${durationText(timings[step]!)}`).join(", ");
+  const widths = taken.map((kind) => ({ kind, width: Math.max(1, (timings[kind]! / duration_ms) * 200) }));
   return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}">
-<title>${label}</title>${bars}</svg>`;
+<title>${label}</title>${stacked(widths, 200, 8)}</svg>`;
 }

@@ -1,6 +1,5 @@
 import { isUuid } from "../../base/model/formats.ts";
 import { Problem } from "../../http/problems.ts";
-import type { Answers, Endpoint } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import {
   buttonForm,
@@ -13,7 +12,7 @@ import {
   unless,
   upToEndpoint,
 } from "../parts.ts";
-import { get, type Page, post, type Screen, type View } from "../screen.ts";
+import { type Answers, type Endpoint, get, type Page, post, type Screen, type View } from "../screen.ts";
 import { momentOf } from "../times.ts";
 import { checkForm } from "./receiver-check.ts";
 import { secretSection } from "./signing-secret.ts";

@@ -2,11 +2,10 @@ import { randomUUID } from "node:crypto";
 import { END_REASONS, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
-import type { DryRun } from "../answers.ts";
 import { type Html, html } from "../html.ts";
 import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
 import { counted, DELIVERY_SIGNS, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
-import { type Fields, get, post, type View } from "../screen.ts";
+import { type DryRun, type Fields, get, post, type View } from "../screen.ts";
 import { roughly } from "../times.ts";
 
 /** A bulk replay that somebody is about to start, as the form's page has it in its address. */

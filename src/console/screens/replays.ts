@@ -1,10 +1,9 @@
 import type { ReplayStatus } from "../../base/model/statuses.ts";
 import type { Replay } from "../../log/replays-schema.ts";
-import type { AccountReplay } from "../answers.ts";
 import { type Html, html, type Part } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { counted, facts, hidden, number, older, said, sign } from "../parts.ts";
-import { get, post, type View } from "../screen.ts";
+import { counted, facts, hidden, number, older, said, sign, stacked } from "../parts.ts";
+import { type AccountReplay, get, post, type View } from "../screen.ts";
 import { momentOf, roughly } from "../times.ts";
 
 const PAGE_ITEMS = 25;
@@ -124,20 +123,15 @@ function progressOf(replay: Replay): Html {
     { kind: "failed", symbol: "✕", count: failed },
     { kind: "skipped", symbol: "–", count: skipped },
   ];
-  let at = 0;
-  const bars = counts.map(({ kind, count }) => {
-    const width = matched === 0 ? 0 : Math.min(1_000 - at, (count / matched) * 1_000);
-    const bar = html`<rect class="${kind}" x="${at.toFixed(1)}" width="${width.toFixed(1)}" height="10"></rect>`;
-    at += width;
-    return bar;
-  });
+  const widths = counts.map(({ kind, count }) => ({ kind, width: (count / Math.max(1, matched)) * 1_000 }));
   const words = counts
     .filter(({ kind, count }) => kind !== "skipped" || count > 0)
     .map(
       ({ kind, symbol, count }) =>
         html`<li class="${kind}"><span aria-hidden="true">${symbol}</span> ${number(count)} ${kind}</li>`,
     );
-  return html`<svg class="progress" viewBox="0 0 1000 10" preserveAspectRatio="none" aria-hidden="true">${bars}</svg>
+  return html`<svg class="progress" viewBox="0 0 1000 10" height="10" preserveAspectRatio="none"
+  aria-hidden="true">${stacked(widths, 1_000, 10)}</svg>
 <ul class="counts"><li>${number(replayed)} of ${number(matched)} started</li>${words}</ul>`;
 }
 

@@ -1,14 +1,21 @@
 import { randomBytes } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { StaffSession } from "../../base/model/console.ts";
 import type { DescribedProblem, Kernel } from "../../http/kernel.ts";
 import { TemporarilyUnavailable } from "../../http/problems.ts";
-import type { ConsoleContext } from "../context.ts";
 import { admitting, formOf, refuseForeignPost } from "../guards.ts";
 import { html } from "../html.ts";
 import { bareFrame, notice, sendDocument } from "../page.ts";
 import { hidden } from "../parts.ts";
 import type { Page } from "../screen.ts";
-import { digestOf, isStaff, STAFF_COOKIE, STAFF_PATH, type StaffPerson, type StaffSession } from "../site.ts";
+import {
+  type ConsoleContext,
+  digestOf,
+  isStaff,
+  STAFF_COOKIE,
+  STAFF_PATH,
+  type StaffPerson,
+} from "../site.ts";
 
 const SIGN_IN_PATH = `${STAFF_PATH}/sign-in`;
 const KEY_CHARS_MAX = 256;

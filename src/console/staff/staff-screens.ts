@@ -1,12 +1,11 @@
 import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema.ts";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
 import type { Account, Found } from "../../log/accounts-schema.ts";
-import type { AccountReplay } from "../answers.ts";
 import { accountLink, auditFile, auditScreen, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { type Column, DELIVERY_SIGNS, number, older, table } from "../parts.ts";
-import { get, type Screen, type View } from "../screen.ts";
+import { type AccountReplay, get, type Screen, type View } from "../screen.ts";
 import { replayItem } from "../screens/replays.ts";
 import { leaveTo, screens } from "../screens.ts";
 import { STAFF_PATH } from "../site.ts";
