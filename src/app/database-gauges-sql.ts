@@ -139,7 +139,6 @@ export async function readCapacity(pool: Pool): Promise<Capacity> {
 
 /**
  * The queue, read by every dispatcher and not only the leader, so that its gauges exist while there is no leader.
- *
  * @param retentionMs how long a daily partition is kept after its day has ended
  */
 export function sampleQueue(

@@ -12,7 +12,6 @@ const PROGRAMS = ["initdb", "postgres"] as const;
  * Finds the folder of PostgreSQL's programs, one from which `account` can run them: the package's own if possible. It
  * is not when its install script was blocked (links between the shared libraries are missing), or in a home folder that
  * the account cannot enter; then a copy is made in a cache folder.
- *
  * @param nativeFolder the `native` folder of another version's platform package; null for the installed one.
  * @param cacheFolders candidates for the copy, best first.
  */

@@ -37,7 +37,6 @@ const DEFAULT_SETTINGS = {
 /**
  * Starts a PostgreSQL server as the current user, or, under root, as another account. It stops when this process
  * ends, however it ends; if a server was left over all the same, it is stopped first.
- *
  * @throws FolderInUseError if another live process uses the folder; otherwise Error with PostgreSQL's own message.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
