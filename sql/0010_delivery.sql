@@ -1262,9 +1262,10 @@ begin
 end
 $$;
 
--- Ids of lanes, up to rows_max of each and from its `from_id` on, that are due and that nobody has at hand: they are this
--- caller's to queue, and none of a paused endpoint. next_id: where more may follow; null: that was all. The promoter
--- waits a second longer for them than for others, by which another dispatcher sees, for that second, that they are taken.
+-- Ids of lanes, up to rows_max of each and from its `from_id` on, that are due and that nobody has at hand: they are
+-- this caller's to queue, and none of a paused endpoint. next_id: where more may follow; null: that was all. The
+-- promoter waits a second longer for them than for others, by which another dispatcher sees, for that second, that they
+-- are taken.
 --
 -- At most looks_max rows of all lanes are looked at, by the primary key, from where the first lane's are: what a lane
 -- has before and behind those waits until it comes first. An index by account and lane would find those of one lane

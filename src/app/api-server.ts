@@ -26,7 +26,6 @@ import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.t
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { plainAddress } from "../base/model/addresses.ts";
 import { actorOf } from "../base/model/audit.ts";
-import type { FindOrigin } from "../base/model/events.ts";
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { NO_SPACES } from "../base/model/reader.ts";
 import { createConsole } from "../console/console.ts";
@@ -252,14 +251,7 @@ function createDeliveryConsole(
   outageAs503: OutageAs503,
 ): AddRoutes {
   const ancestors = config.consoleAncestors ?? [];
-  /** The first that knows it tells. */
-  const findOrigin: FindOrigin = async (accountId, published) => {
-    for (const part of parts) {
-      const origin = (await part.findOrigin?.(accountId, published)) ?? null;
-      if (origin !== null) return origin;
-    }
-    return null;
-  };
+  const findOrigin = parts.find((part) => part.findOrigin)?.findOrigin ?? (async () => null);
   return createConsole({
     sessions: createSessionStore(pool, ancestors, outageAs503),
     publicUrl,

@@ -8,14 +8,12 @@ import { createMovingMetrics, createRunMetrics, type RunMetrics } from "../base/
 import type { Area } from "../base/model/areas.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import { startMover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { type RunnerWork, startRunner } from "../workspace/running/runner.ts";
-import { guardPublishing as guardRuns } from "../workspace/store/awaited-analyses.ts";
 import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
@@ -272,7 +270,7 @@ export function startAreaSteps(
 type RunNews = { readonly taken: number } | { readonly fault: RunnerWork } | { readonly share: number };
 
 /** Whatever areas are on: runs may be another process's. */
-export const guardPublishing: GuardPublishing = guardRuns;
+export { guardPublishing } from "../workspace/store/awaited-analyses.ts";
 
 /** Why the account cannot be moved to another cell, in a sentence; null: it can. Whatever areas are on. */
 export async function findMoveHindrance(pool: Pool, accountId: string): Promise<string | null> {

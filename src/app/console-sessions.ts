@@ -53,7 +53,6 @@ export async function openConsole(
 
 /**
  * The console's sessions, in the database. Those that are looked up in one turn of the event loop share a statement.
- *
  * @param ancestors origins that may frame a session now; one that has been removed frames none that is open, either
  */
 export function createSessionStore(

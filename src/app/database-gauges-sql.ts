@@ -12,20 +12,16 @@ const ROWS_LOOKED_AT_MAX = 20_000;
 const WAKEUPS_COUNTED_MAX = 1_000;
 const DAYS_LOOKED_AHEAD = 31;
 
-/** The queue as the database sees it. */
-type QueueLevels = {
-  readonly due: number;
-  /** Of paused endpoints, and not released yet. */
-  readonly held: number;
-  /** Seconds that the oldest due one has been due, in lanes without an attempt under way and in those with one. */
-  readonly oldestDueIdleSeconds: number;
-  readonly oldestDueAtWorkSeconds: number;
-  readonly wakeupsWaiting: number;
-  /** Deliveries that running bulk replays have yet to start. */
-  readonly replayDeliveriesWaiting: number;
-  /** Rows inserted into the registry of analyses since PostgreSQL's statistics began. */
-  readonly publishedEver: number;
-};
+/** Read as they are reported. */
+const LEVELS = ["due", "held", "wakeupsWaiting", "replayDeliveriesWaiting"] as const;
+
+/** The queue as the database sees it; `publishedEver`: since PostgreSQL's statistics began. */
+type QueueLevels = Readonly<
+  Record<
+    (typeof LEVELS)[number] | "oldestDueIdleSeconds" | "oldestDueAtWorkSeconds" | "publishedEver",
+    number
+  >
+>;
 
 /**
  * Publishing and promoting set wake_at to 15 s from then, so whatever is due or in flight has a wake_at that is past or
@@ -144,7 +140,6 @@ export async function readCapacity(pool: Pool): Promise<Capacity> {
 
 /**
  * The queue, read by every dispatcher and not only the leader, so that its gauges exist while there is no leader.
- *
  * @param retentionMs how long a daily partition is kept after its day has ended
  */
 export function sampleQueue(
@@ -157,12 +152,9 @@ export function sampleQueue(
     gauges: Object.values(queue).filter((metric) => "clear" in metric),
     read: async () => {
       const levels = await readQueueLevels(pool);
-      queue.due.of({}).set(levels.due);
-      queue.held.of({}).set(levels.held);
+      for (const name of LEVELS) queue[name].of({}).set(levels[name]);
       queue.oldestDue.of({ lane: "idle" }).set(levels.oldestDueIdleSeconds);
       queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);
-      queue.wakeupsWaiting.of({}).set(levels.wakeupsWaiting);
-      queue.replayDeliveriesWaiting.of({}).set(levels.replayDeliveriesWaiting);
       addPublished(levels.publishedEver);
       for (const { table, ahead, endedForMs } of await readPartitionLevels(pool)) {
         const overstayMs = (endedForMs ?? 0) - retentionMs[table];

@@ -30,13 +30,11 @@ export async function withDatabase<T>(
   createPool = (url: string, config: Config) => createCommandPool(url, "sealpost command line", config),
 ): Promise<T> {
   const config = await commandConfigOf(env);
-  const pool = createPool(await databaseUrlOf(config), config);
+  await using pool = createPool(await databaseUrlOf(config), config);
   try {
     return await work(pool, config);
   } catch (error) {
     throw explained(error);
-  } finally {
-    await pool.end();
   }
 }
 
@@ -45,9 +43,15 @@ export function createCommandPool(
   databaseUrl: string,
   applicationName: string,
   { cell }: Pick<Config, "cell">,
-): Pool {
+): Pool & AsyncDisposable {
   const onError = () => undefined;
-  return createGeneralPool({ databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, cell, onError });
+  const options = { databaseUrl, connectionsMax: CONNECTIONS_MAX, applicationName, cell, onError };
+  return endedByScope(createGeneralPool(options));
+}
+
+/** For `await using`. */
+export function endedByScope(pool: Pool): Pool & AsyncDisposable {
+  return Object.assign(pool, { [Symbol.asyncDispose]: () => pool.end() });
 }
 
 /** Of the pools of a process that runs on: a connection that breaks is told in its log. */
@@ -65,7 +69,7 @@ export async function findDatabase(config: Config) {
   const databaseUrl = await databaseUrlOf(config);
   const secretsKey = await secretsKeyOf(config);
   const look = async (): Promise<"migrated" | "unmigrated" | "away"> => {
-    const pool = createCommandPool(databaseUrl, "sealpost start", config);
+    await using pool = createCommandPool(databaseUrl, "sealpost start", config);
     try {
       const found = await findReadinessProblems(pool, await readMigrationNames(config.areas), secretsKey);
       const wrongKey = found.find(({ kind }) => kind === "secrets_key");
@@ -76,8 +80,6 @@ export async function findDatabase(config: Config) {
       if (!(error instanceof OtherCellError)) return "away";
       if (error.found !== null) throw explained(error);
       return "unmigrated";
-    } finally {
-      await pool.end();
     }
   };
   return { databaseUrl, secretsKey, look, found: await look() };

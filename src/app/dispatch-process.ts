@@ -200,7 +200,6 @@ const CLAIM_RETRY_MS = 2_000;
  * thousand into quarantine, and a process takes half a second to start.
  *
  * `busy`: another quarantine process of the cluster is at work, and nothing was done here.
- *
  * @param asked once aborted, no further delivery is started
  */
 export async function deliverInQuarantine(

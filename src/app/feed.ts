@@ -21,7 +21,6 @@ export function sampleFeed(pool: Pool, { lag }: FeedMetrics): Sampled {
 
 /**
  * Starts what gives events their places, and what tells this process's readers of them. Returns what ends both.
- *
  * @param listening its pool has one connection, which is kept
  */
 export function startFeed(

@@ -1,32 +1,43 @@
-import { type ApiKeyDependencies, apiKeyOperations } from "../accounts/api-keys-api.ts";
+import { apiKeyOperations } from "../accounts/api-keys-api.ts";
 import { auditOperations } from "../accounts/audit-api.ts";
-import { type ConsoleDependencies, consoleOperations } from "../accounts/console-sessions-api.ts";
+import { consoleOperations } from "../accounts/console-sessions-api.ts";
 import { usageOperations } from "../accounts/usage-api.ts";
 import type { ApiPart } from "../api/operations.ts";
 import { problems } from "../api/problems.ts";
-import { type AnalysisDependencies, analysisOperations } from "../delivery/analyses-api.ts";
+import { analysisOperations } from "../delivery/analyses-api.ts";
 import { endpointOperations } from "../delivery/endpoint-api.ts";
 import { signingSecretOperations } from "../delivery/signing-secrets-api.ts";
 import { sentEvents } from "../delivery/webhook-events.ts";
-import { type EventDependencies, eventOperations } from "../feed/events-api.ts";
+import { eventOperations } from "../feed/events-api.ts";
 import type { OpenApiInfo } from "../http/openapi.ts";
 import { createOperationRegistry, type OperationRegistry } from "../http/operation-registry.ts";
 import { operationsList } from "../http/operations-list.ts";
 import { accountOperations } from "../log/accounts-api.ts";
 import { activityOperations } from "../log/activity-api.ts";
-import { deliveryOperations, type LogDependencies } from "../log/deliveries-api.ts";
+import { deliveryOperations } from "../log/deliveries-api.ts";
 import { replayOperations } from "../log/replays-api.ts";
-import { type NoticeDependencies, noticeOperations } from "../notices/notices-api.ts";
-import { type ReceiverDependencies, receiverOperations } from "../receivers/receivers-api.ts";
+import { noticeOperations } from "../notices/notices-api.ts";
+import { receiverOperations } from "../receivers/receivers-api.ts";
 
-/** What the operations depend on, all together. */
-export type Dependencies = LogDependencies &
-  ReceiverDependencies &
-  AnalysisDependencies &
-  EventDependencies &
-  NoticeDependencies &
-  ConsoleDependencies &
-  ApiKeyDependencies;
+/** Of the webhooks. */
+const groups = [
+  analysisOperations,
+  eventOperations,
+  endpointOperations,
+  receiverOperations,
+  signingSecretOperations,
+  deliveryOperations,
+  activityOperations,
+  replayOperations,
+  noticeOperations,
+  consoleOperations,
+  accountOperations,
+] as const;
+
+type MakeOperations = (typeof groups)[number] | typeof apiKeyOperations;
+
+/** What the operations depend on, all together: whoever may call any of these needs what each of them needs. */
+export type Dependencies = MakeOperations extends (dependencies: infer All) => unknown ? All : never;
 
 /** Every operation of the API: those of the areas, and those of every installation, whatever areas it has. */
 export function createSealpostRegistry(
@@ -50,19 +61,7 @@ export function webhooksPart(dependencies: Dependencies): ApiPart {
       "Notifies your servers when a document analysis has finished: signed webhooks, retries for a day, a log of " +
       "every attempt, and replays. Set an endpoint, publish an analysis or send a test event, and read the delivery " +
       "log.",
-    operations: [
-      ...analysisOperations(dependencies),
-      ...eventOperations(dependencies),
-      ...endpointOperations(dependencies),
-      ...receiverOperations(dependencies),
-      ...signingSecretOperations(dependencies),
-      ...deliveryOperations(dependencies),
-      ...activityOperations(dependencies),
-      ...replayOperations(dependencies),
-      ...noticeOperations(dependencies),
-      ...consoleOperations(dependencies),
-      ...accountOperations(dependencies),
-    ],
+    operations: groups.flatMap((operationsOf) => operationsOf(dependencies)),
     problems: {},
     pages: [
       {

@@ -30,7 +30,6 @@ const SUBJECT = /^[^\p{Cc}\p{Cs}]{1,200}$/u;
 
 /**
  * Reads the signed assertion of a proxy in front. Null: no proxy is configured, and nothing is believed.
- *
  * @param now milliseconds since the epoch
  * @param onKeysAway the proxy's keys could not be had
  */

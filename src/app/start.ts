@@ -88,15 +88,11 @@ async function runUntilShutdown(context: ProcessContext, shutdown: AbortSignal, 
 }
 
 async function prepare(databaseUrl: string, config: Config, announce: Announce): Promise<void> {
-  const pool = createCommandPool(databaseUrl, "sealpost start", config);
-  try {
-    const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
-    const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
-    if (applied.length > 0) announce("migrated", { applied }, `Migrated the database (${migrations}).`);
-    await loadSecretsKey(pool, config);
-  } finally {
-    await pool.end();
-  }
+  await using pool = createCommandPool(databaseUrl, "sealpost start", config);
+  const applied = await prepareDatabase(pool, databaseUrl, config, () => undefined);
+  const migrations = applied.length === 1 ? "1 migration" : `${applied.length} migrations`;
+  if (applied.length > 0) announce("migrated", { applied }, `Migrated the database (${migrations}).`);
+  await loadSecretsKey(pool, config);
 }
 
 /**
@@ -109,7 +105,7 @@ async function welcome(
   apiUrl: string | null,
   announce: Announce,
 ): Promise<void> {
-  const pool = createCommandPool(databaseUrl, "sealpost start", config);
+  await using pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
     const isFirst = (await findFirstAccount(pool)) === null;
     const created = isFirst ? await createFirstAccount(pool, config) : null;
@@ -124,8 +120,6 @@ async function welcome(
     const message = error instanceof Error ? error.message : String(error);
     const text = `The link to the console, or a first account, could not be made: ${message}`;
     announce("welcome_failed", { message }, text);
-  } finally {
-    await pool.end();
   }
 }
 

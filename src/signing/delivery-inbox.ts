@@ -19,7 +19,6 @@ export interface DeliveryInbox<Context = void> {
 /**
  * An inbox in memory, for a single process. With several processes, or to survive restarts, keep the ids in the
  * database, in the transaction that stores the work.
- *
  * @param options.idsMax number of ids kept before the oldest is dropped; default 100,000 (about 10 MB)
  * @throws RangeError if `idsMax` is not a positive integer
  */

@@ -50,7 +50,6 @@ type FeedRequest = Pick<PullOptions, "baseUrl" | "onRetry" | "onCursor"> & {
  *
  * Each event comes once, but after a crash those since the last cursor come again, and whoever receives webhooks, too,
  * gets them both ways: handle each `id` once.
- *
  * @throws WebhookPullError when the service refuses (key, scope, an expired cursor)
  * @throws WebhookVerificationError when an event does not verify; the cursor stays before its page
  */
@@ -149,7 +148,6 @@ const EMPTY_AGAIN_MS = 1_000;
 /**
  * The next page that is not empty, however long that takes; null: stopped. Failures that may pass are retried: no
  * answer, 5xx, 408, 429.
- *
  * @throws WebhookPullError for what a retry would not change
  */
 export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {

@@ -8,7 +8,6 @@ export interface SigningKey {
 
 /**
  * The HMAC key is the whole secret as UTF-8, `whsec_` included; nothing is decoded.
- *
  * @throws WebhookVerificationError `secret_missing` or `secret_empty`
  */
 export function importSigningKey(secret: string): SigningKey {
@@ -18,7 +17,6 @@ export function importSigningKey(secret: string): SigningKey {
 
 /**
  * The signature header's value for exactly these bytes: one `v1` per key, in order.
- *
  * @param input.timestampSeconds Unix time in seconds, an integer
  * @param input.keys one; during a rotation's overlap, the current and then the previous one
  * @throws RangeError if the timestamp is not a non-negative integer, or if there is no key

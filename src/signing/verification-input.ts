@@ -55,7 +55,6 @@ export interface CheckedInput {
 /**
  * Checks everything that needs no key: the receiver's own settings first, so that a mistake shows on the first
  * request of any kind, then the header and the timestamp.
- *
  * @throws WebhookVerificationError
  */
 export function checkInput(input: VerifySignatureInput): CheckedInput {

@@ -11,7 +11,6 @@ import {
 
 /**
  * Returns if the bytes were signed with one of the secrets, less than the tolerance away from now.
- *
  * @throws WebhookVerificationError with any code except `body_not_an_event` and `web_crypto_missing`
  */
 export function verifySignature(input: VerifySignatureInput): void {
@@ -20,7 +19,6 @@ export function verifySignature(input: VerifySignatureInput): void {
 
 /**
  * Verifies a delivery and returns its event: signed with one of the secrets, and fresh.
- *
  * @throws WebhookVerificationError answer 400 if its `kind` is `rejected`, 500 if it is `misuse`
  */
 export function verifyWebhook(input: VerifyWebhookInput): WebhookEvent {

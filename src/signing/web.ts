@@ -21,7 +21,6 @@ export type { VerifySignatureInput, VerifyWebhookInput } from "./verification-in
 /**
  * As in the Node entry, but with Web Crypto: resolves if the bytes were signed with one of the secrets, less than the
  * tolerance away from now.
- *
  * @throws WebhookVerificationError (as a rejection) with any code except `body_not_an_event`
  */
 export async function verifySignature(input: VerifySignatureInput): Promise<void> {
@@ -30,7 +29,6 @@ export async function verifySignature(input: VerifySignatureInput): Promise<void
 
 /**
  * As in the Node entry, but with Web Crypto: verifies a delivery and resolves to its event.
- *
  * @throws WebhookVerificationError (as a rejection); answer 400 if its `kind` is `rejected`, 500 if it is `misuse`
  */
 export async function verifyWebhook(input: VerifyWebhookInput): Promise<WebhookEvent> {

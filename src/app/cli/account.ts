@@ -15,7 +15,7 @@ import { type Cell, MOVE_PARTS, type Move, type MovePart } from "../../cells/mov
 import { moveAccount } from "../../cells/move-account.ts";
 import { findMoveHindrance } from "../areas.ts";
 import { openAccount } from "../create-api-key.ts";
-import { loadSecretsKey, withDatabase } from "../database.ts";
+import { endedByScope, loadSecretsKey, withDatabase } from "../database.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
@@ -162,18 +162,14 @@ async function withBothCells(
   work: (cells: Omit<Move, "accountId" | "waitMaxMs" | "onProgress">) => Promise<void>,
 ): Promise<void> {
   await withSource(context, async (source) => {
-    const pool = createPool(await targetUrlOf(wish), { cell: null });
-    try {
-      const target = { pool, secretsKey: await targetKeyOf(wish) };
-      (await pool.connect().catch(explainAway)).release();
-      const facts = await compareCells({ source, target }, await readMigrationNames([]));
-      if (!(await isSecretsKey(pool, target.secretsKey))) throw new UsageError(WRONG_TARGET_KEY);
-      const targetName = nameOf(wish.cell, facts.target.cell);
-      const sourceName = facts.source.cell;
-      await work({ source, target, targetName, sourceName, findHindrance: findMoveHindrance });
-    } finally {
-      await pool.end();
-    }
+    await using pool = createPool(await targetUrlOf(wish), { cell: null });
+    const target = { pool, secretsKey: await targetKeyOf(wish) };
+    (await pool.connect().catch(explainAway)).release();
+    const facts = await compareCells({ source, target }, await readMigrationNames([]));
+    if (!(await isSecretsKey(pool, target.secretsKey))) throw new UsageError(WRONG_TARGET_KEY);
+    const targetName = nameOf(wish.cell, facts.target.cell);
+    const sourceName = facts.source.cell;
+    await work({ source, target, targetName, sourceName, findHindrance: findMoveHindrance });
   });
 }
 
@@ -185,9 +181,10 @@ async function withSource(context: ProcessContext, work: (source: Cell) => Promi
 }
 
 /** @param config of the cell that the database must be of */
-function createPool(databaseUrl: string, { cell }: Pick<Config, "cell">): Pool {
+function createPool(databaseUrl: string, { cell }: Pick<Config, "cell">) {
   const applicationName = "sealpost account move";
-  return createMovePool({ databaseUrl, cell, connectionsMax: 3, applicationName, onError: () => undefined });
+  const onError = () => undefined;
+  return endedByScope(createMovePool({ databaseUrl, cell, connectionsMax: 3, applicationName, onError }));
 }
 
 async function targetUrlOf({ to, toFile }: TargetWish): Promise<string> {

@@ -29,12 +29,12 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
         const { after: createdAfter = null, before: createdBefore = null } = options;
         const filter = { accountId, operationKey, actor, createdAfter, createdBefore };
         const entries: AccountAuditEntry[] = [];
-        let page = await listAuditEntries(pool, filter, null, options.limit);
-        entries.push(...page.items);
-        while (page.next !== null && entries.length < options.limit) {
-          page = await listAuditEntries(pool, filter, page.next, options.limit - entries.length);
+        let place: Parameters<typeof listAuditEntries>[2] = null;
+        do {
+          const page = await listAuditEntries(pool, filter, place, options.limit - entries.length);
           entries.push(...page.items);
-        }
+          place = page.next;
+        } while (place !== null && entries.length < options.limit);
         const value = entries.map(({ account, ...entry }) => ({ account_id: account?.id ?? null, ...entry }));
         const text = entries.map(entryText).join("\n");
         printResult(context, options, value, text || "Nothing has been changed.");

@@ -1,7 +1,8 @@
-import { BlockList } from "node:net";
 import type { Command } from "commander";
 import { readConfig } from "../../base/config/config.ts";
 import { webhookHeaders } from "../../delivery/webhook.ts";
+import { createAddressSet } from "../../egress/rules/address.ts";
+import { bareHost } from "../../egress/rules/host.ts";
 import { WebhookPullError } from "../../signing/index.ts";
 import { nextPage, type PulledItem } from "../../signing/pull.ts";
 import { httpUrl } from "../listening.ts";
@@ -51,22 +52,14 @@ function readTarget(text: string, isAnyAllowed: boolean): URL {
       "--to must be an http:// or https:// URL without a user name, such as http://localhost:3000/webhooks.",
     );
   }
-  if (isAnyAllowed || isLoopback(url.hostname)) return url;
+  if (isAnyAllowed || url.hostname === "localhost" || isLoopback(bareHost(url.hostname))) return url;
   throw new UsageError(
     `--to names ${url.hostname}, which is not this machine: events go to localhost, 127.0.0.0/8 or [::1]. ` +
       "With --unsafe-any-target they go anywhere.",
   );
 }
 
-const loopback = new BlockList();
-loopback.addSubnet("127.0.0.0", 8);
-loopback.addAddress("::1", "ipv6");
-
-function isLoopback(hostname: string): boolean {
-  if (hostname === "localhost") return true;
-  const isIpv6 = hostname.startsWith("[");
-  return isIpv6 ? loopback.check(hostname.slice(1, -1), "ipv6") : loopback.check(hostname, "ipv4");
-}
+const isLoopback = createAddressSet(["127.0.0.0/8", "::1"]);
 
 /** Without /v1. */
 function readApiUrl({ env }: ProcessContext, given: string | undefined): string {

@@ -1,3 +1,4 @@
+import { Readable } from "node:stream";
 import type { Command } from "commander";
 import { z } from "zod";
 import { readConfig } from "../../base/config/config.ts";
@@ -44,7 +45,9 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
             resolver: createTargetResolver(config, connectTimeoutOf(config)),
           })
         : null;
-      const verdicts = await mapConcurrently(urls, (url) => check(url, rules, findAddresses));
+      const verdicts = await Readable.from(urls)
+        .map((url: string) => check(url, rules, findAddresses), { concurrency: LOOKUPS_MAX })
+        .toArray();
       printResult(context, options, verdicts, verdicts.map(verdictText).join("\n"));
     });
 }
@@ -66,16 +69,6 @@ async function check(
     if (!(error instanceof ConnectError)) throw error;
     return { url, verdict: "refuse", code: error.code, message: error.message, href: judged.href };
   }
-}
-
-async function mapConcurrently<T, R>(items: readonly T[], map: (item: T) => Promise<R>): Promise<R[]> {
-  const results: R[] = [];
-  const remaining = items.entries();
-  const work = async () => {
-    for (const [index, item] of remaining) results[index] = await map(item);
-  };
-  await Promise.all(Array.from({ length: LOOKUPS_MAX }, work));
-  return results;
 }
 
 function parseUrls(input: Buffer): readonly string[] {

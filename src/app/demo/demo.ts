@@ -1,11 +1,22 @@
+import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
+import type { IncomingMessage } from "node:http";
+import { request } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
+import type { ClientBase } from "pg";
+import { inTransaction } from "../../base/database/transaction.ts";
+import { webhookBody, webhookHeaders, webhookSignature } from "../../delivery/webhook.ts";
+import type { Delivery } from "../../log/delivery-schema.ts";
+import { publish } from "../../publish/publish-analyses.ts";
+import { importSigningKey } from "../../signing/index.ts";
 import { inColumns, textTable } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import type { DemoEnvironment } from "./environment.ts";
+import { createDemoApi, type DemoApi } from "./api.ts";
+import { type DemoEnvironment, type StartOptions, startDemoEnvironment } from "./environment.ts";
+import { insertResult } from "./example-database-sql.ts";
 import { createDemoOutput, type DemoOutput } from "./output.ts";
-import { RECEIVERS } from "./receivers.ts";
-import { ROLLED_BACK, runScenario, type ScenarioResult } from "./scenario.ts";
+import { type DemoReceivers, ID_COLUMNS, RECEIVERS, type ReceiverName } from "./receivers.ts";
+import { playWorkspace } from "./workspace-act.ts";
 
 /** On an idle machine it takes a quarter of this. */
 const TIME_LIMIT_MS = 80_000;
@@ -50,6 +61,206 @@ export async function runDemo(context: ProcessContext, options: DemoOptions): Pr
     output.announce("failed", { reason }, `\n${output.red("The demo failed.")} ${reason}`);
     return false;
   }
+}
+
+/** An analysis that the pipeline completes. */
+type DemoAnalysis = {
+  readonly id: string;
+  /** The exact text. The webhook's `data` has to be the same, byte for byte. */
+  readonly text: string;
+  readonly receiver: ReceiverName;
+};
+
+const ANALYSES: readonly DemoAnalysis[] = [
+  analysis("invoice-1001", "steady", '"succeeded", "total": 9007199254740993.10'),
+  analysis("contract-1002", "steady", '"succeeded", "pages": 12, "language": "espa\\u00f1ol"'),
+  analysis("scan-1003", "steady", '"failed", "error": "the third page is blank"'),
+  analysis("report-1004", "restarting", '"succeeded", "tables": 3'),
+  analysis("statement-1005", "broken", '"succeeded", "balance": -0.00'),
+];
+
+/** Its transaction is rolled back after publishing, so it must never be seen. */
+const ROLLED_BACK = analysis("draft-1006", "steady", '"succeeded"');
+
+const FORGED_ID = "invoice-6666";
+
+function analysis(id: string, receiver: ReceiverName, rest: string): DemoAnalysis {
+  return { id, text: `{"id": "${id}", "status": ${rest}}`, receiver };
+}
+
+/** A published analysis and its delivery after the first run and, another run if it was replayed, at the end. */
+type DemoDelivery = { readonly analysis: DemoAnalysis; readonly first: Delivery; readonly last: Delivery };
+
+type ScenarioResult = Awaited<ReturnType<typeof runScenario>>;
+
+/**
+ * The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all.
+ * `faults`: what did not go as expected, in sentences.
+ */
+async function runScenario(options: StartOptions) {
+  const { output, signal } = options;
+  output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
+  output.heading("Starting: everything runs on this machine, in a folder that is removed at the end");
+  const environment = await startDemoEnvironment(options);
+  const { receivers, hasWorkspace } = environment;
+  for (const [name, { behavior }] of Object.entries(RECEIVERS)) {
+    const url = receivers.url(name as ReceiverName);
+    output.line("receiver", { name, url }, `${url.padEnd(URL_COLUMNS)} ${behavior}`);
+  }
+  const api = createDemoApi(environment.apiUrl, environment.apiKey, signal);
+
+  const published = await publishAll(environment, output);
+  output.heading(
+    "Delivering: each POST is signed, and each receiver verifies the signature before it answers",
+  );
+  const ids = [...published.keys()];
+  const first = await api.untilEnded(ids);
+  await replayAbandoned(first, environment, api, output);
+  const last = await api.untilEnded(ids);
+  const forgeryStatus = await forge(environment, options);
+  const userApi = createDemoApi(environment.apiUrl, environment.userKey, signal);
+  const workspaceFaults = hasWorkspace ? await playWorkspace(environment, api, userApi, output) : [];
+
+  const deliveries: readonly DemoDelivery[] = [...published].map(([deliveryId, analysis]) => {
+    const isIt = ({ id }: Delivery) => id === deliveryId;
+    return { analysis, first: first.find(isIt)!, last: last.find(isIt)! };
+  });
+  const faults = [...(await findFaults(deliveries, receivers, api)), ...workspaceFaults];
+  if (forgeryStatus !== 400) faults.push(`The receiver answered ${forgeryStatus} to a forgery, not 400.`);
+  return { environment, deliveries, faults };
+}
+
+const URL_COLUMNS = 45;
+
+/** Returns each published analysis by its delivery's id. */
+async function publishAll(
+  { pool, accountId, receivers }: DemoEnvironment,
+  output: DemoOutput,
+): Promise<ReadonlyMap<string, DemoAnalysis>> {
+  output.heading("Publishing: the pipeline stores each result and publishes it, in one transaction");
+  const complete = async (client: ClientBase, { id, text, receiver }: DemoAnalysis) => {
+    await insertResult(client, id, text);
+    const webhookUrl = receiver === "steady" ? null : receivers.url(receiver);
+    const unsafeAllowedTargets = [`*.localhost:${receivers.port}`];
+    return await publish(client, [{ accountId, analysis: text, webhookUrl }], { unsafeAllowedTargets });
+  };
+  const published = new Map<string, DemoAnalysis>();
+  for (const analysis of ANALYSES) {
+    const { id, receiver } = analysis;
+    const [deliveryId = ""] = await inTransaction(pool, (client) => complete(client, analysis));
+    published.set(deliveryId, analysis);
+    const target =
+      receiver === "steady"
+        ? "the account's endpoint"
+        : `its own webhook_url, ${RECEIVERS[receiver].hostname}`;
+    const text = `${id.padEnd(ID_COLUMNS)}  committed; its webhook goes to ${target}`;
+    output.line("published", { analysis_id: id, delivery_id: deliveryId }, text);
+  }
+  const { id } = ROLLED_BACK;
+  const failure = new Error("The pipeline's disk is full.");
+  await inTransaction(pool, async (client) => {
+    await complete(client, ROLLED_BACK);
+    throw failure;
+  }).catch((error) => {
+    if (error !== failure) throw error;
+  });
+  output.line(
+    "rolled_back",
+    { analysis_id: id },
+    `${id.padEnd(ID_COLUMNS)}  rolled back: it must never be sent`,
+  );
+  return published;
+}
+
+async function replayAbandoned(
+  deliveries: readonly Delivery[],
+  { receivers }: DemoEnvironment,
+  api: DemoApi,
+  output: DemoOutput,
+): Promise<void> {
+  const abandoned = deliveries.filter(({ status }) => status === "abandoned");
+  for (const { id: delivery_id, analysis_id, attempts_count } of abandoned) {
+    const text = `abandoned after ${attempts_count} attempts; it can be replayed for 7 days`;
+    output.line("abandoned", { analysis_id, delivery_id }, `  ${analysis_id.padEnd(ID_COLUMNS)}  ${text}`);
+  }
+  output.heading("Replaying: the broken receiver is repaired, and the abandoned delivery is replayed");
+  receivers.repair();
+  for (const { id: delivery_id, analysis_id } of abandoned) {
+    const path = `/webhooks/deliveries/${delivery_id}/replay`;
+    const { status } = await api.send(`POST ${path}`);
+    output.line("replayed", { analysis_id, delivery_id, status }, `POST /v1${path} → ${status}`);
+    if (status !== 202)
+      throw new Error(`The API answered ${status} to the replay of ${analysis_id}, not 202.`);
+  }
+}
+
+/**
+ * POSTs a well-formed webhook that is signed with another secret, as someone could who knows only the URL. Resolves to
+ * the HTTP status of the answer.
+ */
+async function forge(
+  { receivers }: DemoEnvironment,
+  { output, signal, context }: StartOptions,
+): Promise<number> {
+  output.heading("Forging: someone who knows the URL but not the signing secret sends a webhook");
+  const body = webhookBody({
+    id: randomUUID(),
+    event: "analysis.succeeded",
+    createdAtMs: context.now(),
+    analysisText: `{"id":"${FORGED_ID}","status":"succeeded"}`,
+  });
+  const wrongKey = importSigningKey(`whsec_${randomBytes(32).toString("base64")}`);
+  const signature = webhookSignature(body, [wrongKey], context.now());
+  const outgoing = request(receivers.url("steady"), {
+    method: "POST",
+    ca: receivers.certPem,
+    signal,
+    agent: false,
+    // Not every system's resolver knows that names under localhost are this machine.
+    lookup: (_hostname, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]),
+    headers: webhookHeaders({ signature, traceparent: null }),
+  });
+  outgoing.end(body);
+  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
+  response.resume();
+  const { statusCode: status = 0 } = response;
+  const verdict = `${status === 400 ? "refused" : "not refused"}: ${RECEIVERS.steady.hostname} answered ${status}`;
+  output.result("forgery", { status }, status === 400, `${FORGED_ID.padEnd(ID_COLUMNS)}  ${verdict}`);
+  return status;
+}
+
+/** Compares what happened with what was expected. Returns a sentence for each difference. */
+async function findFaults(
+  deliveries: readonly DemoDelivery[],
+  receivers: DemoReceivers,
+  api: DemoApi,
+): Promise<string[]> {
+  const faults: string[] = [];
+  const compare = (what: string, found: unknown, expected: unknown) => {
+    if (found !== expected) faults.push(`${what}: ${found}, not ${expected}.`);
+  };
+  for (const { analysis, first, last } of deliveries) {
+    const { id, text, receiver } = analysis;
+    const { endsAs, attempts } = RECEIVERS[receiver];
+    const got = receivers.received.get(last.id);
+    compare(`${id} after its first run`, first.status, endsAs);
+    compare(`Attempts of the first run of ${id}`, first.attempts_count, attempts);
+    compare(`${id} in the end`, last.status, "succeeded");
+    compare(`POSTs of ${id} that the receiver verified`, got?.verified, last.attempts_count);
+    compare(`POSTs of ${id} that the receiver accepted`, got?.accepted, 1);
+    compare(`The webhook of ${id} has exactly the bytes`, got?.body.includes(`"data":${text}}`), true);
+    compare(`GET /v1/analyses/${id}`, (await api.send(`GET /analyses/${id}`)).text, text);
+  }
+  const { id } = ROLLED_BACK;
+  const arrived = [...receivers.received.values()].filter(({ analysisId }) => analysisId === id);
+  compare(`Deliveries of ${id}, which was rolled back`, arrived.length, 0);
+  compare(
+    `GET /v1/analyses/${id}, which was rolled back`,
+    (await api.send(`GET /analyses/${id}`)).status,
+    404,
+  );
+  compare("POSTs that the receivers refused", receivers.rejectedCount(), 1);
+  return faults;
 }
 
 /** What became of each analysis, and whether that is right. */

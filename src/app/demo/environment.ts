@@ -102,8 +102,7 @@ export async function startDemoEnvironment(options: StartOptions) {
   output.line("started", { step: "database", text: usesServer ? "" : folder }, where);
   signal.throwIfAborted();
 
-  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
-  resources.defer(() => pool.end());
+  const pool = resources.use(createCommandPool(databaseUrl, "sealpost demo", { cell: null }));
   await prepareDatabase(pool, databaseUrl, config, () => undefined);
   await createResultsTable(pool);
   const account = await createDemoAccount(pool, config, receivers);

@@ -28,8 +28,7 @@ export async function createThrowAwayDatabase(
 ): Promise<string> {
   const { databaseUrl } = readConfig(env);
   if (databaseUrl === null) throw new UsageError("--use-server needs DATABASE_URL, which names the server.");
-  const pool = createCommandPool(databaseUrl, "sealpost demo", { cell: null });
-  resources.defer(() => pool.end());
+  const pool = resources.use(createCommandPool(databaseUrl, "sealpost demo", { cell: null }));
   const name = `sealpost_demo_${randomBytes(4).toString("hex")}`;
   await pool.query(`create database ${name}`);
   resources.defer(async () => void (await pool.query(`drop database if exists ${name} with (force)`)));

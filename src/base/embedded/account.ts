@@ -70,7 +70,6 @@ export class FolderInUseError extends Error {
  * Claims a folder for the lifetime of this process, to tell a second start from a restart after a crash. Each owner
  * listens on a socket of its own, which the kernel closes however it dies, and only then looks for others that answer:
  * of two simultaneous starts at most one wins. A pid file can be stale, and Node has no flock.
- *
  * @throws FolderInUseError if another live process has claimed it.
  */
 export async function claimFolder(folder: string, dataDir: string): Promise<{ release(): Promise<void> }> {

@@ -5,16 +5,13 @@ import { homedir } from "node:os";
 import { dirname, join, relative, resolve } from "node:path";
 import { type Account, runAs } from "./account.ts";
 
-/** The two programs of a PostgreSQL installation that we run. */
-export type Binaries = { readonly initdb: string; readonly postgres: string };
-
+/** What we run of a PostgreSQL installation. */
 const PROGRAMS = ["initdb", "postgres"] as const;
 
 /**
- * Finds PostgreSQL's programs in a folder from which `account` can run them: the package's own if possible. It is not
- * when its install script was blocked (links between the shared libraries are missing), or in a home folder that the
- * account cannot enter; then a copy is made in a cache folder.
- *
+ * Finds the folder of PostgreSQL's programs, one from which `account` can run them: the package's own if possible. It
+ * is not when its install script was blocked (links between the shared libraries are missing), or in a home folder that
+ * the account cannot enter; then a copy is made in a cache folder.
  * @param nativeFolder the `native` folder of another version's platform package; null for the installed one.
  * @param cacheFolders candidates for the copy, best first.
  */
@@ -22,11 +19,11 @@ export async function findBinaries(
   account: Account | null,
   nativeFolder: string | null,
   cacheFolders: readonly string[] = usualCacheFolders(),
-): Promise<Binaries> {
+): Promise<string> {
   const original = nativeFolder ?? installedNativeFolder();
-  if ((await whyUnusable(original, account)) === null) return binariesIn(original);
+  if ((await whyUnusable(original, account)) === null) return join(original, "bin");
   await linkLibraries(original).catch(() => undefined);
-  if ((await whyUnusable(original, account)) === null) return binariesIn(original);
+  if ((await whyUnusable(original, account)) === null) return join(original, "bin");
 
   const copy = await cachePlace(original, cacheFolders);
   // Replace a copy that does not work: files in caches get lost.
@@ -35,11 +32,7 @@ export async function findBinaries(
   if (reason !== null) {
     throw new Error(`Cannot run PostgreSQL's programs in ${copy}: ${reason.message}`, { cause: reason });
   }
-  return binariesIn(copy);
-}
-
-function binariesIn(nativeFolder: string): Binaries {
-  return { initdb: join(nativeFolder, "bin", "initdb"), postgres: join(nativeFolder, "bin", "postgres") };
+  return join(copy, "bin");
 }
 
 function installedNativeFolder(): string {

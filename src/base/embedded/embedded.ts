@@ -3,8 +3,8 @@ import { existsSync } from "node:fs";
 import { chmod, chown, lstat, mkdir, realpath, rename, rm, rmdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { type Account, canEnter, claimFolder, lendAccount, runAs } from "./account.ts";
-import { type Binaries, findBinaries } from "./binaries.ts";
-import { endOrphan, type Folders, launchServer, nameFromInside, PORT } from "./server.ts";
+import { findBinaries } from "./binaries.ts";
+import { endOrphan, type Folders, launchServer, nameFromInside, PORT, type Server } from "./server.ts";
 
 /** The superuser's name. No password: only those who may enter the socket folder can connect. */
 const DATABASE_USER = "sealpost";
@@ -20,13 +20,9 @@ export type EmbeddedPostgresOptions = {
   readonly nativeFolder?: string;
 };
 
-export type EmbeddedPostgres = {
+export type EmbeddedPostgres = Server & {
   /** A unix socket, reachable only by root and the server's own account on this machine. */
   readonly databaseUrl: string;
-  /** Resolves when the server has exited, by `stop` or by itself. */
-  readonly ended: Promise<void>;
-  /** Disconnects all sessions and stops the server; resolves when it has exited. */
-  stop(): Promise<void>;
 };
 
 const DEFAULT_SETTINGS = {
@@ -41,13 +37,12 @@ const DEFAULT_SETTINGS = {
 /**
  * Starts a PostgreSQL server as the current user, or, under root, as another account. It stops when this process
  * ends, however it ends; if a server was left over all the same, it is stopped first.
- *
  * @throws FolderInUseError if another live process uses the folder; otherwise Error with PostgreSQL's own message.
  */
 export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): Promise<EmbeddedPostgres> {
   const { dataDir, log = () => undefined } = options;
   const settings = { ...DEFAULT_SETTINGS, ...options.settings };
-  const account = await lendAccount(dataFolderIn(dataDir));
+  const account = await lendAccount(join(dataDir, "data"));
   const folders = await prepareFolders(dataDir, account);
   const claim = await claimFolder(folders.owners, dataDir);
   const leave = async () => {
@@ -62,7 +57,8 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
     await createCluster(folders, account, binaries, options.settings?.fsync === "off");
     const server = await launchServer({ folders, account, binaries, settings, log });
     return {
-      databaseUrl: socketUrl(folders.sockets),
+      // `new URL` rejects an empty host, so the socket folder goes into the query, where the pg driver looks first.
+      databaseUrl: `postgres://${DATABASE_USER}@localhost:${PORT}/postgres?host=${encodeURIComponent(folders.sockets)}`,
       ended: server.ended,
       stop: async () => {
         await server.stop();
@@ -77,10 +73,6 @@ export async function startEmbeddedPostgres(options: EmbeddedPostgresOptions): P
 
 /** A socket path is limited to 103 bytes on macOS, 107 on Linux; our longest name in the folder takes 18. */
 const SOCKET_FOLDER_BYTES_MAX = 84;
-
-function dataFolderIn(dataDir: string): string {
-  return join(dataDir, "data");
-}
 
 /** Creates the folders and makes the account their owner. */
 async function prepareFolders(dataDir: string, account: Account | null): Promise<Folders> {
@@ -101,7 +93,7 @@ async function prepareFolders(dataDir: string, account: Account | null): Promise
   const sockets = isReachable ? owners : away;
   await makePrivate(owners, account);
   await makePrivate(sockets, account);
-  return { data: dataFolderIn(root), isReachable, owners, sockets };
+  return { data: join(root, "data"), isReachable, owners, sockets };
 }
 
 async function makePrivate(folder: string, account: Account | null): Promise<void> {
@@ -121,7 +113,7 @@ async function makePrivate(folder: string, account: Account | null): Promise<voi
 async function createCluster(
   { data, isReachable }: Folders,
   account: Account | null,
-  binaries: Binaries,
+  binaries: string,
   isThrowAway: boolean,
 ): Promise<void> {
   if (existsSync(join(data, "PG_VERSION"))) return;
@@ -134,13 +126,8 @@ async function createCluster(
     ...["--encoding=UTF8", "--locale=C", "--data-checksums", "--auth-local=trust", "--auth-host=reject"],
     ...(isThrowAway ? ["--no-sync"] : []),
   ];
-  await runAs(account, binaries.initdb, options, draft).catch((cause) => {
+  await runAs(account, join(binaries, "initdb"), options, draft).catch((cause) => {
     throw new Error(`PostgreSQL's initdb failed in ${draft}: ${cause.message}`, { cause });
   });
   await rename(draft, data);
-}
-
-/** `new URL` rejects an empty host, so the socket folder goes into the query, where the pg driver looks first. */
-function socketUrl(socketFolder: string): string {
-  return `postgres://${DATABASE_USER}@localhost:${PORT}/postgres?host=${encodeURIComponent(socketFolder)}`;
 }

@@ -6,7 +6,6 @@ import { createInterface } from "node:readline";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import { type Account, CHILD_ENVIRONMENT } from "./account.ts";
-import type { Binaries } from "./binaries.ts";
 
 const run = promisify(execFile);
 
@@ -89,8 +88,12 @@ function signal(pid: number, name: NodeJS.Signals): void {
   }
 }
 
-/** A running server. `ended` resolves when it has exited, for whatever reason; `stop` keeps what was committed. */
-export type Server = { readonly ended: Promise<void>; stop(): Promise<void> };
+export type Server = {
+  /** Resolves when the server has exited, by `stop` or by itself. */
+  readonly ended: Promise<void>;
+  /** Disconnects all sessions and stops the server, which keeps what was committed; resolves when it has exited. */
+  stop(): Promise<void>;
+};
 
 const START_TIMEOUT_MS = 60_000;
 const KEPT_LINES = 20;
@@ -119,7 +122,8 @@ const REMAINS_POLL_MS = 200;
 export type Launch = {
   readonly folders: Folders;
   readonly account: Account | null;
-  readonly binaries: Binaries;
+  /** The folder of the programs. */
+  readonly binaries: string;
   readonly settings: Readonly<Record<string, string>>;
   readonly log: (line: string) => void;
 };
@@ -139,7 +143,7 @@ export async function launchServer(launch: Launch): Promise<Server> {
 
 async function launchOnce({ folders, account, binaries, settings, log }: Launch): Promise<Server> {
   const { data, isReachable } = folders;
-  const command = [binaries.postgres, "-D", nameFromInside(data, isReachable), "-p", String(PORT)];
+  const command = [join(binaries, "postgres"), "-D", nameFromInside(data, isReachable), "-p", String(PORT)];
   const fixed = {
     listen_addresses: "",
     unix_socket_directories: folders.sockets,
@@ -199,7 +203,7 @@ async function stopServer(child: ChildProcess, ended: Promise<void>, pidFile: st
   const timer = setTimeout(async () => {
     const pid = await readServerPid(pidFile);
     // An immediate shutdown: nothing committed is lost, the next start replays the WAL.
-    if (pid !== null) process.kill(pid, "SIGQUIT");
+    if (pid !== null) signal(pid, "SIGQUIT");
   }, SHUTDOWN_TIMEOUT_MS);
   await ended;
   clearTimeout(timer);

@@ -123,17 +123,15 @@ export function createResolver(options: ResolverOptions): Resolver {
   const cache = new TtlMap<string, Resolution>({ entriesMax: CACHED_NAMES_MAX, now });
   const underWay = new Map<string, Promise<Resolution>>();
 
-  async function askFor(hostname: string, family: 4 | 6): Promise<Addresses> {
-    return await query(shared, hostname, family).catch((error: unknown) => {
-      if (codeOf(error) !== BADRESP) throw error;
-      // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to. So
-      // each of them is asked once more, on a socket of its own.
-      return query(createDns(options.servers), hostname, family);
-    });
-  }
-
   async function ask(hostname: string): Promise<Resolution> {
-    const asked = [askFor(hostname, 4), askFor(hostname, 6)];
+    const asked = ([4, 6] as const).map((family) =>
+      query(shared, hostname, family).catch((error: unknown) => {
+        if (codeOf(error) !== BADRESP) throw error;
+        // A message that c-ares cannot read fails every query under way on its socket, whichever it was the answer to.
+        // So each of them is asked once more, on a socket of its own.
+        return query(createDns(options.servers), hostname, family);
+      }),
+    );
     const resolution = conclude(await collectAnswers(asked, timeoutMs));
     const isCacheable = !("addresses" in resolution) || resolution.addresses.length <= CACHED_ADDRESSES_MAX;
     if (isCacheable) cache.set(hostname, resolution, resolution.lifetimeMs);
