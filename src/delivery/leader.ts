@@ -1,4 +1,3 @@
-import { setTimeout as wait } from "node:timers/promises";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { Lead, Promotion } from "./promote-sql.ts";
 
@@ -55,7 +54,6 @@ export class Leader {
   readonly #options: LeaderOptions;
   readonly #stopping = new AbortController();
   #loop: Promise<void> = Promise.resolve();
-  #goingOn: Promise<void> | null = null;
   #sweptJobsAt = Number.NEGATIVE_INFINITY;
   readonly #slow = new Map<LeaderWork, { readonly startedAt: number; running: Promise<void> | null }>();
 
@@ -70,7 +68,6 @@ export class Leader {
   async stop(): Promise<void> {
     this.#stopping.abort();
     await this.#loop;
-    await this.#goingOn;
     await Promise.all([...this.#slow.values()].map(({ running }) => running));
   }
 
@@ -81,14 +78,13 @@ export class Leader {
       const found = await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS));
       if (found?.leads) {
         if (found.isDue) await this.#promoteAll();
-        if (found.isPaced) this.#goOn();
+        if (found.isPaced) this.#runBeside("advance_replays", 0, startedAt, () => this.#stepAll());
         await this.#sweepJobs(startedAt);
         const { sweepMs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
         this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
         this.#runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
       }
-      const leftMs = this.#options.sweepMs - (performance.now() - startedAt);
-      await wait(Math.max(leftMs, 0), null, { signal }).catch(() => undefined);
+      await abortableDelay(this.#options.sweepMs - (performance.now() - startedAt), signal);
     }
   }
 
@@ -99,13 +95,6 @@ export class Leader {
       const isTimeUp = performance.now() - startedAt > SWEEP_MAX_MS;
       if (promotion === undefined || !promotion.isFull || isTimeUp) return;
     }
-  }
-
-  #goOn(): void {
-    if (this.#stopping.signal.aborted) return;
-    this.#goingOn ??= this.#stepAll().then(() => {
-      this.#goingOn = null;
-    });
   }
 
   /** The steps of one sweep, for as long as there is something to do; we may not be the leader for longer. */
@@ -127,7 +116,7 @@ export class Leader {
     await this.#try("sweep_jobs", this.#options.sweepJobs);
   }
 
-  /** Slow work, beside promoting, one of a kind at a time. */
+  /** Work beside promoting, one of a kind at a time. */
   #runBeside(
     work: LeaderWork,
     everyMs: number,
