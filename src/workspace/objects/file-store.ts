@@ -22,7 +22,6 @@ import {
   type ByteRange,
   checkObjectKey,
   type ObjectContent,
-  type ObjectFacts,
   ObjectNotFoundError,
   ObjectRangeError,
   type ObjectStore,
@@ -136,12 +135,6 @@ function encodeByte(byte: number): string {
   return /[a-z0-9_.-]/.test(character) ? character : `%${byte.toString(16).padStart(2, "0")}`;
 }
 
-async function factsOf(file: string): Promise<ObjectFacts> {
-  const { size, ctime } = await stat(file);
-  // A copy is a link and has its object's mtime; ctime is when a name was last given to it.
-  return { sizeBytes: size, storedAt: ctime };
-}
-
 /** Bytes read or written at a time. */
 const BLOCK_BYTES = 256 * 1_024;
 
@@ -242,11 +235,12 @@ class FileStore implements ObjectStore {
     });
   }
 
-  async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
+  async stat(key: string, signal = NEVER) {
     checkObjectKey(key);
     signal.throwIfAborted();
     const asked = `look for ${JSON.stringify(key)}`;
-    return await this.#unlessAbsent(key, asked, () => factsOf(join(this.#root, pathOf(key))));
+    const { size } = await this.#unlessAbsent(key, asked, () => stat(join(this.#root, pathOf(key))));
+    return { sizeBytes: size };
   }
 
   async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
@@ -256,9 +250,9 @@ class FileStore implements ObjectStore {
       signal.throwIfAborted();
       const file = join(this.#unfinished, name);
       count += await asking(asked, async () => {
-        // When it was last written to, so what is still being uploaded is young.
-        const facts = await factsOf(file).catch(nullIfAbsent);
-        return facts && facts.storedAt < before && (await unlinkIfThere(file)) ? 1 : 0;
+        // ctime: when it was last written to, or made as a link to what is copied. What is under way is young.
+        const facts = await stat(file).catch(nullIfAbsent);
+        return facts && facts.ctime < before && (await unlinkIfThere(file)) ? 1 : 0;
       });
     }
     return count;

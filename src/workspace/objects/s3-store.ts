@@ -22,7 +22,6 @@ import {
   type ByteRange,
   checkObjectKey,
   type ObjectContent,
-  type ObjectFacts,
   ObjectNotFoundError,
   type ObjectStore,
   ObjectStoreAwayError,
@@ -88,9 +87,9 @@ async function copyInParts(
         done.push({ PartNumber: number, ETag: CopyPartResult?.ETag });
       }
     };
-    const results = await Promise.allSettled(Array.from({ length: s3.limits.copyPartsAtOnce }, copySome));
-    const failure = results.find((result) => result.status === "rejected");
-    if (failure) throw failure.reason;
+    const copying = Array.from({ length: s3.limits.copyPartsAtOnce }, copySome);
+    await Promise.allSettled(copying);
+    await Promise.all(copying);
     return done;
   });
 }
@@ -195,8 +194,6 @@ export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}):
 /** Whose share what nobody asked for is. */
 const NOBODY = "";
 
-type Head = ObjectFacts & { readonly etag: string | undefined };
-
 class S3Store implements ObjectStore {
   readonly #s3: S3;
 
@@ -277,10 +274,10 @@ class S3Store implements ObjectStore {
     await this.#s3.send(command, { asked, signal });
   }
 
-  async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
+  async stat(key: string, signal = NEVER) {
     checkObjectKey(key);
-    const { sizeBytes, storedAt } = await this.#head(key, `look for ${JSON.stringify(key)}`, signal);
-    return { sizeBytes, storedAt };
+    const { sizeBytes } = await this.#head(key, `look for ${JSON.stringify(key)}`, signal);
+    return { sizeBytes };
   }
 
   async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
@@ -324,13 +321,12 @@ class S3Store implements ObjectStore {
     this.#s3.client.destroy();
   }
 
-  async #head(key: string, asked: string, signal: AbortSignal): Promise<Head> {
+  async #head(key: string, asked: string, signal: AbortSignal) {
     try {
       const command = new HeadObjectCommand(this.#s3.target(key));
       const head = await this.#s3.send(command, { asked, key, signal });
       requireETag(head, asked);
-      const { ContentLength = 0, LastModified = new Date(0), ETag } = head;
-      return { sizeBytes: ContentLength, storedAt: LastModified, etag: ETag };
+      return { sizeBytes: head.ContentLength ?? 0, etag: head.ETag };
     } catch (error) {
       // An answer to HEAD does not say whether the key is missing or the whole bucket.
       if (error instanceof ObjectNotFoundError) {
