@@ -161,8 +161,8 @@ const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
-  // In `root` are finished objects only, to which nothing writes: that is why a copy may be a hard link. `unfinished` is
-  // on the same file system, so that a file is renamed from here to there.
+  // In `root` are finished objects only, to which nothing writes: that is why a copy may be a hard link.
+  // `unfinished` is on the same file system, so that a file is renamed from there to here.
   const [root, unfinished] = [join(folder, "keys"), join(folder, "unfinished")];
   for (const each of [root, unfinished]) {
     await asking(`use the folder ${each}`, () => mkdir(each, { recursive: true, mode: 0o700 }));
