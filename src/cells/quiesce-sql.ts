@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import type { FeedPosition } from "../feed/feed-sql.ts";
 
 /** A transaction that may not know yet that the account is closed. */
-export type OlderTransaction = {
+type OlderTransaction = {
   /** As pg_locks names it. */
   readonly name: string;
   readonly pid: number;
@@ -70,7 +70,7 @@ export async function readNextTransactionId(pool: Pool): Promise<string> {
   return rows[0]!.xid;
 }
 
-export type Parked = {
+type Parked = {
   /** Left: somebody has them, or there are more than one step takes. */
   readonly rest: number;
   /** Of those, the ones whose dispatcher has died. */
@@ -79,11 +79,9 @@ export type Parked = {
 
 /** Takes what is open of the account out of everybody's reach, at most `rowsMax`. */
 export async function parkDeliveries(tx: ClientBase, accountId: string, rowsMax: number): Promise<Parked> {
-  const { rows } = await tx.query<{ rest: number; cut: string[] }>(
-    "select rest, cut from sealpost.park_deliveries($1, $2)",
-    [accountId, rowsMax],
-  );
-  return { rest: rows[0]!.rest, cutIds: rows[0]!.cut };
+  const text = `select rest, cut as "cutIds" from sealpost.park_deliveries($1, $2)`;
+  const { rows } = await tx.query<Parked>(text, [accountId, rowsMax]);
+  return rows[0]!;
 }
 
 /** Puts back what is parked, and lets replays and mails go on. */

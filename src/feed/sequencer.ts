@@ -24,24 +24,16 @@ export function startSequencer(pool: Pool, onError: (error: unknown) => void) {
   const stopping = new AbortController();
   const { signal } = stopping;
   let leads = false;
-  let isTold = false;
-  let wake: () => void = () => undefined;
+  let told = new AbortController();
 
   async function run(): Promise<void> {
     while (!signal.aborted) {
       const startedAt = performance.now();
-      isTold = false;
+      told = new AbortController();
       const { everyMs, isDone } = await step();
       await abortableDelay(everyMs - (performance.now() - startedAt), signal);
-      if (isDone && !isTold) await untilTold();
+      if (isDone) await abortableDelay(UNTOLD_EVERY_MS, AbortSignal.any([told.signal, signal]));
     }
-  }
-
-  async function untilTold(): Promise<void> {
-    const told = new AbortController();
-    wake = () => told.abort();
-    await abortableDelay(UNTOLD_EVERY_MS, AbortSignal.any([told.signal, signal]));
-    wake = () => undefined;
   }
 
   /** After how long, from its beginning, the next one may be made, and whether nobody needs it before being told. */
@@ -61,10 +53,7 @@ export function startSequencer(pool: Pool, onError: (error: unknown) => void) {
   const running = run();
   return {
     /** Something was published. */
-    tell(): void {
-      isTold = true;
-      wake();
-    },
+    tell: () => told.abort(),
     /** Lets another process go on at once. */
     async stop(): Promise<void> {
       stopping.abort();

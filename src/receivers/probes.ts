@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { exampleAnalysis, webhookBody, webhookHeaders, webhookSignature } from "../delivery/webhook.ts";
-import type { Poster } from "../egress/post/post.ts";
+import type { Poster, PostRequest } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 
@@ -43,7 +43,7 @@ const OUT_OF_TIME_SECONDS = 600;
 export type ProbesOptions = {
   /** The account's valid secrets, the current first. */
   readonly secrets: readonly string[];
-  /** Unix time in milliseconds. */
+  /** Unix time in milliseconds, by a correct clock. */
   readonly nowMs: number;
 };
 
@@ -124,12 +124,8 @@ export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "duratio
 /** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
 export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
 
-export type ProbingOptions = {
-  readonly url: URL;
-  readonly post: Poster["post"];
-  /** For each POST. */
-  readonly deadlineMs: number;
-};
+/** The deadline is each POST's. */
+export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs"> & Pick<Poster, "post">;
 
 /** For all together. */
 const PROBES_LIMIT_MS = 18_500;
@@ -156,20 +152,10 @@ export async function sendProbes<Sent extends Pick<Probe, "posts">>(
   return await Promise.all(probes.map(send));
 }
 
-/** The results of a check, by probe name. */
-export type Findings = {
-  /** For a genuine probe: every POST got a 2xx. For a forged one: any did. */
-  accepted(name: ProbeName): boolean;
-  /** It got a response, and the receiver was neither busy nor down: the response is about what was sent. */
-  refused(name: ProbeName): boolean;
-  /** The decisive response: the first that is no 2xx, else the last. Null: nothing was sent. */
-  decisive(name: ProbeName): ProbeAnswer | null;
-  /** At least one genuine POST got a 2xx, so a forgery that did not was recognized. */
-  readonly acceptsSomething: boolean;
-  readonly all: readonly Probed[];
-};
+export type Findings = ReturnType<typeof findingsOf>;
 
-export function findingsOf(probed: readonly Probed[]): Findings {
+/** The results of a check, by probe name. */
+export function findingsOf(probed: readonly Probed[]) {
   const byName = new Map(probed.map((one) => [one.probe.name, one]));
   const find = (name: ProbeName): Probed => {
     const found = byName.get(name);
@@ -177,22 +163,26 @@ export function findingsOf(probed: readonly Probed[]): Findings {
     return found;
   };
   return {
-    accepted: (name) => isAccepted(find(name)),
-    refused: (name) => {
+    accepted: (name: ProbeName) => isAccepted(find(name)),
+    /** It got a response, and the receiver was neither busy nor down: the response is about what was sent. */
+    refused: (name: ProbeName) => {
       const answer = decisiveAnswer(find(name));
       return answer !== null && !isSuccess(answer) && !isMissing(answer);
     },
-    decisive: (name) => decisiveAnswer(find(name)),
+    decisive: (name: ProbeName) => decisiveAnswer(find(name)),
+    /** At least one genuine POST got a 2xx, so a forgery that did not was recognized. */
     acceptsSomething: probed.some(({ probe, answers }) => probe.isGenuine && answers.some(isSuccess)),
     all: probed,
   };
 }
 
+/** A genuine probe: every POST got a 2xx. A forged one: any did. */
 export function isAccepted({ probe, answers }: Probed): boolean {
   if (!probe.isGenuine) return answers.some(isSuccess);
   return answers.length === probe.posts.length && answers.every(isSuccess);
 }
 
+/** The first that is no 2xx, else the last. Null: nothing was sent. */
 export function decisiveAnswer({ answers }: Probed): ProbeAnswer | null {
   return answers.find((answer) => !isSuccess(answer)) ?? answers.at(-1) ?? null;
 }

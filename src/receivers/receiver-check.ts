@@ -22,6 +22,7 @@ import {
   type Probed,
   type ProbePost,
   type ProbesOptions,
+  type ProbingOptions,
   sendProbes,
 } from "./probes.ts";
 
@@ -88,7 +89,7 @@ function factsOf({ socket, remoteAddress }: OpenedConnection) {
  * Beside the probes, webhooks that are neither genuine nor forged: they show which secret a receiver has. `decoded` is
  * signed with what the base64 in the secret stands for, in place of its text.
  */
-export type SecretTrial = {
+type SecretTrial = {
   readonly name: "current" | "previous" | "decoded";
   readonly posts: readonly ProbePost[];
 };
@@ -129,33 +130,25 @@ function takes(trials: readonly Probed<SecretTrial>[], name: SecretTrial["name"]
 /** A whole check takes at most this long: that of its probes, and what is around them. */
 export const CHECK_LIMIT_MS = 20_000;
 
-export type ReceiverCheckOptions = {
-  /**
-   * Creates the egress that deliveries use. A new one per check, because a resumed TLS session does not show its
-   * certificate.
-   */
-  readonly createEgress: () => Egress;
-  /** That of an attempt. */
-  readonly deadlineMs: number;
-};
+/**
+ * Sends a receiver a set of probes, each with an expected response, and judges the result.
+ * @param receiver `url`: one that the rules for targets allow
+ */
+export type CheckReceiver = (receiver: ProbesOptions & { readonly url: URL }) => Promise<ReceiverReport>;
 
-export type CheckedReceiver = {
-  /** A URL that the rules for targets allow. */
-  readonly url: URL;
-  /** The account's valid secrets, the current first. */
-  readonly secrets: readonly string[];
-  /** Unix time in milliseconds, by a correct clock. */
-  readonly atMs: number;
-};
-
-/** Sends a receiver a set of probes, each with an expected response, and judges the result. */
-export type CheckReceiver = (receiver: CheckedReceiver) => Promise<ReceiverReport>;
-
-export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceiver {
+/**
+ * @param createEgress creates the egress that deliveries use. A new one per check, because a resumed TLS session does
+ *   not show its certificate
+ * @param deadlineMs that of an attempt
+ */
+export function createReceiverCheck({
+  createEgress,
+  deadlineMs,
+}: Pick<ProbingOptions, "deadlineMs"> & { readonly createEgress: () => Egress }): CheckReceiver {
   const now = () => performance.now();
-  return async ({ url, secrets, atMs }) => {
+  return async ({ url, ...sent }) => {
     const startedAtMs = now();
-    const egress = options.createEgress();
+    const egress = createEgress();
     let facts: ReturnType<typeof factsOf> | null = null;
     const connect: Connect = async (target, signal) => {
       const connection = await egress.connect(target, signal);
@@ -164,20 +157,19 @@ export function createReceiverCheck(options: ReceiverCheckOptions): CheckReceive
     };
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
-      const sent = { secrets, nowMs: atMs };
-      const sending = { url, post: poster.post, deadlineMs: options.deadlineMs };
+      const sending = { url, post: poster.post, deadlineMs };
       const [probed, trials] = await Promise.all([
         sendProbes(createProbes(sent), sending),
         sendProbes(createSecretTrials(sent), sending),
       ]);
       const findings = findingsOf(probed);
-      const connection = describeConnection(facts, findings, atMs);
+      const connection = describeConnection(facts, findings, sent.nowMs);
       // It takes what is signed with the decoded secret, and nothing else.
       const decodesSecret = findings.refused("genuine") && takes(trials, "decoded") === true;
       const faults = faultsOf(findings, decodesSecret, connection.certificate_days_left);
       return {
         url: url.href,
-        checked_at: isoTime(atMs),
+        checked_at: isoTime(sent.nowMs),
         duration_ms: Math.round(now() - startedAtMs),
         verdict: verdictOn(faults),
         faults,

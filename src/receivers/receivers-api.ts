@@ -111,12 +111,8 @@ export function receiverOperations({
           operationKey: "webhooks.endpoint.check",
           details: { url: judged.href },
         });
-        const receiver = {
-          url: judged.url,
-          secrets: secrets.map(({ secret }) => secret),
-          atMs: at.getTime(),
-        };
-        return { body: await checkReceiver(receiver) };
+        const sent = { secrets: secrets.map(({ secret }) => secret), nowMs: at.getTime() };
+        return { body: await checkReceiver({ url: judged.url, ...sent }) };
       },
     }),
   ];

@@ -22,7 +22,7 @@ describe("what a receiver gets", () => {
     const { accountId } = await createTestAccount(database, receiver.url("/in").href);
     await publish(database.pool, accountId, TEXT);
     delivery = (await receiver.waitForRequests(1))[0]!;
-    await createTestCheck(receiver)({ url: receiver.url("/in"), secrets: [SECRET], atMs: NOW_MS });
+    await createTestCheck(receiver)({ url: receiver.url("/in"), secrets: [SECRET], nowMs: NOW_MS });
     probes = receiver.requests.slice(1);
   });
   afterAll(async () => {

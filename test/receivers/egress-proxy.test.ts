@@ -26,7 +26,7 @@ async function checkBehind(answer: string): Promise<ReceiverReport> {
       ),
     deadlineMs: patience(15_000),
   });
-  return await check({ url: new URL("https://hooks.localhost/"), secrets: ["whsec_x"], atMs: Date.now() });
+  return await check({ url: new URL("https://hooks.localhost/"), secrets: ["whsec_x"], nowMs: Date.now() });
 }
 
 test.each([

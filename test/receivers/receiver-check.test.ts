@@ -38,7 +38,7 @@ async function check(
   )({
     url: receiver.url("/webhooks"),
     secrets: options.secrets ?? [SECRET],
-    atMs: Date.now(),
+    nowMs: Date.now(),
   });
   return { ...report, requests: receiver.requests };
 }
@@ -370,7 +370,7 @@ describe("a wrong receiver", () => {
     const stranger = await startReceiver({ handler: right() });
     open.push(receiver, stranger);
     const url = new URL(`https://127.0.0.1:${stranger.port}/`);
-    const report = await createTestCheck(receiver)({ url, secrets: [SECRET], atMs: Date.now() });
+    const report = await createTestCheck(receiver)({ url, secrets: [SECRET], nowMs: Date.now() });
     expect(codesOf(report)).toEqual(["unreachable"]);
     expect(report.faults[0]?.message).toContain("not public");
     expect(stranger.connectionsCount).toBe(0);
@@ -381,7 +381,7 @@ test("a second check sees the certificate, too", async () => {
   const receiver = await startReceiver({ handler: right() });
   open.push(receiver);
   const checkReceiver = createTestCheck(receiver);
-  const checked = { url: receiver.url(), secrets: [SECRET], atMs: Date.now() };
+  const checked = { url: receiver.url(), secrets: [SECRET], nowMs: Date.now() };
   await checkReceiver(checked);
   expect((await checkReceiver(checked)).connection).toMatchObject({
     certificate_days_left: 364,

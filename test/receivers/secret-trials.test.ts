@@ -24,7 +24,7 @@ afterEach(async () => {
 async function check(handler: Handler, secrets: readonly string[] = [SECRET]) {
   const receiver = await startReceiver({ handler });
   open.push(receiver);
-  return await createTestCheck(receiver)({ url: receiver.url("/in"), secrets, atMs: Date.now() });
+  return await createTestCheck(receiver)({ url: receiver.url("/in"), secrets, nowMs: Date.now() });
 }
 
 /** A right one, that has these. */

@@ -28,8 +28,8 @@ export function addReceiverCheck(receiver: Command, context: ProcessContext): vo
       const judged = judgeTargetUrl(options.url, targetRulesOf(config));
       if (judged.verdict === "refuse") throw refusedTarget(judged, config);
       const secrets = await readSigningSecrets(context, options);
-      const atMs = context.now();
-      const report = await createReceiverChecking(config)({ url: judged.url, secrets, atMs });
+      const nowMs = context.now();
+      const report = await createReceiverChecking(config)({ url: judged.url, secrets, nowMs });
       printResult(context, options, report, reportText(report));
       context.setExitCode(report.verdict === "right" ? 0 : 1);
     });

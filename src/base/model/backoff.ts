@@ -43,3 +43,22 @@ export function createBackoff(limits: BackoffLimits, random: () => number): Back
 export async function abortableDelay(ms: number, signal: AbortSignal): Promise<void> {
   await delay(Math.max(0, ms), undefined, { signal }).catch(() => undefined);
 }
+
+/**
+ * Does `step` again and again until `signal` aborts: at once where it says that there is more to do, else in `everyMs`.
+ * What it throws before is told, and it is tried again as if there were no more.
+ */
+export async function repeat(
+  everyMs: number,
+  signal: AbortSignal,
+  step: () => Promise<boolean>,
+  onError: (error: unknown) => void,
+): Promise<void> {
+  while (!signal.aborted) {
+    const hasMore = await step().catch((error: unknown) => {
+      if (!signal.aborted) onError(error);
+      return false;
+    });
+    if (!hasMore) await abortableDelay(everyMs, signal);
+  }
+}

@@ -1,6 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
-import { abortableDelay } from "../../base/model/backoff.ts";
+import { repeat } from "../../base/model/backoff.ts";
 import { DAY_MS } from "../../base/model/time.ts";
 import { isInPlace, newObjectKey } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
@@ -32,14 +32,12 @@ export async function removeLoose(
   signal: AbortSignal,
 ): Promise<{ readonly accountId: string } | null> {
   const due = await claimLoose(pool, afterAccountId, OBJECTS_PER_STEP);
-  const removals = await Promise.allSettled(
-    due.map(async (loose) => {
-      await objects.remove(loose.storageKey, signal);
-      await forgetLoose(pool, loose);
-    }),
-  );
-  const failure = removals.find((removal) => removal.status === "rejected");
-  if (failure) throw failure.reason;
+  const removals = due.map(async (loose) => {
+    await objects.remove(loose.storageKey, signal);
+    await forgetLoose(pool, loose);
+  });
+  await Promise.allSettled(removals);
+  await Promise.all(removals);
   return due.toSorted((a, b) => (a.accountId < b.accountId ? -1 : 1)).at(-1) ?? null;
 }
 
@@ -189,26 +187,18 @@ export function startMover(options: MoverOptions): () => Promise<void> {
   const claim = byTurns((after) => claimMove(pool, after, STEP_LEASE_MS));
   const removeNext = byTurns((after) => removeLoose({ pool, objects }, after, signal));
 
-  /** @param does resolves with whether there is more to do at once; what it throws is told, and tried again */
-  async function repeat(work: MoverWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
-    while (!signal.aborted) {
-      const hasMore = await does().catch((error: unknown) => {
-        if (!signal.aborted) onError(work, error);
-        return false;
-      });
-      if (!hasMore) await abortableDelay(everyMs, signal);
-    }
-  }
+  const loop = (work: MoverWork, everyMs: number, step: () => Promise<boolean>) =>
+    repeat(everyMs, signal, step, (error) => onError(work, error));
 
   const loops = Promise.all([
-    repeat("move", lookEveryMs, async () => {
+    loop("move", lookEveryMs, async () => {
       const move = await claim();
       if (move === null) return false;
       await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
       return true;
     }),
-    repeat("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => (await removeNext()) !== null),
-    repeat("clean", CLEAN_EVERY_MS, async () => {
+    loop("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => (await removeNext()) !== null),
+    loop("clean", CLEAN_EVERY_MS, async () => {
       await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
       return false;
     }),

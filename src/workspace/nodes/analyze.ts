@@ -142,11 +142,9 @@ export const analyze: NodeStep<"analyze"> = async (input) => {
     input.signal.throwIfAborted();
     const next = given.slice(items.length, items.length + ITEMS_AT_ONCE);
     // None is left behind when another one fails: each holds a file or a connection.
-    const analyses = await Promise.allSettled(next.map(({ item }) => analyzed(input, item)));
-    for (const analysis of analyses) {
-      if (analysis.status === "rejected") throw analysis.reason;
-      items.push(analysis.value);
-    }
+    const analyses = next.map(({ item }) => analyzed(input, item));
+    await Promise.allSettled(analyses);
+    items.push(...(await Promise.all(analyses)));
   } while (items.length < given.length && performance.now() - startedMs < STEP_MS);
   return isEnd && items.length === given.length
     ? { kind: "succeeded", items }

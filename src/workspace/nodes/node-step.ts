@@ -9,15 +9,14 @@ import type { Step } from "../store/steps.ts";
 /** An item that a node is given, and where it is in the input: what is read behind that place follows it. */
 export type InputItem = { readonly item: Item; readonly place: InputPlace };
 
-/** Some of a node's input, in its order. */
-export type NodeInput = {
-  readonly items: readonly InputItem[];
-  /** Nothing comes behind them. */
-  readonly isEnd: boolean;
-};
-
-/** The next items of the input: as many as asked for, or fewer large ones. @param place null: from the first */
-export type ReadInput = (place: InputPlace | null, countMax: number) => Promise<NodeInput>;
+/**
+ * The next items of the input, in its order: as many as asked for, or fewer large ones. `isEnd`: nothing comes behind
+ * them. @param place null: from the first
+ */
+export type ReadInput = (
+  place: InputPlace | null,
+  countMax: number,
+) => Promise<{ readonly items: readonly InputItem[]; readonly isEnd: boolean }>;
 
 /** In the output of a node's source (by its place among the edges into the node), up to this item. */
 export type InputPlace = { readonly source: number; readonly index: number };

@@ -21,8 +21,6 @@ import { BodyReader, NEVER, objectBody, unlessAborted } from "./body-reader.ts";
 import {
   type ByteRange,
   checkObjectKey,
-  type ObjectContent,
-  type ObjectFacts,
   ObjectNotFoundError,
   ObjectRangeError,
   type ObjectStore,
@@ -136,12 +134,6 @@ function encodeByte(byte: number): string {
   return /[a-z0-9_.-]/.test(character) ? character : `%${byte.toString(16).padStart(2, "0")}`;
 }
 
-async function factsOf(file: string): Promise<ObjectFacts> {
-  const { size, ctime } = await stat(file);
-  // A copy is a link and has its object's mtime; ctime is when a name was last given to it.
-  return { sizeBytes: size, storedAt: ctime };
-}
-
 /** Bytes read or written at a time. */
 const BLOCK_BYTES = 256 * 1_024;
 
@@ -169,114 +161,16 @@ const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
+  // In `root` are finished objects only, to which nothing writes: that is why a copy may be a hard link.
+  // `unfinished` is on the same file system, so that a file is renamed from there to here.
   const [root, unfinished] = [join(folder, "keys"), join(folder, "unfinished")];
   for (const each of [root, unfinished]) {
     await asking(`use the folder ${each}`, () => mkdir(each, { recursive: true, mode: 0o700 }));
   }
-  return new FileStore(root, unfinished);
-}
-
-class FileStore implements ObjectStore {
-  /** Finished objects only; nothing writes to a file in it. That is why a copy may be a hard link. */
-  readonly #root: string;
-  /** On the same file system, so that a file is renamed from here to there. */
-  readonly #unfinished: string;
-
-  constructor(root: string, unfinished: string) {
-    this.#root = root;
-    this.#unfinished = unfinished;
-  }
-
-  async put(key: string, body: AsyncIterable<Uint8Array>, sizeBytes: number, signal = NEVER): Promise<void> {
-    checkObjectKey(key);
-    const reader = new BodyReader(body, sizeBytes);
-    const asked = `store ${JSON.stringify(key)}`;
-    await this.#withDraft(async (draft) => {
-      await writeBody(draft, reader, { sizeBytes, asked, signal });
-      signal.throwIfAborted();
-      await asking(asked, () => putInPlace(draft, this.#root, pathOf(key)));
-    });
-  }
-
-  async get(key: string, range: ByteRange | null = null, signal = NEVER): Promise<ObjectContent> {
-    checkObjectKey(key);
-    signal.throwIfAborted();
-    const asked = `read ${JSON.stringify(key)}`;
-    const handle = await this.#unlessAbsent(key, asked, () => open(join(this.#root, pathOf(key)), "r"));
-    try {
-      const { size } = await asking(asked, () => handle.stat());
-      const part = range && partOf(range, size, key);
-      const body = fileBody(handle, part ?? { start: 0, end: size - 1 }, asked);
-      return { sizeBytes: size, range: part, body };
-    } catch (error) {
-      await handle.close();
-      throw error;
-    }
-  }
-
-  async copy(from: string, to: string, signal = NEVER): Promise<void> {
-    checkObjectKey(from);
-    checkObjectKey(to);
-    signal.throwIfAborted();
-    const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
-    const copying = this.#withDraft(async (draft) => {
-      await this.#unlessAbsent(from, asked, () => linkOrCopy(join(this.#root, pathOf(from)), draft));
-      signal.throwIfAborted();
-      await asking(asked, () => putInPlace(draft, this.#root, pathOf(to)));
-    });
-    // A disk that hangs cannot be told to stop.
-    await unlessAborted(() => copying, signal);
-  }
-
-  async remove(key: string, signal = NEVER): Promise<void> {
-    checkObjectKey(key);
-    signal.throwIfAborted();
-    const path = pathOf(key);
-    await asking(`remove ${JSON.stringify(key)}`, async () => {
-      if (!(await unlinkIfThere(join(this.#root, path)))) {
-        await access(this.#root);
-        return;
-      }
-      await syncFolder(dirname(join(this.#root, path)));
-      await pruneFolders(this.#root, path);
-    });
-  }
-
-  async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
-    checkObjectKey(key);
-    signal.throwIfAborted();
-    const asked = `look for ${JSON.stringify(key)}`;
-    return await this.#unlessAbsent(key, asked, () => factsOf(join(this.#root, pathOf(key))));
-  }
-
-  async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
-    const asked = "remove what was left behind";
-    let count = 0;
-    for (const name of await asking(asked, () => readdir(this.#unfinished))) {
-      signal.throwIfAborted();
-      const file = join(this.#unfinished, name);
-      count += await asking(asked, async () => {
-        // When it was last written to, so what is still being uploaded is young.
-        const facts = await factsOf(file).catch(nullIfAbsent);
-        return facts && facts.storedAt < before && (await unlinkIfThere(file)) ? 1 : 0;
-      });
-    }
-    return count;
-  }
-
-  async check(signal = NEVER): Promise<void> {
-    signal.throwIfAborted();
-    await asking(`use the folder ${this.#root}`, () => access(this.#root, READ_AND_WRITE));
-    await this.#withDraft(async (draft) => {
-      await asking(`write to the folder ${this.#unfinished}`, () => writeFile(draft, "", { mode: 0o600 }));
-    });
-  }
-
-  async close(): Promise<void> {}
 
   /** Runs `work` with a path of its own in `unfinished`, where nothing stays. */
-  async #withDraft(work: (draft: string) => Promise<void>): Promise<void> {
-    const draft = join(this.#unfinished, randomUUID());
+  async function withDraft(work: (draft: string) => Promise<void>): Promise<void> {
+    const draft = join(unfinished, randomUUID());
     try {
       await work(draft);
     } finally {
@@ -287,15 +181,105 @@ class FileStore implements ObjectStore {
   }
 
   /** Tells an object that is not there from a disk that is not there. */
-  async #unlessAbsent<T>(key: string, asked: string, work: () => Promise<T>): Promise<T> {
+  async function unlessAbsent<T>(key: string, asked: string, work: () => Promise<T>): Promise<T> {
     try {
       return await work();
     } catch (error) {
       if (!isAbsent(error)) throw new ObjectStoreAwayError(asked, error);
-      await asking(asked, () => Promise.all([access(this.#root), access(this.#unfinished)]));
+      await asking(asked, () => Promise.all([access(root), access(unfinished)]));
       throw new ObjectNotFoundError(key, { cause: error });
     }
   }
+
+  return {
+    async put(key, body, sizeBytes, signal = NEVER) {
+      checkObjectKey(key);
+      const reader = new BodyReader(body, sizeBytes);
+      const asked = `store ${JSON.stringify(key)}`;
+      await withDraft(async (draft) => {
+        await writeBody(draft, reader, { sizeBytes, asked, signal });
+        signal.throwIfAborted();
+        await asking(asked, () => putInPlace(draft, root, pathOf(key)));
+      });
+    },
+
+    async get(key, range = null, signal = NEVER) {
+      checkObjectKey(key);
+      signal.throwIfAborted();
+      const asked = `read ${JSON.stringify(key)}`;
+      const handle = await unlessAbsent(key, asked, () => open(join(root, pathOf(key)), "r"));
+      try {
+        const { size } = await asking(asked, () => handle.stat());
+        const part = range && partOf(range, size, key);
+        const body = fileBody(handle, part ?? { start: 0, end: size - 1 }, asked);
+        return { sizeBytes: size, range: part, body };
+      } catch (error) {
+        await handle.close();
+        throw error;
+      }
+    },
+
+    async copy(from, to, signal = NEVER) {
+      checkObjectKey(from);
+      checkObjectKey(to);
+      signal.throwIfAborted();
+      const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
+      const copying = withDraft(async (draft) => {
+        await unlessAbsent(from, asked, () => linkOrCopy(join(root, pathOf(from)), draft));
+        signal.throwIfAborted();
+        await asking(asked, () => putInPlace(draft, root, pathOf(to)));
+      });
+      // A disk that hangs cannot be told to stop.
+      await unlessAborted(() => copying, signal);
+    },
+
+    async remove(key, signal = NEVER) {
+      checkObjectKey(key);
+      signal.throwIfAborted();
+      const path = pathOf(key);
+      await asking(`remove ${JSON.stringify(key)}`, async () => {
+        if (!(await unlinkIfThere(join(root, path)))) {
+          await access(root);
+          return;
+        }
+        await syncFolder(dirname(join(root, path)));
+        await pruneFolders(root, path);
+      });
+    },
+
+    async stat(key, signal = NEVER) {
+      checkObjectKey(key);
+      signal.throwIfAborted();
+      const asked = `look for ${JSON.stringify(key)}`;
+      const { size } = await unlessAbsent(key, asked, () => stat(join(root, pathOf(key))));
+      return { sizeBytes: size };
+    },
+
+    async removeLeftovers(before, signal = NEVER) {
+      const asked = "remove what was left behind";
+      let count = 0;
+      for (const name of await asking(asked, () => readdir(unfinished))) {
+        signal.throwIfAborted();
+        const file = join(unfinished, name);
+        count += await asking(asked, async () => {
+          // ctime: when it was last written to, or made as a link to what is copied. What is under way is young.
+          const facts = await stat(file).catch(nullIfAbsent);
+          return facts && facts.ctime < before && (await unlinkIfThere(file)) ? 1 : 0;
+        });
+      }
+      return count;
+    },
+
+    async check(signal = NEVER) {
+      signal.throwIfAborted();
+      await asking(`use the folder ${root}`, () => access(root, READ_AND_WRITE));
+      await withDraft(async (draft) => {
+        await asking(`write to the folder ${unfinished}`, () => writeFile(draft, "", { mode: 0o600 }));
+      });
+    },
+
+    async close() {},
+  };
 }
 
 /** Writes the whole body to a new file, and brings it to the disk. */

@@ -115,7 +115,7 @@ export type ObjectStore = {
   /** Where there is nothing, that is fine. */
   remove(key: string, signal?: AbortSignal): Promise<void>;
   /** @throws ObjectNotFoundError */
-  stat(key: string, signal?: AbortSignal): Promise<ObjectFacts>;
+  stat(key: string, signal?: AbortSignal): Promise<Pick<ObjectContent, "sizeBytes">>;
   /**
    * Removes what puts and copies left behind that were killed and had not gone on since `before`. Nobody ever reads it,
    * but it takes space.
@@ -137,10 +137,4 @@ export type ObjectContent = {
   readonly range: ByteRange | null;
   /** To be read to its end, or destroyed: it holds a file or a connection. It fails with `ObjectStoreAwayError`. */
   readonly body: Readable;
-};
-
-export type ObjectFacts = {
-  readonly sizeBytes: number;
-  /** When it came under this key; later rather than earlier where the store does not know exactly. */
-  readonly storedAt: Date;
 };

@@ -21,8 +21,6 @@ import { BodyReader, NEVER, objectBody } from "./body-reader.ts";
 import {
   type ByteRange,
   checkObjectKey,
-  type ObjectContent,
-  type ObjectFacts,
   ObjectNotFoundError,
   type ObjectStore,
   ObjectStoreAwayError,
@@ -88,9 +86,9 @@ async function copyInParts(
         done.push({ PartNumber: number, ETag: CopyPartResult?.ETag });
       }
     };
-    const results = await Promise.allSettled(Array.from({ length: s3.limits.copyPartsAtOnce }, copySome));
-    const failure = results.find((result) => result.status === "rejected");
-    if (failure) throw failure.reason;
+    const copying = Array.from({ length: s3.limits.copyPartsAtOnce }, copySome);
+    await Promise.allSettled(copying);
+    await Promise.all(copying);
     return done;
   });
 }
@@ -187,159 +185,144 @@ async function within<T>(ms: number, work: Promise<T>): Promise<T> {
   });
 }
 
-/** Objects in a bucket of S3, or of a server that speaks like it. The bucket has nothing else. */
-export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}): ObjectStore {
-  return new S3Store(new S3(options, { ...s3Limits, ...limits }));
-}
-
 /** Whose share what nobody asked for is. */
 const NOBODY = "";
 
-type Head = ObjectFacts & { readonly etag: string | undefined };
+/** Objects in a bucket of S3, or of a server that speaks like it. The bucket has nothing else. */
+export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}): ObjectStore {
+  const s3 = new S3(options, { ...s3Limits, ...limits });
 
-class S3Store implements ObjectStore {
-  readonly #s3: S3;
-
-  constructor(s3: S3) {
-    this.#s3 = s3;
-  }
-
-  async put(
-    key: string,
-    body: AsyncIterable<Uint8Array>,
-    sizeBytes: number,
-    signal = NEVER,
-    sharer = NOBODY,
-  ): Promise<void> {
-    checkObjectKey(key);
-    const reader = new BodyReader(body, sizeBytes);
-    const asked = `store ${JSON.stringify(key)}`;
-    const { partBytes } = this.#s3.limits;
-    const isInParts = sizeBytes > partBytes;
-    const heldBytes = isInParts ? partBytesOf(sizeBytes, partBytes) : sizeBytes;
-    // For the put from its start to its end, so that nobody who has begun waits for others.
-    using memory = await this.#s3.hold(heldBytes, asked, sharer, signal);
-    if (isInParts) return await putInParts(this.#s3, { key, sizeBytes, asked }, memory, reader);
-    await reader.fill(memory.bytes, memory.signal, memory.place);
-    await reader.end(memory.signal);
-    const command = new PutObjectCommand({ ...this.#s3.target(key), Body: memory.bytes });
-    requireETag(await this.#s3.send(command, { asked }), asked);
-  }
-
-  async get(key: string, range: ByteRange | null = null, signal = NEVER): Promise<ObjectContent> {
-    checkObjectKey(key);
-    const asked = `read ${JSON.stringify(key)}`;
-    const wanted = range === null ? {} : { Range: `bytes=${range.start}-${range.end}` };
-    const command = new GetObjectCommand({ ...this.#s3.target(key), ...wanted });
-    const answer = await this.#s3.send(command, { asked, key, start: range?.start, signal });
-    const bodyBytes = answer.ContentLength ?? 0;
-    const body = s3Body(answer.Body as Readable, bodyBytes, this.#s3.limits.stallMs, asked);
+  async function head(key: string, asked: string, signal: AbortSignal) {
     try {
-      requireETag(answer, asked);
-    } catch (error) {
-      body.destroy();
-      throw error;
-    }
-    const part = partOf(answer.ContentRange);
-    return { sizeBytes: part?.sizeBytes ?? bodyBytes, range: part?.range ?? null, body };
-  }
-
-  async copy(from: string, to: string, signal = NEVER): Promise<void> {
-    checkObjectKey(from);
-    checkObjectKey(to);
-    const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
-    const { sizeBytes, etag } = await this.#head(from, asked, signal);
-    // S3 refuses that, for it changes nothing.
-    if (from === to) return;
-    const { Bucket } = this.#s3.bucket;
-    const path = `${Bucket}/${from.split("/").map(encodeURIComponent).join("/")}`;
-    if (sizeBytes > this.#s3.limits.copyPartBytes) {
-      await copyInParts(this.#s3, { path, etag, sizeBytes }, { key: to, asked }, signal);
-    } else {
-      const command = new CopyObjectCommand({ ...this.#s3.target(to), CopySource: path });
-      const { CopyObjectResult } = await this.#s3.send(command, { asked, key: from, signal });
-      requireETag(CopyObjectResult, asked);
-    }
-    // Whoever copies removes the first: what is said to be made is looked at.
-    const made = await this.#head(to, asked, signal).catch((error: unknown) => {
-      if (!(error instanceof ObjectNotFoundError)) throw error;
-      throw new ObjectStoreAwayError(asked, error);
-    });
-    if (made.sizeBytes !== sizeBytes) {
-      throw new ObjectStoreAwayError(asked, new Error(`it has ${made.sizeBytes} bytes, not ${sizeBytes}`));
-    }
-  }
-
-  async remove(key: string, signal = NEVER): Promise<void> {
-    checkObjectKey(key);
-    const command = new DeleteObjectCommand(this.#s3.target(key));
-    const asked = `remove ${JSON.stringify(key)}`;
-    await this.#s3.send(command, { asked, signal });
-  }
-
-  async stat(key: string, signal = NEVER): Promise<ObjectFacts> {
-    checkObjectKey(key);
-    const { sizeBytes, storedAt } = await this.#head(key, `look for ${JSON.stringify(key)}`, signal);
-    return { sizeBytes, storedAt };
-  }
-
-  async removeLeftovers(before: Date, signal = NEVER): Promise<number> {
-    const asked = "remove what was left behind";
-    let count = 0;
-    const failures: unknown[] = [];
-    let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
-    while (markers !== null) {
-      const input = { ...this.#s3.bucket, ...URL_ENCODED, ...markers };
-      const page: ListMultipartUploadsCommandOutput = await this.#s3.send(
-        new ListMultipartUploadsCommand(input),
-        { asked, signal },
-      );
-      for (const { Key = "", UploadId, Initiated } of page.Uploads ?? []) {
-        if (Initiated === undefined || Initiated >= before) continue;
-        const key = decoded(Key, page);
-        const command = new AbortMultipartUploadCommand({ ...this.#s3.target(key), UploadId });
-        try {
-          await this.#s3.send(command, { asked, key, signal });
-          count += 1;
-        } catch (error) {
-          signal.throwIfAborted();
-          // Somebody else who cleans has removed it.
-          if (!(error instanceof ObjectNotFoundError)) failures.push(error);
-        }
-      }
-      markers = nextMarkers(page);
-    }
-    if (failures.length > 0) throw failures[0];
-    return count;
-  }
-
-  async check(signal = NEVER): Promise<void> {
-    // Of what S3 can be asked about a bucket, this says why not.
-    const command = new ListObjectsV2Command({ ...this.#s3.bucket, MaxKeys: 1 });
-    const asked = `list the bucket ${JSON.stringify(this.#s3.bucket.Bucket)}`;
-    await this.#s3.send(command, { asked, signal });
-  }
-
-  async close(): Promise<void> {
-    this.#s3.client.destroy();
-  }
-
-  async #head(key: string, asked: string, signal: AbortSignal): Promise<Head> {
-    try {
-      const command = new HeadObjectCommand(this.#s3.target(key));
-      const head = await this.#s3.send(command, { asked, key, signal });
-      requireETag(head, asked);
-      const { ContentLength = 0, LastModified = new Date(0), ETag } = head;
-      return { sizeBytes: ContentLength, storedAt: LastModified, etag: ETag };
+      const command = new HeadObjectCommand(s3.target(key));
+      const found = await s3.send(command, { asked, key, signal });
+      requireETag(found, asked);
+      return { sizeBytes: found.ContentLength ?? 0, etag: found.ETag };
     } catch (error) {
       // An answer to HEAD does not say whether the key is missing or the whole bucket.
       if (error instanceof ObjectNotFoundError) {
-        const command = new HeadBucketCommand(this.#s3.bucket);
-        await this.#s3.send(command, { asked, signal });
+        const command = new HeadBucketCommand(s3.bucket);
+        await s3.send(command, { asked, signal });
       }
       throw error;
     }
   }
+
+  return {
+    async put(key, body, sizeBytes, signal = NEVER, sharer = NOBODY) {
+      checkObjectKey(key);
+      const reader = new BodyReader(body, sizeBytes);
+      const asked = `store ${JSON.stringify(key)}`;
+      const { partBytes } = s3.limits;
+      const isInParts = sizeBytes > partBytes;
+      const heldBytes = isInParts ? partBytesOf(sizeBytes, partBytes) : sizeBytes;
+      // For the put from its start to its end, so that nobody who has begun waits for others.
+      using memory = await s3.hold(heldBytes, asked, sharer, signal);
+      if (isInParts) return await putInParts(s3, { key, sizeBytes, asked }, memory, reader);
+      await reader.fill(memory.bytes, memory.signal, memory.place);
+      await reader.end(memory.signal);
+      const command = new PutObjectCommand({ ...s3.target(key), Body: memory.bytes });
+      requireETag(await s3.send(command, { asked }), asked);
+    },
+
+    async get(key, range = null, signal = NEVER) {
+      checkObjectKey(key);
+      const asked = `read ${JSON.stringify(key)}`;
+      const wanted = range === null ? {} : { Range: `bytes=${range.start}-${range.end}` };
+      const command = new GetObjectCommand({ ...s3.target(key), ...wanted });
+      const answer = await s3.send(command, { asked, key, start: range?.start, signal });
+      const bodyBytes = answer.ContentLength ?? 0;
+      const body = s3Body(answer.Body as Readable, bodyBytes, s3.limits.stallMs, asked);
+      try {
+        requireETag(answer, asked);
+      } catch (error) {
+        body.destroy();
+        throw error;
+      }
+      const part = partOf(answer.ContentRange);
+      return { sizeBytes: part?.sizeBytes ?? bodyBytes, range: part?.range ?? null, body };
+    },
+
+    async copy(from, to, signal = NEVER) {
+      checkObjectKey(from);
+      checkObjectKey(to);
+      const asked = `copy ${JSON.stringify(from)} to ${JSON.stringify(to)}`;
+      const { sizeBytes, etag } = await head(from, asked, signal);
+      // S3 refuses that, for it changes nothing.
+      if (from === to) return;
+      const { Bucket } = s3.bucket;
+      const path = `${Bucket}/${from.split("/").map(encodeURIComponent).join("/")}`;
+      if (sizeBytes > s3.limits.copyPartBytes) {
+        await copyInParts(s3, { path, etag, sizeBytes }, { key: to, asked }, signal);
+      } else {
+        const command = new CopyObjectCommand({ ...s3.target(to), CopySource: path });
+        const { CopyObjectResult } = await s3.send(command, { asked, key: from, signal });
+        requireETag(CopyObjectResult, asked);
+      }
+      // Whoever copies removes the first: what is said to be made is looked at.
+      const made = await head(to, asked, signal).catch((error: unknown) => {
+        if (!(error instanceof ObjectNotFoundError)) throw error;
+        throw new ObjectStoreAwayError(asked, error);
+      });
+      if (made.sizeBytes !== sizeBytes) {
+        throw new ObjectStoreAwayError(asked, new Error(`it has ${made.sizeBytes} bytes, not ${sizeBytes}`));
+      }
+    },
+
+    async remove(key, signal = NEVER) {
+      checkObjectKey(key);
+      const command = new DeleteObjectCommand(s3.target(key));
+      const asked = `remove ${JSON.stringify(key)}`;
+      await s3.send(command, { asked, signal });
+    },
+
+    async stat(key, signal = NEVER) {
+      checkObjectKey(key);
+      const { sizeBytes } = await head(key, `look for ${JSON.stringify(key)}`, signal);
+      return { sizeBytes };
+    },
+
+    async removeLeftovers(before, signal = NEVER) {
+      const asked = "remove what was left behind";
+      let count = 0;
+      const failures: unknown[] = [];
+      let markers: { readonly KeyMarker?: string; readonly UploadIdMarker?: string } | null = {};
+      while (markers !== null) {
+        const input = { ...s3.bucket, ...URL_ENCODED, ...markers };
+        const page: ListMultipartUploadsCommandOutput = await s3.send(
+          new ListMultipartUploadsCommand(input),
+          { asked, signal },
+        );
+        for (const { Key = "", UploadId, Initiated } of page.Uploads ?? []) {
+          if (Initiated === undefined || Initiated >= before) continue;
+          const key = decoded(Key, page);
+          const command = new AbortMultipartUploadCommand({ ...s3.target(key), UploadId });
+          try {
+            await s3.send(command, { asked, key, signal });
+            count += 1;
+          } catch (error) {
+            signal.throwIfAborted();
+            // Somebody else who cleans has removed it.
+            if (!(error instanceof ObjectNotFoundError)) failures.push(error);
+          }
+        }
+        markers = nextMarkers(page);
+      }
+      if (failures.length > 0) throw failures[0];
+      return count;
+    },
+
+    async check(signal = NEVER) {
+      // Of what S3 can be asked about a bucket, this says why not.
+      const command = new ListObjectsV2Command({ ...s3.bucket, MaxKeys: 1 });
+      const asked = `list the bucket ${JSON.stringify(s3.bucket.Bucket)}`;
+      await s3.send(command, { asked, signal });
+    },
+
+    async close() {
+      s3.client.destroy();
+    },
+  };
 }
 
 /** Keys may have characters that XML cannot say. */

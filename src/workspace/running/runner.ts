@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { storageRefusalOf } from "../../base/database/storage.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
-import { abortableDelay, backoffMs } from "../../base/model/backoff.ts";
+import { abortableDelay, backoffMs, repeat } from "../../base/model/backoff.ts";
 import { sourcesOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
@@ -54,12 +54,8 @@ function createInputReader(pool: Pool, { accountId, runId, definition, nodeId }:
 
 const RETRY_BACKOFF = { baseMs: 1_000, maxMs: 300_000 };
 
-type StepWork = {
-  readonly pool: Pool;
-  readonly objects: ObjectStore;
+type StepWork = Pick<RunnerOptions, "pool" | "objects" | "random"> & {
   readonly nodeSteps: NodeSteps;
-  /** Uniform in [0, 1). */
-  readonly random: () => number;
   /** The step failed for reasons that are not its node's, and is tried again, or was for the last time. */
   readonly onFault: (error: unknown) => void;
 };
@@ -216,11 +212,6 @@ export function startRunner(options: RunnerOptions) {
     }
   }
 
-  /** @param does resolves with whether there is more to do at once */
-  async function repeat(what: RunnerWork, everyMs: number, does: () => Promise<boolean>): Promise<void> {
-    while (!signal.aborted) if (!(await attempt(what, does))) await abortableDelay(everyMs, signal);
-  }
-
   async function takeSteps(): Promise<void> {
     let lookedAt = Number.NEGATIVE_INFINITY;
     while (!signal.aborted) {
@@ -271,8 +262,13 @@ export function startRunner(options: RunnerOptions) {
 
   const loops = Promise.all([
     takeSteps(),
-    repeat("look", readFeedsEveryMs, readFeeds),
-    repeat("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
+    repeat(readFeedsEveryMs, signal, readFeeds, (error) => onError("look", error)),
+    repeat(
+      CLEAN_EVERY_MS,
+      signal,
+      () => removeEndedRuns(pool, retentionMs),
+      (error) => onError("clean", error),
+    ),
   ]);
   return {
     /**

@@ -33,15 +33,11 @@ describe.each(storeKinds)("an object in $name", ({ tags, partBytes, open }) => {
     const sizes = [0, 1, partBytes - 1, partBytes, partBytes + 1, 2 * partBytes, 2 * partBytes + 1];
     test.each(sizes)("of %i bytes is read as it was put", async (size) => {
       const bytes = uniqueBytes(size);
-      const before = Date.now();
       await putBytes(store, KEY, bytes);
       const { sizeBytes, range, body } = await store.get(KEY);
       expect({ sizeBytes, range }).toEqual({ sizeBytes: size, range: null });
       expect(digest(await buffer(body))).toBe(digest(bytes));
-      const facts = await store.stat(KEY);
-      expect(facts.sizeBytes).toBe(size);
-      // S3 tells whole seconds.
-      expect(Math.abs(facts.storedAt.getTime() - before)).toBeLessThan(60_000);
+      expect(await store.stat(KEY)).toEqual({ sizeBytes: size });
       expect(await keysIn(store)).toEqual([KEY]);
     });
 
