@@ -1,7 +1,13 @@
 import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
 import type { Operation } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
-import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemKind, RANGE_STATUS } from "./problems.ts";
+import {
+  explainProblem,
+  PROBLEM_STATUSES,
+  type ProblemCatalogue,
+  type ProblemKind,
+  RANGE_STATUS,
+} from "./problems.ts";
 import { problemType } from "./responses.ts";
 
 type Status = ProblemKind["status"];
@@ -176,15 +182,15 @@ export function createProblemResponses(
   }
 
   function example(code: string): JsonSchema {
-    const kind = problems[code];
+    const kind = problems[code]!;
     const errors = [{ path: "query.limit", message: "Must be at most 100." }];
     return {
       type: problemType(docsUrl, code),
-      title: kind?.title,
-      status: kind?.status,
+      title: explainProblem(code, kind).title,
+      status: kind.status,
       code,
       request_id: "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11",
-      ...(kind?.hasErrors ? { errors } : {}),
+      ...(kind.hasErrors ? { errors } : {}),
     };
   }
 
