@@ -198,7 +198,7 @@ export type ListDeliveries = (
 
 /** @param monotonicMs milliseconds that only ever grow */
 export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number): ListDeliveries {
-  const longLogs = new TtlMap<string, string>({ entriesMax: LONG_LOGS_MAX, now: monotonicMs });
+  const longLogs = new TtlMap<string, string>(LONG_LOGS_MAX, monotonicMs);
 
   async function read(
     database: Pool | ClientBase,

@@ -39,8 +39,8 @@ export function createRequestCounter(
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
   const now = () => performance.now();
   /** When the windows of full buckets end, by `now`. */
-  const full = new TtlMap<string, number>({ entriesMax: BUCKETS_MAX, now });
-  const windows = new TtlMap<string, Window>({ entriesMax: BUCKETS_MAX, now });
+  const full = new TtlMap<string, number>(BUCKETS_MAX, now);
+  const windows = new TtlMap<string, Window>(BUCKETS_MAX, now);
   const consume = gatherByTurn(countAllAndPending);
 
   /** What this process has counted by itself is told with the next statement about its bucket. */
