@@ -105,13 +105,11 @@ export function createFaults(registry: MetricsRegistry, works: readonly Work[] =
 }
 
 /** What a process is, as a series that others can be joined with. */
-export function createBuildMetrics(registry: MetricsRegistry) {
-  return {
-    info: registry.gauge({
-      name: "sealpost_build_info",
-      help: "Always 1; with the versions of Sealpost and Node that this process runs, and its cell (none: unset).",
-      unit: "boolean",
-      labels: { version: null, node: null, cell: null },
-    }),
-  };
+export function createBuildInfo(registry: MetricsRegistry) {
+  return registry.gauge({
+    name: "sealpost_build_info",
+    help: "Always 1; with the versions of Sealpost and Node that this process runs, and its cell (none: unset).",
+    unit: "boolean",
+    labels: { version: null, node: null, cell: null },
+  });
 }
