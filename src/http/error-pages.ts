@@ -40,8 +40,9 @@ type Sense = {
 
 export type ErrorPagesOptions = {
   readonly problems: ProblemCatalogue;
+  /** Codes that have a page beside those of the problems. */
   readonly codeGroups: readonly CodeGroup[];
-  /** Linked from each page. */
+  /** Documents about the service, linked from each page; they need no API key. */
   readonly documents: readonly DocumentPage[];
 };
 
