@@ -8,7 +8,6 @@ import type { ProblemCatalogue } from "../http/problems.ts";
 const ownProblems = {
   analysis_conflict: {
     status: 409,
-    title: "Analysis conflict",
     meaning:
       "The account has already published a different analysis, or another webhook_url, under this " +
       "analysis id.",
@@ -18,7 +17,6 @@ const ownProblems = {
   },
   delivery_not_replayable: {
     status: 409,
-    title: "Delivery not replayable",
     meaning: "The delivery has succeeded or is still pending.",
     remedy:
       "Only `failed` and `abandoned` deliveries can be replayed. Get the delivery to see its status and when its " +
@@ -26,7 +24,6 @@ const ownProblems = {
   },
   replayed_too_often: {
     status: 409,
-    title: "Replayed too often",
     meaning:
       `The delivery was replayed so often that ${RUNS_PER_HOUR_MAX} runs of it began within the last hour; ` +
       `${RUNS_PER_HOUR_OF_USER_MAX} are enough to refuse a key that acts for a user.`,
@@ -35,7 +32,6 @@ const ownProblems = {
   },
   too_many_replays: {
     status: 409,
-    title: "Too many replays",
     meaning:
       "The account already has as many bulk replays running, or deliveries waiting in them, as it may have, " +
       USER_SHARE,
@@ -45,7 +41,6 @@ const ownProblems = {
   },
   rotation_in_progress: {
     status: 409,
-    title: "Rotation in progress",
     meaning:
       "The signing secret was rotated before, and the secret before it still signs: rotating again now would lock " +
       "out every receiver that has only that one.",
@@ -55,19 +50,16 @@ const ownProblems = {
   },
   too_many_recipients: {
     status: 409,
-    title: "Too many recipients",
     meaning: "The account already has 10 addresses that get its notices.",
     remedy: "Remove one first, or add the address of a mailing list.",
   },
   mail_not_configured: {
     status: 409,
-    title: "Mail not configured",
     meaning: "This installation has no mail server, so no address can get notices.",
     remedy: "Read the notices from `GET /v1/webhooks/notices`. Operators: set SMTP_URL and NOTICES_FROM.",
   },
   exceeds_own_key: {
     status: 403,
-    title: "Exceeds own key",
     meaning:
       "The request concerns an API key that can do more, or for longer, than the caller's own; see `errors`.",
     remedy: "Use a key that has all of these scopes and expires no earlier, or ask someone who has one.",
@@ -81,7 +73,6 @@ const ownProblems = {
   },
   too_many_sessions: {
     status: 409,
-    title: "Too many sessions",
     meaning: `The account has 20,000 console sessions that have neither expired nor been ended, ${USER_SHARE}`,
     remedy:
       "Open one session for each viewer, not one for each view, and give it a shorter `session_seconds`; those " +
@@ -89,20 +80,17 @@ const ownProblems = {
   },
   replay_changed: {
     status: 409,
-    title: "Replay changed",
     meaning:
       "By now more than 1 % more or fewer deliveries match than `expected_matched`, so nothing was replayed.",
     remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
   },
   analysis_expired: {
     status: 410,
-    title: "Analysis expired",
     meaning: "The analysis is past its retention period.",
     remedy: "It can no longer be read or delivered: run the analysis again.",
   },
   cursor_expired: {
     status: 410,
-    title: "Cursor expired",
     meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",
     remedy:
       "Continue from the oldest cursor, which `errors` gives, or without a cursor, which is the same. Events in " +
@@ -111,7 +99,6 @@ const ownProblems = {
   },
   target_refused: {
     status: 422,
-    title: "Target refused",
     meaning: "Webhooks are not delivered to this URL; `errors` says which rule it breaks.",
     remedy:
       "Use a public https:// URL: no user name, password or fragment, a host that is reachable from the public " +
@@ -120,7 +107,6 @@ const ownProblems = {
   },
   invalid_analysis: {
     status: 422,
-    title: "Invalid analysis",
     meaning: "The analysis is JSON, but not a valid analysis; `errors` says why.",
     remedy:
       "Send an object with an `id` of 1 to 200 characters from A-Z a-z 0-9 . _ : - and the `status` succeeded or " +

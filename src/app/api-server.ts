@@ -97,7 +97,7 @@ function createIdempotencyStore(
       ),
     claimCall: (tx, claim, lease, counted) => claimIdempotentCall(tx, claim, lease, counted, secretsKey),
     renewCall: renewIdempotentCall,
-    completeCall: async (tx, claim, token, response, counted) => {
+    completeCall: async (tx, { claim, response, counted }, token) => {
       await requireKeyFor(tx, response);
       return await storeCallResponse(tx, claim, token, response, counted, secretsKey);
     },

@@ -4,7 +4,7 @@ import type { Logger } from "pino";
 import { readConfig } from "../base/config/config.ts";
 import { readingGauges } from "../base/database/pools.ts";
 import { createCapacityMetrics } from "../base/metrics/database-metrics.ts";
-import { createFeedMetrics, createQueueMetrics } from "../base/metrics/queue-metrics.ts";
+import { createQueueMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import {
@@ -160,7 +160,7 @@ async function startDispatchMonitoring(options: DispatchProcessOptions, { genera
   const retentionMs = { deliveries: logMs, attempts: logMs, bodies: bodiesMs, feed: bodiesMs };
   const sampled = [
     sampleQueue(pool, createQueueMetrics(registry), retentionMs),
-    sampleFeed(pool, createFeedMetrics(registry)),
+    sampleFeed(pool, registry),
     sampleCapacity(pool, createCapacityMetrics(registry)),
   ];
   return await startMonitoring({ ...options, registry, database, pool, sampled });

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
-import type { FeedMetrics } from "../base/metrics/queue-metrics.ts";
-import type { Tally } from "../base/metrics/registry.ts";
+import { createFeedLag } from "../base/metrics/queue-metrics.ts";
+import type { MetricsRegistry, Tally } from "../base/metrics/registry.ts";
 import { listenToFeed, readFeedLag } from "../feed/feed-sql.ts";
 import { type Sequencer, startSequencer } from "../feed/sequencer.ts";
 import type { AccountNews } from "../http/account-news.ts";
@@ -15,7 +15,8 @@ export function startSequencing(pool: Pool, failed: Tally, log: Logger): Sequenc
   });
 }
 
-export function sampleFeed(pool: Pool, { lag }: FeedMetrics): Sampled {
+export function sampleFeed(pool: Pool, registry: MetricsRegistry): Sampled {
+  const lag = createFeedLag(registry);
   return { gauges: [lag], read: async () => lag.of({}).set(await readFeedLag(pool)) };
 }
 

@@ -3,7 +3,7 @@ import type { Config } from "../base/config/config.ts";
 import { OtherCellError, readClock } from "../base/database/cells.ts";
 import { readMigrationNames } from "../base/database/migrate.ts";
 import { findReadinessProblems, probeWriting, writeProblemOf } from "../base/database/readiness.ts";
-import { createBuildMetrics, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
+import { createBuildInfo, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
 import { startMetricsServer } from "../base/metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../base/metrics/registry.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
@@ -50,8 +50,8 @@ export type MonitoringOptions = {
 export async function startMonitoring(options: MonitoringOptions) {
   const { config, registry, database, pool, sampled } = options;
   registry.addProcess();
-  createBuildMetrics(registry)
-    .info.of({ version, node: process.versions.node, cell: config.cell ?? "none" })
+  createBuildInfo(registry)
+    .of({ version, node: process.versions.node, cell: config.cell ?? "none" })
     .set(1);
   const up = database.up.of({});
   const clock = sampleClock(options);

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
-import { createNoticeMetrics, type NoticeMetrics } from "../base/metrics/queue-metrics.ts";
+import { createNoticeMails, type NoticeMails } from "../base/metrics/queue-metrics.ts";
 import { noteCertificates, noteEndpointNews } from "../delivery/endpoint-health-sql.ts";
 import { startEndpointWatch } from "../delivery/endpoint-watch.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
@@ -18,7 +18,7 @@ const EVERY_MIN_MS = 100;
  * told of every attempt; `stop` writes what was seen until now.
  */
 export function startNotices(config: Config, pool: Pool, log: Logger, metrics: ProcessMetrics) {
-  const counted = createNoticeMetrics(metrics.registry);
+  const mails = createNoticeMails(metrics.registry);
   const onError = (work: "watch" | "look" | "send", err: unknown) => {
     metrics.faults.of({ work: "notices" }).add();
     log.warn({ work, err }, "notices: an internal or database error; trying again");
@@ -41,9 +41,9 @@ export function startNotices(config: Config, pool: Pool, log: Logger, metrics: P
       analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
       onNotice: (kind, accountId) => log.info({ kind, account_id: accountId }, "notice"),
     },
-    sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, counted) },
+    sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, mails) },
     onCut: (mailId) => {
-      counted.mails.of({ result: "perhaps_sent" }).add();
+      mails.of({ result: "perhaps_sent" }).add();
       const fields = { mail_id: mailId, status: "perhaps_sent" };
       log.warn(fields, "mail: the process that was sending it ended; perhaps sent");
     },
@@ -63,7 +63,7 @@ function sendingOf({ smtpUrl, noticesFrom, publicUrl }: Config) {
 }
 
 /** A line for each try, without the address: that is the customers', and in the list of recipients. */
-function mailLog(log: Logger, { mails }: NoticeMetrics): SendingOptions["onEnded"] {
+function mailLog(log: Logger, mails: NoticeMails): SendingOptions["onEnded"] {
   return (mail, ending) => {
     mails.of({ result: ending.status }).add();
     const fields = { mail_id: mail.id, account_id: mail.accountId, status: ending.status };

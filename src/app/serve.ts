@@ -13,7 +13,6 @@ import {
 } from "../base/database/pools.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createDatabaseMetrics, createFaults, type PoolName } from "../base/metrics/database-metrics.ts";
-import { createFeedMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import type { LogServer } from "../base/model/installation.ts";
 import { AccountNews } from "../http/account-news.ts";
@@ -93,7 +92,7 @@ async function startApi(
           createStandbyPool({ ...optionsOf("standby", workPlaces), databaseUrl: standbyUrl }),
         );
   const metrics = createApiMetrics(registry);
-  const sampledFeed = sampleFeed(pool, createFeedMetrics(registry));
+  const sampledFeed = sampleFeed(pool, registry);
   const failed = createFaults(registry, ["feed"]).of({ work: "feed" });
   const waiting = metrics.readsWaiting.of({});
   const news = new AccountNews(HELD_READS_MAX, (count) => waiting.set(count));

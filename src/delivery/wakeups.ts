@@ -39,7 +39,7 @@ export function createWakeups({ queue, wake, onPublished, onRunnerEnded, random 
   const stopping = new AbortController();
   const { signal } = stopping;
   /** Jobs whose deliveries have been woken. */
-  const known = new TtlMap<string, true>({ entriesMax: KNOWN_MAX, now: () => performance.now() });
+  const known = new TtlMap<string, true>(KNOWN_MAX);
   /** Asks the present runner to end, and waits only so long. */
   let endRunner: () => void = () => undefined;
   let signOfLifeMs = 0;

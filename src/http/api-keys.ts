@@ -56,11 +56,7 @@ export type AuthenticateOptions = {
  * no use to a guesser, and it comes before any other check.
  */
 export function createAuthenticate({ findApiKey, keyPrefixes, now }: AuthenticateOptions) {
-  const nowMs = () => performance.now();
-  const valid = new TtlMap<string, { readonly key: ApiKey; readonly foundAtMs: number }>({
-    entriesMax: REMEMBERED_KEYS_MAX,
-    now: nowMs,
-  });
+  const valid = new TtlMap<string, { readonly key: ApiKey; readonly foundAtMs: number }>(REMEMBERED_KEYS_MAX);
 
   async function find(digest: Buffer, id: string, isOfThisEnvironment: boolean): Promise<ApiKey | null> {
     const key = await findApiKey(digest);
@@ -69,7 +65,7 @@ export function createAuthenticate({ findApiKey, keyPrefixes, now }: Authenticat
       valid.delete(id);
       return null;
     }
-    valid.set(id, { key, foundAtMs: nowMs() }, REMEMBERED_FOR_MS);
+    valid.set(id, { key, foundAtMs: performance.now() }, REMEMBERED_FOR_MS);
     return key;
   }
 
@@ -85,7 +81,7 @@ export function createAuthenticate({ findApiKey, keyPrefixes, now }: Authenticat
       /** The key as it was when it was last found valid: never good for letting anybody in. Null: not known. */
       expected: known?.key ?? null,
       /** Found not long ago: whoever looks at it again in the transaction of its effect need not find it before. */
-      isRecent: known !== undefined && nowMs() - known.foundAtMs < RECENT_MS,
+      isRecent: known !== undefined && performance.now() - known.foundAtMs < RECENT_MS,
       /** Null for one that is missing, malformed, unknown, revoked, expired, or not of this environment. Asked once. */
       find: () => (found ??= find(digest, id, isOfThisEnvironment)),
     };

@@ -9,7 +9,7 @@ import {
   proseHtml,
   sendPage,
 } from "./html-page.ts";
-import { Problem, type ProblemCatalogue, type ProblemKind } from "./problems.ts";
+import { type ExplainedProblem, explainProblem, Problem, type ProblemCatalogue } from "./problems.ts";
 
 /** A code that is explained beside the problems', such as one that a log holds. */
 export type ExplainedCode = {
@@ -31,10 +31,6 @@ export type CodeGroup = {
   find(code: string): ExplainedCode | null;
 };
 
-type ExplainedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
-  readonly code: string;
-};
-
 /** What a code means: a problem's and, say, an attempt's at once. */
 type Sense = {
   readonly json: { readonly meaning: string; readonly remedy: string };
@@ -44,8 +40,9 @@ type Sense = {
 
 export type ErrorPagesOptions = {
   readonly problems: ProblemCatalogue;
+  /** Codes that have a page beside those of the problems. */
   readonly codeGroups: readonly CodeGroup[];
-  /** Linked from each page. */
+  /** Documents about the service, linked from each page; they need no API key. */
   readonly documents: readonly DocumentPage[];
 };
 
@@ -53,7 +50,7 @@ export type ErrorPagesOptions = {
 export function addErrorPages(app: FastifyInstance, options: ErrorPagesOptions, admit: PageGuard): void {
   const { codeGroups } = options;
   const problems = Object.entries(options.problems)
-    .map(([code, { status, title, meaning, remedy }]) => ({ code, status, title, meaning, remedy }))
+    .map(([code, kind]) => explainProblem(code, kind))
     .sort((one, other) => one.status - other.status || (one.code < other.code ? -1 : 1));
   const lists = codeGroups.map(({ name, codes }) => [`${name}s`, codes.map((one) => codeJson(name, one))]);
   const index = indexPage(problems, options);

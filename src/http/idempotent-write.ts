@@ -5,7 +5,6 @@ import type {
   CompletedClaim,
   CountedAnswer,
   IdempotencyClaim,
-  StoredResponse,
 } from "../base/model/idempotency.ts";
 import { withDeadline } from "./deadline.ts";
 import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, IDEMPOTENCY_KEY_CHARS_MAX, RELEASE_WITHIN_MS } from "./limits.ts";
@@ -42,13 +41,7 @@ export type IdempotencyStore = {
   /** Holds a claim for another `leaseMs`. Does nothing when it is no longer held under the token. */
   renewCall(tx: Transaction, claim: IdempotencyClaim, lease: CallLease): Promise<void>;
   /** Stores the response of a call. False, and nothing is stored, when the claim is no longer held under `token`. */
-  completeCall(
-    tx: Transaction,
-    claim: IdempotencyClaim,
-    token: string,
-    response: StoredResponse,
-    counted: CountedAnswer,
-  ): Promise<boolean>;
+  completeCall(tx: Transaction, completed: CompletedClaim, token: string): Promise<boolean>;
   /** Releases the claim of a failed call, so the request can be retried. */
   releaseCall(tx: Transaction, claim: IdempotencyClaim, token: string): Promise<void>;
 };
@@ -181,10 +174,9 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
       const earlier = earlierResponse(state, claim);
       if (earlier && (await isToldAgain(write, tx, earlier)))
         return { result: { response: earlier, isReplayed: true }, completed: null };
-      const { result, response } = await perform(tx);
-      const counted = countedOf(write, await record(tx, write, result));
-      const completed = { claim, response: toStoredResponse(response, write.holdsSecret), counted };
-      return { result: { response, isReplayed: false }, completed };
+      const performed = await perform(tx);
+      const completed = await complete(tx, write, performed);
+      return { result: { response: performed.response, isReplayed: false }, completed };
     };
     const working = inTurn(claim.accountId, { waitMs, size }, () => store.claimedTransaction(claim, work));
     return await withDeadline(waitMs, "the transaction", working);
@@ -202,9 +194,7 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
     if (earlier) return earlier;
     const calling = orRelease(write, lease, async () => {
       const performed = await perform();
-      await inTurn(write.claim.accountId, { waitMs: ANSWER_WITHIN_MS }, () =>
-        store.transaction((tx) => complete(tx, write, lease, performed)),
-      );
+      await transact(write, ANSWER_WITHIN_MS, (tx) => completeCall(tx, write, lease, performed));
       return performed.response;
     });
     return await withDeadline(deadlineMs + waitMs, "the call", calling);
@@ -244,12 +234,12 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
       const work = async (tx: Transaction) => {
         const performed = await upload.perform(tx, received);
         // Whoever holds the claim now does the same work: what was done here must not count.
-        if (!(await complete(tx, write, lease, performed)))
+        if (!(await completeCall(tx, write, lease, performed)))
           throw new TemporarilyUnavailable("the claim of an upload ran out");
         return performed.response;
       };
       try {
-        return await inTurn(claim.accountId, { waitMs: ANSWER_WITHIN_MS }, () => store.transaction(work));
+        return await transact(write, ANSWER_WITHIN_MS, work);
       } catch (error) {
         if (error instanceof Problem)
           await upload.refused(received).catch((failure: unknown) => onInternalError(failure, requestId));
@@ -266,15 +256,11 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
    */
   async function claimCall(write: Write, waitMs: number, lease: CallLease): Promise<WriteResult | null> {
     const { claim } = write;
-    const claiming = inTurn(claim.accountId, { waitMs }, () =>
-      store.transaction((tx) => store.claimCall(tx, claim, lease, countedOf(write, 0))),
-    );
+    const claiming = transact(write, waitMs, (tx) => store.claimCall(tx, claim, lease, countedOf(write, 0)));
     const earlier = earlierResponse(await withDeadline(waitMs, "the claim", claiming), claim);
     if (earlier === null) return null;
     if (write.judgeRepeat !== null) {
-      const judging = inTurn(write.claim.accountId, { waitMs }, () =>
-        store.transaction((tx) => isToldAgain(write, tx, earlier)),
-      );
+      const judging = transact(write, waitMs, (tx) => isToldAgain(write, tx, earlier));
       await withDeadline(waitMs, "the repeat", judging);
     }
     return { response: earlier, isReplayed: true };
@@ -282,47 +268,57 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
 
   /** If the work fails, its claim is released, so that the client can retry at once; or else it ends with its lease. */
   async function orRelease(
-    { claim, requestId }: Write,
+    write: Write,
     { token }: CallLease,
     work: () => Promise<OperationResponse>,
   ): Promise<WriteResult> {
     try {
       return { response: await work(), isReplayed: false };
     } catch (error) {
-      const releasing = inTurn(claim.accountId, { waitMs: RELEASE_WITHIN_MS }, () =>
-        store.transaction((tx) => store.releaseCall(tx, claim, token)),
-      );
+      const releasing = transact(write, RELEASE_WITHIN_MS, (tx) => store.releaseCall(tx, write.claim, token));
       await withDeadline(RELEASE_WITHIN_MS, "the release", releasing).catch((failure: unknown) => {
-        if (!(failure instanceof TemporarilyUnavailable)) onInternalError(failure, requestId);
+        if (!(failure instanceof TemporarilyUnavailable)) onInternalError(failure, write.requestId);
       });
       throw error;
     }
   }
 
   /** There was room for it when it began. False, and nothing is stored, when its claim is another's. */
-  async function complete(
+  async function completeCall(
     tx: Transaction,
     write: Write,
     { token }: CallLease,
-    { result, response }: Performed,
+    performed: Performed,
   ): Promise<boolean> {
-    const counted = { ...countedOf(write, await record(tx, write, result)), isRefused: false };
-    return await store.completeCall(
-      tx,
-      write.claim,
-      token,
-      toStoredResponse(response, write.holdsSecret),
-      counted,
-    );
+    const { counted, ...completed } = await complete(tx, write, performed);
+    return await store.completeCall(tx, { ...completed, counted: { ...counted, isRefused: false } }, token);
   }
 
-  /** Tells of a write that took effect, where there is something to tell. Returns the bytes that this takes. */
-  async function record(tx: Transaction, write: Write, result: ErasedResult): Promise<number> {
+  /** Tells of a write that took effect, where there is something to tell. Returns what is to be stored of it. */
+  async function complete(
+    tx: Transaction,
+    write: Write,
+    { result, response }: Performed,
+  ): Promise<CompletedClaim> {
+    const { claim, caller, requestId, holdsSecret } = write;
+    const { operationKey, accountId } = claim;
     const details = write.details(result);
-    if (details === null) return 0;
-    const { caller, requestId } = write;
-    const { operationKey, accountId } = write.claim;
-    return await recordWrite(tx, { operationKey, accountId, caller, requestId, details });
+    const recorded = { operationKey, accountId, caller, requestId };
+    const auditBytes = details === null ? 0 : await recordWrite(tx, { ...recorded, details });
+    return {
+      claim,
+      response: toStoredResponse(response, holdsSecret),
+      counted: countedOf(write, auditBytes),
+    };
+  }
+
+  /** In a transaction of its own, once it is the account's turn. */
+  async function transact<T>(
+    { claim }: Write,
+    waitMs: number,
+    work: (tx: Transaction) => Promise<T>,
+  ): Promise<T> {
+    return await inTurn(claim.accountId, { waitMs }, () => store.transaction(work));
   }
 }
 

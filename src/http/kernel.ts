@@ -3,13 +3,12 @@ import type { ApiKey } from "./api-keys.ts";
 import type { HoldAnswer } from "./buffered-bodies.ts";
 import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
-import type { FieldError, ProblemKind } from "./problems.ts";
+import type { ExplainedProblem, FieldError } from "./problems.ts";
 import type { CountedSession } from "./request-guards.ts";
 import type { InTurn } from "./turns.ts";
 
 /** A problem as a page describes it. */
-export type DescribedProblem = Pick<ProblemKind, "status" | "title" | "meaning" | "remedy"> & {
-  readonly code: string;
+export type DescribedProblem = ExplainedProblem & {
   readonly errors: readonly FieldError[];
   readonly headers: Readonly<Record<string, string>>;
 };

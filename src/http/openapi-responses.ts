@@ -1,7 +1,13 @@
 import type { JsonSchema, SchemaWriter } from "./openapi-schemas.ts";
 import type { Operation } from "./operation.ts";
 import { raisedCodes } from "./problem-catalogue.ts";
-import { PROBLEM_STATUSES, type ProblemCatalogue, type ProblemKind, RANGE_STATUS } from "./problems.ts";
+import {
+  explainProblem,
+  PROBLEM_STATUSES,
+  type ProblemCatalogue,
+  type ProblemKind,
+  RANGE_STATUS,
+} from "./problems.ts";
 import { problemType } from "./responses.ts";
 
 type Status = ProblemKind["status"];
@@ -51,27 +57,17 @@ export const headerComponents: Readonly<Record<string, JsonSchema>> = {
   WwwAuthenticate: text("How to authenticate.", "Bearer"),
 };
 
-const header = (name: keyof typeof headerComponents) => ({ $ref: `#/components/headers/${name}` });
+/** References to them, by the headers' own names: `X-Request-Id` is the component `XRequestId`. */
+function headersOf(...names: readonly string[]): JsonSchema {
+  const componentOf = (name: string) => name.replace("WWW", "Www").replaceAll("-", "");
+  return Object.fromEntries(
+    names.map((name) => [name, { $ref: `#/components/headers/${componentOf(name)}` }]),
+  );
+}
 
-const always = {
-  "X-Request-Id": header("XRequestId"),
-  RateLimit: header("RateLimit"),
-  "RateLimit-Policy": header("RateLimitPolicy"),
-  "Cache-Control": header("CacheControl"),
-};
-const onSuccess = {
-  ...always,
-  ETag: header("ETag"),
-  Deprecation: header("Deprecation"),
-  Sunset: header("Sunset"),
-  "Idempotent-Replayed": header("IdempotentReplayed"),
-};
-
-const ofContent = {
-  "Accept-Ranges": header("AcceptRanges"),
-  "Content-Disposition": header("ContentDisposition"),
-  "Content-Security-Policy": header("ContentSecurityPolicy"),
-};
+const always = headersOf("X-Request-Id", "RateLimit", "RateLimit-Policy", "Cache-Control");
+const onSuccess = { ...always, ...headersOf("ETag", "Deprecation", "Sunset", "Idempotent-Replayed") };
+const ofContent = headersOf("Accept-Ranges", "Content-Disposition", "Content-Security-Policy");
 
 /** What OpenAPI 3.0 called a file, which generators of clients still know best. */
 export const fileSchema: JsonSchema = { type: "string", format: "binary" };
@@ -96,7 +92,7 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): J
     success[status] = { description, headers: onSuccess, content: otherContent };
   }
   if (response.kind === "content") {
-    const ranged = { ...headers, "Content-Range": header("ContentRange") };
+    const ranged = { ...headers, ...headersOf("Content-Range") };
     success[206] = { description: "The range that was asked for.", headers: ranged, ...content };
   }
   if (effect !== "read") return success;
@@ -176,15 +172,15 @@ export function createProblemResponses(
   }
 
   function example(code: string): JsonSchema {
-    const kind = problems[code];
+    const kind = problems[code]!;
     const errors = [{ path: "query.limit", message: "Must be at most 100." }];
     return {
       type: problemType(docsUrl, code),
-      title: kind?.title,
-      status: kind?.status,
+      title: explainProblem(code, kind).title,
+      status: kind.status,
       code,
       request_id: "7f1c9c1e-6a3d-4a55-9d0e-2b7b6f1f3c11",
-      ...(kind?.hasErrors ? { errors } : {}),
+      ...(kind.hasErrors ? { errors } : {}),
     };
   }
 
@@ -192,10 +188,10 @@ export function createProblemResponses(
 }
 
 function extraHeaders(status: Status): JsonSchema {
-  if (status === 401) return { "WWW-Authenticate": header("WwwAuthenticate") };
-  if (status === 405) return { Allow: header("Allow") };
-  if (status === RANGE_STATUS) return { "Content-Range": header("ContentRange") };
-  return status === 429 || status === 503 ? { "Retry-After": header("RetryAfter") } : {};
+  if (status === 401) return headersOf("WWW-Authenticate");
+  if (status === 405) return headersOf("Allow");
+  if (status === RANGE_STATUS) return headersOf("Content-Range");
+  return status === 429 || status === 503 ? headersOf("Retry-After") : {};
 }
 
 /** The body of every error response: five members, and `errors` for codes that name fields. */

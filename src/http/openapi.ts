@@ -35,7 +35,9 @@ export type OpenApiDocument = {
 
 export type OpenApiOptions = {
   readonly info: OpenApiInfo;
+  /** The API's public base URL, without /v1. */
   readonly publicUrl: string;
+  /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
   readonly docsUrl: string;
   /**
    * The errors of each operation: all that the platform declares, or those that it raises, and the rest in one line.

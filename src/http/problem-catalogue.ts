@@ -5,21 +5,18 @@ import type { ProblemCatalogue } from "./problems.ts";
 export const standardProblems = {
   invalid_request: {
     status: 400,
-    title: "Invalid request",
     meaning: "The request is not valid; `errors` names each invalid field.",
     remedy: "Correct the fields in `errors` and send the request again. Unchanged, it fails again.",
     hasErrors: true,
   },
   invalid_request_id: {
     status: 400,
-    title: "Invalid request id",
     meaning:
       "X-Request-Id is longer than 128 characters, is not all printable ASCII, or contains a key or a secret.",
     remedy: "Send at most 128 printable ASCII characters, or omit the header to get a generated id.",
   },
   idempotency_key_required: {
     status: 400,
-    title: "Idempotency key required",
     meaning: "Every write requires an Idempotency-Key, and the request has none.",
     remedy:
       "Send an Idempotency-Key of 1 to 200 characters: a new one (a UUID, say) for each write, the same one when " +
@@ -27,13 +24,11 @@ export const standardProblems = {
   },
   account_required: {
     status: 400,
-    title: "Account required",
     meaning: "The request uses a staff key and does not name an account.",
     remedy: "Send the account's id in the X-Account-Id header.",
   },
   unauthorized: {
     status: 401,
-    title: "Unauthorized",
     meaning: "The API key is missing or not valid.",
     remedy:
       "Send `Authorization: Bearer <API key>`. Check that the key is complete, neither revoked nor expired, and " +
@@ -41,14 +36,12 @@ export const standardProblems = {
   },
   billing_credits_exhausted: {
     status: 402,
-    title: "Billing credits exhausted",
     meaning: "The platform returns this when an account has no credits left; this service never does.",
     remedy: "Nothing to do: no operation of this service costs credits.",
     isRaised: false,
   },
   access_denied: {
     status: 403,
-    title: "Access denied",
     meaning:
       "The API key lacks the scope that the operation requires, the request names another account, the operation " +
       "goes across accounts and the key is not a staff key, or it is for users and the key acts for none, or for one " +
@@ -60,7 +53,6 @@ export const standardProblems = {
   },
   not_found: {
     status: 404,
-    title: "Not found",
     meaning: "The URL or the resource does not exist, or the resource belongs to another account.",
     remedy:
       "Check the URL and the id and, with a staff key, the account in X-Account-Id. Operations on the endpoint " +
@@ -68,7 +60,6 @@ export const standardProblems = {
   },
   method_not_allowed: {
     status: 405,
-    title: "Method not allowed",
     meaning: "The URL exists, but not for this method.",
     remedy: "Use one of the methods in the response's Allow header.",
   },
@@ -80,7 +71,6 @@ export const standardProblems = {
   },
   account_moved: {
     status: 409,
-    title: "Account moved",
     meaning:
       "The account has moved to another cell of this service, which `errors` names. Here it can only be read.",
     remedy:
@@ -90,7 +80,6 @@ export const standardProblems = {
   },
   storage_full: {
     status: 409,
-    title: "Storage full",
     meaning: "The account would store more than it may of the kind that `errors` names. Nothing was changed.",
     remedy:
       "Wait until something of that kind has been removed, or ask the operator for more; `GET /v1/usage` shows what " +
@@ -99,19 +88,16 @@ export const standardProblems = {
   },
   route_retired: {
     status: 410,
-    title: "Route retired",
     meaning: "The operation was deprecated and has been retired.",
     remedy: "See the reference for its replacement.",
   },
   payload_too_large: {
     status: 413,
-    title: "Payload too large",
     meaning: "The request body is larger than the operation accepts.",
     remedy: "Send a smaller body; the reference gives the limit.",
   },
   unsupported_media_type: {
     status: 415,
-    title: "Unsupported media type",
     meaning:
       "The request body is not declared as plain JSON; or, where it is a file, it has a Content-Encoding, or its " +
       "Content-Type is no media type.",
@@ -119,45 +105,38 @@ export const standardProblems = {
   },
   range_not_satisfiable: {
     status: 416,
-    title: "Range not satisfiable",
     meaning:
       "The Range header asks for bytes beyond the end; Content-Range in the response gives the length.",
     remedy: "Ask for a range within the length, or omit Range to get everything.",
   },
   idempotency_key_reused: {
     status: 422,
-    title: "Idempotency key reused",
     meaning: "The Idempotency-Key was already used for a different request.",
     remedy: "Use a new key for each new request; reuse a key only to retry the identical request.",
   },
   rate_limited: {
     status: 429,
-    title: "Rate limited",
     meaning: "The limit in the response's RateLimit-Policy header was exceeded.",
     remedy: "Wait for the number of seconds in Retry-After, and spread requests over the window.",
   },
   internal_error: {
     status: 500,
-    title: "Internal error",
     meaning: "An internal error occurred.",
     remedy: "Retry with the same Idempotency-Key; if it fails again, report the request_id.",
   },
   integration_provider_error: {
     status: 502,
-    title: "Integration provider error",
     meaning: "The platform returns this when an integration's provider fails; this service never does.",
     remedy: "Nothing to do: no operation of this service depends on a provider.",
     isRaised: false,
   },
   temporarily_unavailable: {
     status: 503,
-    title: "Temporarily unavailable",
     meaning: "A dependency of the service, such as its database, is temporarily unavailable.",
     remedy: "Wait for the number of seconds in Retry-After, then retry with the same Idempotency-Key.",
   },
   integration_timeout: {
     status: 504,
-    title: "Integration timeout",
     meaning:
       "The platform returns this when an integration's provider takes too long; this service never does.",
     remedy: "Nothing to do: no operation of this service waits for a provider.",

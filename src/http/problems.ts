@@ -9,7 +9,8 @@ export const RANGE_STATUS = 416;
 /** One kind of problem, as explained on its page `/errors/{code}`. */
 export type ProblemKind = {
   readonly status: (typeof PROBLEM_STATUSES)[number] | typeof RANGE_STATUS;
-  readonly title: string;
+  /** Absent: the code in words. */
+  readonly title?: string;
   /** When it occurs, in a sentence. */
   readonly meaning: string;
   /** What the caller can do, in a sentence or two. */
@@ -22,6 +23,15 @@ export type ProblemKind = {
 
 /** Every code that a response can carry. The standard ones are in problem-catalogue.ts; operations add theirs. */
 export type ProblemCatalogue = Readonly<Record<string, ProblemKind>>;
+
+/** What is told of a problem wherever it is explained. */
+export type ExplainedProblem = ReturnType<typeof explainProblem>;
+
+/** @param kind of the catalogue */
+export function explainProblem(code: string, kind: ProblemKind) {
+  const { status, title = `${code.charAt(0).toUpperCase()}${code.slice(1).replaceAll("_", " ")}` } = kind;
+  return { code, status, title, meaning: kind.meaning, remedy: kind.remedy };
+}
 
 /** An invalid field of a request: where (`query.limit`, `body.url`, `header.x-account-id`) and what is wrong. */
 export type FieldError = { readonly path: string; readonly message: string };

@@ -1,15 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./bytes.ts";
-import { addErrorPages, type CodeGroup } from "./error-pages.ts";
-import {
-  addDocumentPages,
-  addPage,
-  type DocumentPage,
-  escapeHtml,
-  type PageGuard,
-  sendHtml,
-} from "./html-page.ts";
-import { buildOpenApiDocument, type OpenApiInfo } from "./openapi.ts";
+import { addErrorPages, type ErrorPagesOptions } from "./error-pages.ts";
+import { addDocumentPages, addPage, escapeHtml, type PageGuard, sendHtml } from "./html-page.ts";
+import { buildOpenApiDocument, type OpenApiOptions } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
 import { beginRequest } from "./request-context.ts";
@@ -73,21 +66,13 @@ function sendAnswer(
   return sendHtml(reply, { title, body }, { hasForm: button !== null });
 }
 
-export type PageOptions = {
-  readonly info: OpenApiInfo;
-  /** The API's public base URL, without /v1. */
-  readonly publicUrl: string;
-  /** Base URL of the error pages: a problem's type is `{docsUrl}/errors/{code}`. */
-  readonly docsUrl: string;
-  /** Documents about the service; they need no API key. */
-  readonly documents: readonly DocumentPage[];
-  /** Codes that have a page beside those of the problems. */
-  readonly codeGroups: readonly CodeGroup[];
-  /** Rejects while the process is not ready: its database is down, or not migrated. */
-  readonly checkReady: () => Promise<void>;
-  /** Links that ask a person to confirm something; absent: there are none. */
-  readonly confirmations?: Confirmations;
-};
+export type PageOptions = Omit<ErrorPagesOptions, "problems"> &
+  Omit<OpenApiOptions, "errors"> & {
+    /** Rejects while the process is not ready: its database is down, or not migrated. */
+    readonly checkReady: () => Promise<void>;
+    /** Links that ask a person to confirm something; absent: there are none. */
+    readonly confirmations?: Confirmations;
+  };
 
 const OPENAPI_PATH = "/v1/openapi.json";
 

@@ -34,10 +34,9 @@ export type RateLimitOptions = {
 // @fastify/rate-limit writes the three old headers and counts in memory or Redis. So counting is injected, and the
 // headers are written here.
 export function createRateLimits({ countRequest, onRateLimitFailure }: RateLimitOptions) {
-  const known = new TtlMap<string, { readonly requests: number; readonly endsAtMs: number }>({
-    entriesMax: REMEMBERED_BUCKETS_MAX,
-    now: () => performance.now(),
-  });
+  const known = new TtlMap<string, { readonly requests: number; readonly endsAtMs: number }>(
+    REMEMBERED_BUCKETS_MAX,
+  );
 
   function knownOf({ bucket, policy }: Bucket): Counted {
     const last = known.get(bucket);

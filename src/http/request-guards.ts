@@ -17,11 +17,9 @@ import {
 import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
 import { refuseMediaType } from "./request-validation.ts";
 
-/** Whether the account exists. Asked only for staff keys, which name one; a tenant's key belongs to one. */
-export type AccountExists = (accountId: string) => Promise<boolean>;
-
 export type RequestGuardOptions = {
-  readonly accountExists: AccountExists;
+  /** Asked only for staff keys, which name one; a tenant's key belongs to one. */
+  readonly accountExists: (accountId: string) => Promise<boolean>;
   readonly policies: RateLimitPolicies;
 };
 

@@ -2,7 +2,13 @@ import type { StoredResponse } from "../base/model/idempotency.ts";
 import { entityTag, quoteEntityTag } from "./bytes.ts";
 import { ANSWER_BYTES_IN_TURN_MIN, RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
 import type { Content, Deprecation, ErasedResult, Operation } from "./operation.ts";
-import { Problem, type ProblemCatalogue, type ProblemKind, TemporarilyUnavailable } from "./problems.ts";
+import {
+  explainProblem,
+  Problem,
+  type ProblemCatalogue,
+  type ProblemKind,
+  TemporarilyUnavailable,
+} from "./problems.ts";
 
 /** A success, ready to be sent or stored. */
 export type OperationResponse = {
@@ -103,7 +109,7 @@ export function createProblemRenderer(problems: ProblemCatalogue, docsUrl: strin
     if (!kind) throw unknownCode(code, problem);
     const members = {
       type: problemType(docsUrl, code),
-      title: kind.title,
+      title: explainProblem(code, kind).title,
       status: kind.status,
       code,
       request_id: requestId,

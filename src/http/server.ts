@@ -14,7 +14,7 @@ import type { Transaction } from "./operation.ts";
 import { type OperationRegistry, watchAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
 import { compilePerform, type Perform } from "./perform.ts";
-import { Problem } from "./problems.ts";
+import { explainProblem, Problem } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { addressBucket, createRateLimits, type RateLimitOptions } from "./rate-limits.ts";
 import {
@@ -178,8 +178,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
       withDeadline(msLeft(contextOf(request)), "authentication", authenticate(`Bearer ${key}`).find()),
     describe: (error, request) => {
       const { code, errors, headers } = noteProblem(error, request);
-      const { status, title, meaning, remedy } = registry.problems[code]!;
-      return { code, status, title, meaning, remedy, errors, headers };
+      return { ...explainProblem(code, registry.problems[code]!), errors, headers };
     },
   };
   await options.addRoutes?.(app, kernel);

@@ -131,9 +131,8 @@ export function createWriteBatches<Item>(performEach: PerformEach<Item>) {
   const normal: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const contended: BatchQueue<Item> = { queue: new TurnQueue(), isRunning: false };
   const held = new Set<string>();
-  const noted = { entriesMax: LOCKS_NOTED_MAX, now: () => performance.now() };
-  const lockedNames = new TtlMap<string, true>(noted);
-  const contendedAccounts = new TtlMap<string, true>(noted);
+  const lockedNames = new TtlMap<string, true>(LOCKS_NOTED_MAX);
+  const contendedAccounts = new TtlMap<string, true>(LOCKS_NOTED_MAX);
   const runApart = inTurns(APART_MAX, run);
   const runLocked = inTurns(LOCKED_MAX, run);
   let late = 0;

@@ -181,7 +181,7 @@ export type ListDeliveries = ReturnType<typeof createListDeliveries>;
 
 /** @param monotonicMs milliseconds that only ever grow */
 export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number) {
-  const longLogs = new TtlMap<string, string>({ entriesMax: LONG_LOGS_MAX, now: monotonicMs });
+  const longLogs = new TtlMap<string, string>(LONG_LOGS_MAX, monotonicMs);
 
   async function read(
     database: Pool | ClientBase,

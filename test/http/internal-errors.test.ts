@@ -3,7 +3,13 @@ import { promisify } from "node:util";
 import { afterEach, describe, expect, test } from "vitest";
 import { RATE_LIMIT_WITHIN_MS } from "../../src/http/limits.ts";
 import { standardProblems } from "../../src/http/problem-catalogue.ts";
-import { PROBLEM_STATUSES, Problem, RANGE_STATUS, TemporarilyUnavailable } from "../../src/http/problems.ts";
+import {
+  explainProblem,
+  PROBLEM_STATUSES,
+  Problem,
+  RANGE_STATUS,
+  TemporarilyUnavailable,
+} from "../../src/http/problems.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { ADA, createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
 import { patience } from "../support/time-limits.ts";
@@ -179,7 +185,7 @@ describe("the catalogue", () => {
     await start();
     for (const [code, kind] of Object.entries(standardProblems)) {
       expect(code).toMatch(/^[a-z_]+$/);
-      expect(kind.title).toMatch(/^[A-Z][a-z ]+$/);
+      expect(explainProblem(code, kind).title).toMatch(/^[A-Z][a-z ]+$/);
       expect(kind.meaning).toMatch(/\.$/);
       expect(kind.remedy).toMatch(/\.$/);
     }

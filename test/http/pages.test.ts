@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { standardProblems } from "../../src/http/problem-catalogue.ts";
-import { TemporarilyUnavailable } from "../../src/http/problems.ts";
+import { explainProblem, TemporarilyUnavailable } from "../../src/http/problems.ts";
 import { boxProblems } from "../support/api-boxes.ts";
 import { expectProblem } from "../support/api-expect.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
@@ -21,7 +21,7 @@ describe("a page about an error", () => {
   test("is where the problem's type points, for every code, as JSON and as HTML", async () => {
     await start();
     for (const [code, kind] of Object.entries({ ...standardProblems, ...boxProblems })) {
-      const { title, status, meaning, remedy } = kind;
+      const { title, status, meaning, remedy } = explainProblem(code, kind);
       const json = await get(`/errors/${code}`);
       expect(json.headers.get("content-type")).toBe("application/json");
       expect(await json.json()).toEqual({ code, status, title, meaning, remedy });

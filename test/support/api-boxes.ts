@@ -26,13 +26,11 @@ import { toyTx } from "./api-toy-stores.ts";
 export const boxProblems = {
   box_sealed: {
     status: 409,
-    title: "Box sealed",
     meaning: "The box is sealed & cannot be <opened>.",
     remedy: "Take another box.",
   },
   box_gone: {
     status: 410,
-    title: "Box gone",
     meaning: "The box has been thrown away.",
     remedy: "Take another box.",
   },

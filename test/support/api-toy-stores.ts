@@ -102,7 +102,7 @@ export function createToyIdempotencyStore(): ToyIdempotencyStore {
         put(tx, idOf(claim), { ...entry, renewals: entry.renewals + 1 });
       }
     },
-    completeCall: async (tx, claim, token, response) => {
+    completeCall: async (tx, { claim, response }, token) => {
       const entry = entries.get(idOf(claim));
       if (entry?.kind !== "calling" || entry.token !== token) return false;
       put(tx, idOf(claim), { kind: "completed", fingerprint: claim.fingerprint, response });

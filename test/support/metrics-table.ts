@@ -1,14 +1,14 @@
 import { createApiMetrics } from "../../src/base/metrics/api-metrics.ts";
 import {
-  createBuildMetrics,
+  createBuildInfo,
   createCapacityMetrics,
   createDatabaseMetrics,
   createFaults,
 } from "../../src/base/metrics/database-metrics.ts";
 import { createDispatchMetrics } from "../../src/base/metrics/dispatch-metrics.ts";
 import {
-  createFeedMetrics,
-  createNoticeMetrics,
+  createFeedLag,
+  createNoticeMails,
   createQueueMetrics,
 } from "../../src/base/metrics/queue-metrics.ts";
 import { createMetricsRegistry, type Declared } from "../../src/base/metrics/registry.ts";
@@ -20,13 +20,13 @@ export function declaredMetrics(): readonly Declared[] {
   createDispatchMetrics(registry);
   createQueueMetrics(registry);
   createCapacityMetrics(registry);
-  createFeedMetrics(registry);
+  createFeedLag(registry);
   createApiMetrics(registry);
   createDatabaseMetrics(registry);
-  createNoticeMetrics(registry);
+  createNoticeMails(registry);
   createMovingMetrics(registry);
   createRunMetrics(registry);
-  createBuildMetrics(registry);
+  createBuildInfo(registry);
   createFaults(registry);
   return registry.declared;
 }

@@ -38,7 +38,7 @@ export function createRequestCounter(
   small = SMALL,
 ): (bucket: string, policy: CountedPolicy) => Promise<Counted> {
   const now = () => performance.now();
-  const windows = new TtlMap<string, Window>({ entriesMax: BUCKETS_MAX, now });
+  const windows = new TtlMap<string, Window>(BUCKETS_MAX, now);
   const consume = gatherByTurn(countAllAndPending);
 
   /** What this process has counted by itself is told with the next statement about its bucket. */

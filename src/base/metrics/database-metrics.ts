@@ -6,8 +6,7 @@ export type DatabaseMetrics = ReturnType<typeof createDatabaseMetrics>;
 const QUERY_SECONDS = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
 /** Of a dispatcher the first three; of an API process the rest: `log` reads the log on connections of `api`. */
-export const POOLS = ["dispatch", "wakeups", "general", "api", "log", "listen", "standby"] as const;
-export type PoolName = (typeof POOLS)[number];
+export type PoolName = "dispatch" | "wakeups" | "general" | "api" | "log" | "listen" | "standby";
 
 /** The metrics of this process's database access. */
 export function createDatabaseMetrics(registry: MetricsRegistry) {
@@ -105,13 +104,11 @@ export function createFaults(registry: MetricsRegistry, works: readonly Work[] =
 }
 
 /** What a process is, as a series that others can be joined with. */
-export function createBuildMetrics(registry: MetricsRegistry) {
-  return {
-    info: registry.gauge({
-      name: "sealpost_build_info",
-      help: "Always 1; with the versions of Sealpost and Node that this process runs, and its cell (none: unset).",
-      unit: "boolean",
-      labels: { version: null, node: null, cell: null },
-    }),
-  };
+export function createBuildInfo(registry: MetricsRegistry) {
+  return registry.gauge({
+    name: "sealpost_build_info",
+    help: "Always 1; with the versions of Sealpost and Node that this process runs, and its cell (none: unset).",
+    unit: "boolean",
+    labels: { version: null, node: null, cell: null },
+  });
 }

@@ -52,30 +52,24 @@ export function createQueueMetrics(registry: MetricsRegistry) {
   };
 }
 
-export type FeedMetrics = ReturnType<typeof createFeedMetrics>;
-
-/** The metrics of a process that can give events their places in the feed: each `serve` and each `dispatch`. */
-export function createFeedMetrics(registry: MetricsRegistry) {
-  return {
-    lag: registry.gauge({
-      name: "sealpost_feed_lag_seconds",
-      help: "How long ago the feed last held all that had been published; below 1 while a process runs its steps.",
-    }),
-  };
+/** Of a process that can give events their places in the feed: each `serve` and each `dispatch`. */
+export function createFeedLag(registry: MetricsRegistry) {
+  return registry.gauge({
+    name: "sealpost_feed_lag_seconds",
+    help: "How long ago the feed last held all that had been published; below 1 while a process runs its steps.",
+  });
 }
 
-export type NoticeMetrics = ReturnType<typeof createNoticeMetrics>;
+export type NoticeMails = ReturnType<typeof createNoticeMails>;
 
-/** The metrics of notices and their mails, in dispatchers. */
-export function createNoticeMetrics(registry: MetricsRegistry) {
-  return {
-    mails: registry.counter({
-      name: "sealpost_notice_mails_total",
-      help:
-        "Attempts to send a notice mail, by result: sent, perhaps_sent (interrupted), failed (given up), or " +
-        "waiting for another attempt.",
-      unit: "mails",
-      labels: { result: ["sent", "perhaps_sent", "failed", "waiting"] },
-    }),
-  };
+/** In dispatchers. */
+export function createNoticeMails(registry: MetricsRegistry) {
+  return registry.counter({
+    name: "sealpost_notice_mails_total",
+    help:
+      "Attempts to send a notice mail, by result: sent, perhaps_sent (interrupted), failed (given up), or " +
+      "waiting for another attempt.",
+    unit: "mails",
+    labels: { result: ["sent", "perhaps_sent", "failed", "waiting"] },
+  });
 }

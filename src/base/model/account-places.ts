@@ -75,7 +75,7 @@ export class AccountPlaces {
       ...options,
     };
     this.#free = options.placesMax;
-    this.#heldLately = new TtlMap({ entriesMax: REMEMBERED_ACCOUNTS_MAX, now: this.#options.now });
+    this.#heldLately = new TtlMap(REMEMBERED_ACCOUNTS_MAX, this.#options.now);
   }
 
   get taken(): number {

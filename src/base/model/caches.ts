@@ -18,30 +18,27 @@ export class BoundedCache<Key, Value> {
   }
 }
 
-export type TtlMapOptions = {
-  readonly entriesMax: number;
-  /** A monotonic clock in milliseconds. */
-  readonly now: () => number;
-};
-
 /**
  * A map whose entries expire, and the oldest of which make room for new ones. Setting a key again makes it new.
  *
  * Losing option: lru-cache, one more package for forty lines.
  */
 export class TtlMap<Key, Value> {
-  readonly #options: TtlMapOptions;
+  readonly #entriesMax: number;
+  readonly #now: () => number;
   /** In the order in which they were set. */
   readonly #entries = new Map<Key, { readonly value: Value; readonly expiresAtMs: number }>();
 
-  constructor(options: TtlMapOptions) {
-    this.#options = options;
+  /** @param now a monotonic clock in milliseconds */
+  constructor(entriesMax: number, now = () => performance.now()) {
+    this.#entriesMax = entriesMax;
+    this.#now = now;
   }
 
   get(key: Key): Value | undefined {
     const entry = this.#entries.get(key);
     if (entry === undefined) return undefined;
-    if (this.#options.now() < entry.expiresAtMs) return entry.value;
+    if (this.#now() < entry.expiresAtMs) return entry.value;
     this.#entries.delete(key);
     return undefined;
   }
@@ -51,11 +48,10 @@ export class TtlMap<Key, Value> {
   }
 
   set(key: Key, value: Value, ttlMs: number): void {
-    const { entriesMax, now } = this.#options;
     this.#entries.delete(key);
     // One percent at a time: V8 finds the first entry by walking over the deleted ones, thousands in a large map.
-    if (this.#entries.size >= entriesMax) forgetOldest(this.#entries, entriesMax / 100);
-    this.#entries.set(key, { value, expiresAtMs: now() + ttlMs });
+    if (this.#entries.size >= this.#entriesMax) forgetOldest(this.#entries, this.#entriesMax / 100);
+    this.#entries.set(key, { value, expiresAtMs: this.#now() + ttlMs });
   }
 
   delete(key: Key): void {

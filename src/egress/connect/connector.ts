@@ -144,7 +144,7 @@ export type TlsSessions = ReturnType<typeof createTlsSessions>;
  * @param now a monotonic clock in milliseconds
  */
 export function createTlsSessions(now: () => number) {
-  const byPeer = new TtlMap<string, VerifiedSession>({ entriesMax: PEERS_MAX, now });
+  const byPeer = new TtlMap<string, VerifiedSession>(PEERS_MAX, now);
   return {
     /** The clock of `verifiedAtMs`. */
     now,

@@ -120,7 +120,7 @@ export function createResolver(options: ResolverOptions): Resolver {
   const { timeoutMs, now } = options;
   const shared = createDns(options.servers);
 
-  const cache = new TtlMap<string, Resolution>({ entriesMax: CACHED_NAMES_MAX, now });
+  const cache = new TtlMap<string, Resolution>(CACHED_NAMES_MAX, now);
   const underWay = new Map<string, Promise<Resolution>>();
 
   async function ask(hostname: string): Promise<Resolution> {

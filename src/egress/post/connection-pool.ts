@@ -169,9 +169,9 @@ export function createConnectionPool({ unsafeAllowedTargets, limits, now }: Conn
   const idleNewcomers = new Set<Connection>();
   const idleByOrigin = new Map<string, Connection[]>();
   /** Origins whose receivers close connections unannounced: a POST sent on a closed one fails. */
-  const distrusted = new TtlMap<string, true>({ entriesMax: limits.distrustedOriginsMax, now });
+  const distrusted = new TtlMap<string, true>(limits.distrustedOriginsMax, now);
   /** Origins that had a POST so lately that a connection kept since then would still be there. */
-  const seen = new TtlMap<string, true>({ entriesMax: limits.seenOriginsMax, now });
+  const seen = new TtlMap<string, true>(limits.seenOriginsMax, now);
   // One timer for all: TLS handles most of its own records without a word to us, so there is no event to count at.
   let watch: NodeJS.Timeout | null = null;
 

@@ -6,13 +6,11 @@ import { SPACES_JOINED_MAX, SPACES_OWNED_MAX } from "../store/spaces.ts";
 export const workspaceProblems = {
   space_owner_fixed: {
     status: 409,
-    title: "Space owner fixed",
     meaning: "The member is the space's owner, who stays a member and an ADMIN.",
     remedy: "Change the role of other members, or remove those; a space always has its owner.",
   },
   too_many_spaces: {
     status: 409,
-    title: "Too many spaces",
     meaning:
       `The user owns ${SPACES_OWNED_MAX.toLocaleString("en")} spaces, or is a member of ` +
       `${SPACES_JOINED_MAX.toLocaleString("en")} others (of one owner, half of what other owners leave), and may ` +
@@ -21,25 +19,21 @@ export const workspaceProblems = {
   },
   folder_name_taken: {
     status: 409,
-    title: "Folder name taken",
     meaning: "There is already a folder with this name in the same place.",
     remedy: "Use that folder (list the folders to get its id), or choose another name.",
   },
   document_name_taken: {
     status: 409,
-    title: "Document name taken",
     meaning: "There is already a document with this name in the same folder, perhaps one without content.",
     remedy: "Use that document (list the documents to get its id), or choose another name.",
   },
   document_already_uploaded: {
     status: 409,
-    title: "Document already uploaded",
     meaning: "The document has its content, which never changes.",
     remedy: "For other content, create a new document.",
   },
   document_being_uploaded: {
     status: 409,
-    title: "Document being uploaded",
     meaning: "Another upload of the document, with another Idempotency-Key, is in progress.",
     remedy:
       "Wait for that one to end. If it was yours and was interrupted, it ends within half a minute; then send it " +
@@ -47,26 +41,22 @@ export const workspaceProblems = {
   },
   document_not_uploaded: {
     status: 409,
-    title: "Document not uploaded",
     meaning: "The document was created, and nothing has been uploaded to it yet.",
     remedy: "Upload its content first, or wait until its creator does.",
   },
   page_changed: {
     status: 409,
-    title: "Page changed",
     meaning: "The page was saved since the revision that the request names, or while it was published.",
     remedy: "Get the page, merge both texts, and send the result with the page's `revision`.",
     hasErrors: true,
   },
   page_already_published: {
     status: 409,
-    title: "Page already published",
     meaning: "The page's title and text are those of its current version: there is nothing to publish.",
     remedy: "Save another text first. Links that are not pinned show the current version already.",
   },
   page_too_heavy: {
     status: 422,
-    title: "Page too heavy",
     meaning:
       "The page's Markdown takes seconds to render, or becomes several megabytes of HTML, so it could not be shown.",
     remedy:
@@ -76,37 +66,31 @@ export const workspaceProblems = {
   },
   page_not_published: {
     status: 409,
-    title: "Page not published",
     meaning: "The page has not been published, so a link to it would show nothing.",
     remedy: "Publish the page first.",
   },
   pages_not_configured: {
     status: 409,
-    title: "Pages not configured",
     meaning: "This installation has no host that pages are shown on, so no link to one could be opened.",
     remedy: "Operators: set PAGES_URL to an origin whose host is not the API's.",
   },
   page_link_revoked: {
     status: 409,
-    title: "Page link revoked",
     meaning: "The link was revoked, which cannot be undone.",
     remedy: "For that, create a new link to the page.",
   },
   page_link_expired: {
     status: 409,
-    title: "Page link expired",
     meaning: "The link's `expires_at` has passed.",
     remedy: "Give it a later `expires_at` first, or create a new link to the page.",
   },
   page_version_mismatch: {
     status: 422,
-    title: "Page version mismatch",
     meaning: "The link's page has no published version with this id.",
     remedy: "List the versions of the link's page, and send the `id` of one of them.",
   },
   draft_revision_outdated: {
     status: 409,
-    title: "Draft revision outdated",
     meaning:
       "The workflow's draft is not at the revision that the request names: somebody has saved it since.",
     remedy: "Get the workflow, make your changes to its draft as it is now, and name its draft_revision.",
@@ -114,13 +98,11 @@ export const workspaceProblems = {
   },
   draft_not_changed: {
     status: 409,
-    title: "Draft not changed",
     meaning: "The workflow's draft is the same as its current version: there is nothing to publish.",
     remedy: "Save a changed draft first. To run the workflow, no other version is needed.",
   },
   draft_invalid: {
     status: 409,
-    title: "Draft invalid",
     meaning:
       "The workflow's draft was saved under other rules, and what `errors` lists is no longer allowed.",
     remedy: "Fix what `errors` lists, save the draft, then publish it.",
@@ -128,19 +110,16 @@ export const workspaceProblems = {
   },
   workflow_not_published: {
     status: 409,
-    title: "Workflow not published",
     meaning: "No version of the workflow has been published yet, so there is nothing to run.",
     remedy: "Publish the workflow's draft first.",
   },
   too_many_workflow_runs: {
     status: 409,
-    title: "Too many workflow runs",
     meaning: `The account has as many runs that have not ended as it may have, waiting ones included, ${USER_SHARE}`,
     remedy: "Wait until one of them has ended, or cancel one.",
   },
   workflow_run_ended: {
     status: 409,
-    title: "Workflow run ended",
     meaning: "The run has succeeded, failed or been cancelled.",
     remedy: "Get the run to see how it ended. To do its work again, start another run.",
   },

@@ -34,7 +34,7 @@ export type Rendering = ReturnType<typeof createRendering>;
 export function createRendering(pool: Pool) {
   const places = new AccountPlaces({ placesMax: THREADS_MAX, lightMs: LIGHT_MS });
   const inTurn = createTurns(places, "a page to be rendered");
-  const tooHeavy = new TtlMap<string, true>({ entriesMax: TOO_HEAVY_MAX, now: () => performance.now() });
+  const tooHeavy = new TtlMap<string, true>(TOO_HEAVY_MAX);
 
   /** Null: the text takes too much. @param rendered what was rendered meanwhile; null: it was not */
   async function render(

@@ -3,7 +3,7 @@ import { TtlMap } from "../../../src/base/model/caches.ts";
 
 function createMap(entriesMax: number) {
   const clock = { nowMs: 0 };
-  return { clock, map: new TtlMap<string, string>({ entriesMax, now: () => clock.nowMs }) };
+  return { clock, map: new TtlMap<string, string>(entriesMax, () => clock.nowMs) };
 }
 
 it("has an entry until its time to live is over", () => {
