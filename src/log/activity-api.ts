@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { moment } from "../api/fields.ts";
-import { read } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
@@ -27,16 +27,14 @@ export type ActivityDependencies = {
 /** Attempts, added up. */
 export function activityOperations({ readLog, now }: ActivityDependencies): readonly Operation[] {
   return [
-    read({
+    operationsOf("Deliveries").read({
       key: "webhooks.activity",
-      tag: "Deliveries",
       summary: "Count attempts over time",
       description:
         "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
         "five minutes, hours or days of UTC; those that contain `from` and `to` are included whole. At most 288: " +
         "if a range touches 289, the first is left out. Five-minute buckets are kept for 48 hours, longer ones for " +
         "30 days. 403 for keys that act for a user: it counts over the whole account.",
-      method: "GET",
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
       isOfAccount: true,
