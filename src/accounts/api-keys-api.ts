@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { z } from "zod";
 import { displayName, id } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import { API_KEY_LIFETIME_SECONDS_MAX, accountScopes, type KeyClass } from "../base/model/api-keys.ts";
 import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
@@ -18,7 +18,7 @@ import {
   revokeAccountKey,
 } from "./api-keys-sql.ts";
 
-const tag = "API keys";
+const { read, write } = operationsOf("API keys");
 const path = "/v1/api-keys";
 const params = z.strictObject({ key_id: id });
 
@@ -54,12 +54,10 @@ export function apiKeyOperations({
   return [
     read({
       key: "api_keys.list",
-      tag,
       summary: "List API keys",
       description:
         "The account's keys, newest first, including revoked and expired ones. With a key that acts for a user: " +
         "that user's keys.",
-      method: "GET",
       path,
       scope: "keys:write",
       query: z.strictObject(pageQuery),
@@ -72,7 +70,6 @@ export function apiKeyOperations({
     }),
     write({
       key: "api_keys.create",
-      tag,
       summary: "Issue an API key",
       description:
         "Creates a key of the account and shows it only once; a repeat with the same Idempotency-Key shows it " +
@@ -83,9 +80,6 @@ export function apiKeyOperations({
       method: "POST",
       path,
       scope: "keys:write",
-      risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(NewApiKey),
       audit: (_, { body: { id: key_id, name, scopes, user_id, expires_at } }) => ({
@@ -112,7 +106,6 @@ export function apiKeyOperations({
     }),
     write({
       key: "api_keys.revoke",
-      tag,
       summary: "Revoke an API key",
       description:
         "Revokes a key of the account, at once and for good. It may be the caller's own: then this is its last " +
@@ -121,9 +114,6 @@ export function apiKeyOperations({
       method: "DELETE",
       path: `${path}/{key_id}`,
       scope: "keys:write",
-      risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       audit: ({ params }) => ({ key_id: params.key_id }),
       response: emptyResponse(),

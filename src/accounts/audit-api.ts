@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import { id, moment } from "../api/fields.ts";
-import { read, staffRead } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { ACCOUNT_CREATED, ACCOUNT_MOVED, ACTOR_KINDS, STAFF_SIGNED_IN } from "../base/model/audit.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
@@ -53,16 +53,14 @@ export function auditOperations(pool: Pool, others: readonly Operation[]): reado
   }
 
   return [
-    read({
+    operationsOf("Audit").read({
       key: "audit.list",
-      tag: "Audit",
       summary: "List changes",
       description:
         "Who changed what, newest first: every write except publishing, dry runs and repeats of an " +
         "Idempotency-Key, and what was done from the command line. `total` is exact up to 10,000; with " +
         "`Total-Capped: true` it is a lower bound, and a page may hold fewer items than `limit` and still have a " +
         "`next_cursor`. 403 for keys that act for a user: it covers the whole account.",
-      method: "GET",
       path: "/v1/audit",
       scope: "audit:read",
       isOfAccount: true,
@@ -73,14 +71,12 @@ export function auditOperations(pool: Pool, others: readonly Operation[]): reado
           caller.isStaff ? entry : withoutStaff(entry),
         ),
     }),
-    staffRead({
+    operationsOf("Support").staffRead({
       key: "accounts.audit.list",
-      tag: "Support",
       summary: "List changes of all accounts",
       description:
         "The same across accounts, including changes that concern no account. For staff keys only, without " +
         "X-Account-Id.",
-      method: "GET",
       path: "/v1/accounts/audit",
       scope: "audit:read",
       query: z.strictObject({ account_id: id.optional(), ...filters, ...pageQuery }),

@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { z } from "zod";
 import { id, lineOfText, time } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { accountScopes } from "../base/model/api-keys.ts";
 import {
   CONSOLE_THEMES,
@@ -19,7 +19,7 @@ import { invalidRequest } from "../http/problems.ts";
 import { ConsoleSession } from "./accounts-schema.ts";
 import { hasRoomForSession, insertLink, listSessions, revokeSessions } from "./console-sessions-sql.ts";
 
-const tag = "Console";
+const { read, write } = operationsOf("Console");
 const path = "/v1/console";
 /** A viewer has a handful. */
 const SESSIONS_LISTED_MAX = 100;
@@ -89,7 +89,6 @@ export function consoleOperations({
   return [
     write({
       key: "console.links.create",
-      tag,
       summary: "Open the console for a viewer",
       description:
         "Returns a link that opens the console for one of your users. It works once, for 60 seconds; revoking the " +
@@ -99,8 +98,6 @@ export function consoleOperations({
       path: `${path}/links`,
       scope: "console:link",
       risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       holdsSecret: true,
       audit: ({ body: { permissions, viewer, embed_origin } }) => ({ permissions, viewer, embed_origin }),
       body: jsonBody(NewLink),
@@ -142,12 +139,10 @@ export function consoleOperations({
     }),
     read({
       key: "console.sessions.list",
-      tag,
       summary: "List console sessions",
       description:
         `The account's live sessions, newest first, at most ${SESSIONS_LISTED_MAX}. With a key that acts for a user: ` +
         "those that this user's keys have opened.",
-      method: "GET",
       path: `${path}/sessions`,
       scope: "console:link",
       query: z.strictObject({ viewer_id: viewerId.optional() }),
@@ -160,7 +155,6 @@ export function consoleOperations({
     }),
     write({
       key: "console.sessions.revoke",
-      tag,
       summary: "End console sessions",
       description:
         "Ends one session, all sessions of a viewer, or, with an empty body, all of the account. With a key that " +
@@ -168,9 +162,6 @@ export function consoleOperations({
       method: "POST",
       path: `${path}/sessions/revoke`,
       scope: "console:link",
-      risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
       audit: ({ body: { session_id, viewer_id } }) => ({ session_id, viewer_id }),
       body: jsonBody(z.strictObject({ session_id: id.optional(), viewer_id: viewerId.optional() }), {
         isOptional: true,

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import { time } from "../api/fields.ts";
-import { type ApiPart, read } from "../api/operations.ts";
+import { type ApiPart, operationsOf } from "../api/operations.ts";
 import { readStorage } from "../base/database/storage.ts";
 import { STORAGE_KINDS, type StorageUse } from "../base/model/storage.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
@@ -38,14 +38,12 @@ const Usage = z
 /** What an account uses. @param parts of which each adds what its area stores */
 export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly Operation[] {
   return [
-    read({
+    operationsOf("Usage").read({
       key: "usage.get",
-      tag: "Usage",
       summary: "Get what the account stores",
       description:
         "How many bytes of each kind the account stores, how many it may store, and how many are left. 403 for keys " +
         "that act for a user: it counts over the whole account.",
-      method: "GET",
       path: "/v1/usage",
       scope: "usage:read",
       isOfAccount: true,

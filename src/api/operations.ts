@@ -8,8 +8,8 @@ import type { Operation, Transaction } from "../http/operation.ts";
 import type { ProblemCatalogue } from "../http/problems.ts";
 import type { DomainCode } from "./problems.ts";
 
-/** The ways to declare an operation of this service. */
-export const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<DomainCode>();
+/** The ways to declare operations of this service. @param tag their heading in the reference */
+export const operationsOf = (tag: string) => operationDefiners<DomainCode>(tag);
 
 /** What one area of the service adds to its API. */
 export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
-import { batchedWrite, read } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { isInTheWay } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
@@ -89,7 +89,7 @@ function* outerMembers(text: string): Generator<Member> {
   }
 }
 
-const tag = "Analyses";
+const { batchedWrite, read } = operationsOf("Analyses");
 
 /** Room in a request for everything but the analysis: the URL, names, whitespace. */
 const ENVELOPE_BYTES = 16_384;
@@ -154,12 +154,10 @@ export function analysisOperations({
   return [
     read({
       key: "analyses.get",
-      tag,
       summary: "Get an analysis",
       description:
         "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, " +
         "then 410; 404 until it is published.",
-      method: "GET",
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:read",
       params: z.strictObject({ analysis_id: analysisId }),
@@ -175,7 +173,6 @@ export function analysisOperations({
     }),
     batchedWrite({
       key: "analyses.publish",
-      tag,
       summary: "Publish a completed analysis",
       description:
         "Stores the analysis byte for byte and delivers it by webhook. Publishing it again returns the same delivery " +
@@ -184,9 +181,7 @@ export function analysisOperations({
       method: "POST",
       path: "/v1/analyses",
       scope: "analyses:publish",
-      risk: "irreversible",
       mode: "async",
-      idempotency: "key_required",
       body: rawBody({ documentedAs: NewAnalysis, bytesMax: analysisBytesMax + ENVELOPE_BYTES }),
       audit: {
         elsewhere: "the request's log line names key, account and request: there are millions of these",

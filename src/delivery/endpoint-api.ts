@@ -1,13 +1,13 @@
 import { z } from "zod";
 import { targetUrl, time } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import type { AnalysisDependencies } from "./analyses-api.ts";
 import * as store from "./endpoint-sql.ts";
 
 const { HELD_COUNTED_MAX } = store;
-const tag = "Endpoint";
+const { read, write } = operationsOf("Endpoint");
 const path = "/v1/webhooks/endpoint";
 
 export const Endpoint = z
@@ -43,10 +43,8 @@ export function endpointOperations({
   return [
     read({
       key: "webhooks.endpoint.get",
-      tag,
       summary: "Get the endpoint",
       description: "The account's endpoint; 404 while none is set.",
-      method: "GET",
       path,
       scope: "webhooks:read",
       response: jsonResponse(200, Endpoint),
@@ -59,7 +57,6 @@ export function endpointOperations({
     }),
     write({
       key: "webhooks.endpoint.set",
-      tag,
       summary: "Set the endpoint",
       description:
         "Sets or replaces the account's endpoint. Every attempt from now on goes there, including those " +
@@ -68,8 +65,6 @@ export function endpointOperations({
       path,
       scope: "webhooks:write",
       risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       body: jsonBody(NewEndpoint),
       audit: (_, { body }) => ({ url: body.url }),
       response: jsonResponse(200, Endpoint),
@@ -84,7 +79,6 @@ export function endpointOperations({
     }),
     write({
       key: "webhooks.endpoint.remove",
-      tag,
       summary: "Remove the endpoint",
       description:
         "From now on only analyses with their own webhook_url are delivered; open deliveries to the endpoint are " +
@@ -93,8 +87,6 @@ export function endpointOperations({
       path,
       scope: "webhooks:write",
       risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       audit: () => ({}),
       response: emptyResponse(),
       errors: ["not_found"],
@@ -129,12 +121,9 @@ function pausing(
     ...texts,
     key: `webhooks.endpoint.${act}`,
     path: `${path}/${act}`,
-    tag,
     method: "POST",
     scope: "webhooks:write",
     risk: "reversible",
-    mode: "sync",
-    idempotency: "key_required",
     audit: () => ({}),
     response: jsonResponse(200, Endpoint),
     errors: ["not_found"],

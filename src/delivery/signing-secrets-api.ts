@@ -1,12 +1,12 @@
 import { z } from "zod";
 import { time } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { DAY_SECONDS } from "../base/model/time.ts";
 import { jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import type { AnalysisDependencies } from "./analyses-api.ts";
 import { findSigningSecrets, rotateSigningSecret, type SigningSecret } from "./signing-secrets-sql.ts";
 
-const tag = "Signing secret";
+const { read, write } = operationsOf("Signing secret");
 const path = "/v1/webhooks/signing-secret";
 
 const secret = z.string().describe("The HMAC key: this whole text, `whsec_` included, not decoded.");
@@ -48,10 +48,8 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
   return [
     read({
       key: "webhooks.signing_secret.get",
-      tag,
       summary: "Get the signing secret",
       description: "The secret that receivers verify with, and the previous one while it still signs too.",
-      method: "GET",
       path,
       scope: "webhooks:secrets",
       holdsSecret: true,
@@ -65,7 +63,6 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
     }),
     write({
       key: "webhooks.signing_secret.rotate",
-      tag,
       summary: "Rotate the signing secret",
       description:
         "Creates a new secret. Until the overlap ends every webhook carries two signatures, the new secret's " +
@@ -75,9 +72,6 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
       method: "POST",
       path: `${path}/rotate`,
       scope: "webhooks:secrets",
-      risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
       holdsSecret: true,
       body: jsonBody(Rotation, { isOptional: true }),
       audit: ({ body }) => body,

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import { event, id, time } from "../api/fields.ts";
-import { read } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { DELIVERY_STATUSES } from "../base/model/statuses.ts";
@@ -144,9 +144,8 @@ export function eventOperations({
   const readPage = createReadFeedPage(logPool, secretsKey, analysisRetentionMs);
 
   return [
-    read({
+    operationsOf("Events").read({
       key: "webhooks.events.list",
-      tag: "Events",
       summary: "List events",
       description:
         "Everything that was published, oldest first, each event once, with its webhook and a fresh " +
@@ -157,7 +156,6 @@ export function eventOperations({
         "workflow runs published in spaces that the user is not a member of: a page looks at 10,000 events at " +
         "most, and may be empty if the user sees none of them. Then it comes at once, whatever `wait` is, with " +
         "`More-Behind: true`.",
-      method: "GET",
       path: "/v1/webhooks/events",
       scope: "analyses:read",
       query,

@@ -29,7 +29,7 @@ import {
 type MaybeObject = z.ZodObject | undefined;
 
 /** What every declaration has. */
-type Declared = Named & {
+type Declared = Omit<Named, "tag"> & {
   /** Others than keys that act for a user are denied. */
   readonly needsUser?: true;
   /** Those are denied: it tells of the whole account, and knows no spaces. */
@@ -53,18 +53,12 @@ type Checked<Params, Query, Response, Code extends string> = Declared & {
   readonly holdsSecret?: true;
 };
 
-/** Risk none, sync, idempotent, GET (and HEAD). */
-type Reading<Params, Query, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
-  readonly method: "GET";
-};
-
 type Writing<Params, Query, Body, Response, Code extends string> = Checked<Params, Query, Response, Code> & {
   readonly method: Exclude<Method, "GET">;
-  readonly risk: Exclude<Risk, "none">;
-  readonly mode: ExecutionMode;
-  /** The rule for every write: no Idempotency-Key, no effect. Written out so that nobody forgets it. */
-  readonly idempotency: "key_required";
-  /** Written out for the same reason. */
+  /** Absent: irreversible. */
+  readonly risk?: Exclude<Risk, "none">;
+  readonly mode?: ExecutionMode;
+  /** Written out so that nobody forgets it. */
   readonly audit: Audit<RequestOf<Params, Query, Body, Code>, ResultOf<Response>>;
   readonly body?: Body;
 };
@@ -95,8 +89,32 @@ type Define<Kind extends keyof Works<never, never, never>, Bodies, Codes extends
     Works<RequestOf<Params, Query, Body, Code>, ResultOf<Response>, Own>[Kind],
 ) => Operation;
 
-/** The ways to declare an operation. `DomainCode`: the codes that the operations add to the standard ones. */
-export function operationDefiners<DomainCode extends string = never>() {
+/**
+ * The ways to declare operations of one heading in the reference. A read has risk none and GET (and HEAD); a write has
+ * no effect without an Idempotency-Key. `DomainCode`: the codes that the operations add to the standard ones.
+ */
+export function operationDefiners<DomainCode extends string = never>(
+  tag: string,
+  common: Pick<Declared, "needsUser"> = {},
+) {
+  /** The types of a declaration say what its functions take, which is what was read by its schemas. */
+  function operation(
+    kind: Work["kind"],
+    declared: Declared & Pick<Operation, "method" | "response"> & { readonly isAcrossAccounts?: true },
+  ): Operation {
+    const isRead = kind === "read" || (kind === "retired" && declared.method === "GET");
+    return Object.freeze({
+      ...DEFAULTS,
+      risk: isRead ? "none" : "irreversible",
+      ...common,
+      ...declared,
+      tag,
+      effect: isRead ? "read" : "write",
+      // The platform's rule: the flag speaks of the operation without a key, so reads have it and writes do not.
+      isIdempotent: isRead,
+      work: { ...declared, kind } as unknown as Work,
+    });
+  }
   type Codes = DomainCode | HandlerCode;
   type Held = JsonBody | RawBody;
   const write: Define<"write", Held, Codes> = (declaration) => operation("write", declaration);
@@ -111,10 +129,10 @@ export function operationDefiners<DomainCode extends string = never>() {
       Query extends MaybeObject = undefined,
       const Code extends Codes = never,
     >(
-      declaration: Reading<Params, Query, Response, Code> &
+      declaration: Checked<Params, Query, Response, Code> &
         ReadWork<RequestOf<Params, Query, undefined, Code>, ResultOf<Response>>,
     ): Operation {
-      return operation("read", declaration);
+      return operation("read", { ...declaration, method: "GET" });
     },
     /** A read across accounts, which only staff have. */
     staffRead<
@@ -122,13 +140,13 @@ export function operationDefiners<DomainCode extends string = never>() {
       Params extends MaybeObject = undefined,
       Query extends MaybeObject = undefined,
     >(
-      declaration: Reading<Params, Query, Response, never> & {
+      declaration: Checked<Params, Query, Response, never> & {
         readonly handle: (
           request: Omit<RequestOf<Params, Query, undefined, never>, "accountId" | "reader">,
         ) => Promise<ResultOf<Response>>;
       },
     ): Operation {
-      return operation("read", { ...declaration, isAcrossAccounts: true });
+      return operation("read", { ...declaration, method: "GET", isAcrossAccounts: true });
     },
     write,
     batchedWrite,
@@ -149,7 +167,6 @@ const DEFAULTS = {
   isAcrossAccounts: false,
   needsUser: false,
   isOfAccount: false,
-  risk: "none",
   mode: "sync",
   params: null,
   query: null,
@@ -160,19 +177,3 @@ const DEFAULTS = {
   audit: null,
   judgeRepeat: null,
 } as const satisfies Partial<Operation>;
-
-/** The types of a declaration say what its functions take, which is what was read by its schemas. */
-function operation(
-  kind: Work["kind"],
-  declared: Named & Pick<Operation, "method" | "response"> & { readonly isAcrossAccounts?: true },
-): Operation {
-  const isRead = kind === "read" || (kind === "retired" && declared.method === "GET");
-  return Object.freeze({
-    ...DEFAULTS,
-    ...declared,
-    effect: isRead ? "read" : "write",
-    // The platform's rule: the flag speaks of the operation without a key, so reads have it and writes do not.
-    isIdempotent: isRead,
-    work: { ...declared, kind } as unknown as Work,
-  });
-}

@@ -27,12 +27,10 @@ type Listed = z.output<typeof ListedOperation>;
 /** `GET /v1/operations`: the list of all operations, this one included. */
 export function operationsList(others: readonly Operation[]): Operation {
   const cursors = createCursors(z.int().min(0));
-  const self: Operation = operationDefiners().read({
+  const self: Operation = operationDefiners("Operations").read({
     key: "operations.list",
-    tag: "Operations",
     summary: "List operations",
     description: "All operations, each with its required scope, risk level, effect and execution mode.",
-    method: "GET",
     path: "/v1/operations",
     scope: "operations:read",
     query: z.strictObject(pageQuery),

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { analysisId, id, lineOfText } from "../api/fields.ts";
-import { staffRead } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import { Account, AccountName, FOUND_MAX, Found } from "./accounts-schema.ts";
@@ -18,7 +18,7 @@ import { replayBody } from "./replays-api.ts";
 import { Replay } from "./replays-schema.ts";
 import { listGoingReplays } from "./replays-sql.ts";
 
-const tag = "Support";
+const { staffRead } = operationsOf("Support");
 /** More are on the accounts' own lists. */
 const REPLAYS_LISTED_MAX = 100;
 /** Of an id's 32 digits the first eight are a minute. */
@@ -39,13 +39,11 @@ export function accountOperations({
   return [
     staffRead({
       key: "accounts.list",
-      tag,
       summary: "List accounts",
       description:
         "All accounts, newest first; or with `failing` those with abandoned deliveries that can still be replayed, " +
         "those with the most first; their order may change between two pages. For staff keys only, without " +
         "X-Account-Id.",
-      method: "GET",
       path: "/v1/accounts",
       scope: "staff:read",
       query: z.strictObject({
@@ -73,12 +71,10 @@ export function accountOperations({
     }),
     staffRead({
       key: "accounts.replays.list",
-      tag,
       summary: "List running replays of all accounts",
       description:
         "Bulk replays that are starting deliveries, or whose deliveries have attempts to come, newest first, at most " +
         `${REPLAYS_LISTED_MAX}. For staff keys only, without X-Account-Id.`,
-      method: "GET",
       path: "/v1/accounts/replays",
       scope: "staff:read",
       response: jsonResponse(200, pageOf(AccountReplay)),
@@ -90,13 +86,11 @@ export function accountOperations({
     }),
     staffRead({
       key: "search.find",
-      tag,
       summary: "Search all accounts",
       description:
         "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
         `analysis's id, and hosts with their accounts. At most ${FOUND_MAX} of each. For staff keys only, without ` +
         "X-Account-Id.",
-      method: "GET",
       path: "/v1/search",
       scope: "staff:read",
       query: z.strictObject({

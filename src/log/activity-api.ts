@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { moment } from "../api/fields.ts";
-import { read } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { invalidRequest } from "../http/problems.ts";
@@ -20,16 +20,14 @@ const query = z.strictObject({
 /** Attempts, added up. */
 export function activityOperations({ readLog, now }: LogDependencies): readonly Operation[] {
   return [
-    read({
+    operationsOf("Deliveries").read({
       key: "webhooks.activity",
-      tag: "Deliveries",
       summary: "Count attempts over time",
       description:
         "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
         "five minutes, hours or days of UTC; those that contain `from` and `to` are included whole. At most 288: " +
         "if a range touches 289, the first is left out. Five-minute buckets are kept for 48 hours, longer ones for " +
         "30 days. 403 for keys that act for a user: it counts over the whole account.",
-      method: "GET",
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
       isOfAccount: true,

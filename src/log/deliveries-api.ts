@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import { event, id, time } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
@@ -27,7 +27,7 @@ import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-s
 import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
 import { type ReplayLimits, replayDelivery } from "./replays-sql.ts";
 
-const tag = "Deliveries";
+const { read, write } = operationsOf("Deliveries");
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
 const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ...pageQuery });
@@ -60,7 +60,6 @@ export function deliveryOperations({
   return [
     read({
       key: "webhooks.deliveries.list",
-      tag,
       summary: "List deliveries",
       description:
         "The delivery log, newest first. A delivery must match all given filters. `status` and `reason` can be " +
@@ -68,7 +67,6 @@ export function deliveryOperations({
         "with `Total-Capped: true` it is a lower bound: no more than 10,000 were counted, or scanned for " +
         "matches. Where matches are rare, a page may hold fewer items than `limit`, or none, and still have a " +
         "`next_cursor`; for a key that acts for a user, also where the user may read few of the deliveries.",
-      method: "GET",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
       query: listQuery,
@@ -87,12 +85,10 @@ export function deliveryOperations({
     }),
     read({
       key: "webhooks.deliveries.get",
-      tag,
       summary: "Get a delivery",
       description:
         `A delivery with its newest ${ATTEMPTS_SHOWN_MAX} attempts: when, where to, the response, and an ` +
         "explanation.",
-      method: "GET",
       path: "/v1/webhooks/deliveries/{delivery_id}",
       scope: "webhooks:read",
       params,
@@ -106,12 +102,10 @@ export function deliveryOperations({
     }),
     read({
       key: "webhooks.deliveries.body",
-      tag,
       summary: "Get a delivery's body",
       description:
         "The exact bytes that every attempt of the delivery sends, and that its signatures cover. Readable for as " +
         "long as the analysis, then 410.",
-      method: "GET",
       path: "/v1/webhooks/deliveries/{delivery_id}/body",
       scope: "analyses:read",
       params,
@@ -135,7 +129,6 @@ export function deliveryOperations({
     }),
     write({
       key: "webhooks.deliveries.replay",
-      tag,
       summary: "Replay a delivery",
       description:
         "Starts the next run of a `failed` or `abandoned` delivery: same id, same body, new signature, to the " +
@@ -145,9 +138,7 @@ export function deliveryOperations({
       method: "POST",
       path: "/v1/webhooks/deliveries/{delivery_id}/replay",
       scope: "webhooks:replay",
-      risk: "irreversible",
       mode: "async",
-      idempotency: "key_required",
       params,
       audit: ({ params }) => ({ delivery_id: params.delivery_id }),
       judgeRepeat: async ({ reader, params }, tx) =>

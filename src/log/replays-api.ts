@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { id, lineOfText } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { actorOf } from "../base/model/audit.ts";
 import { type Caller, eitherResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
@@ -34,7 +34,7 @@ export function replayBody(
   };
 }
 
-const tag = "Replays";
+const { read, write } = operationsOf("Replays");
 const path = "/v1/webhooks/replays";
 const params = z.strictObject({ replay_id: id });
 
@@ -93,7 +93,6 @@ export function replayOperations({
   return [
     write({
       key: "webhooks.replays.create",
-      tag,
       summary: "Replay many deliveries",
       description:
         "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
@@ -104,9 +103,7 @@ export function replayOperations({
       method: "POST",
       path,
       scope: "webhooks:replay",
-      risk: "irreversible",
       mode: "async",
-      idempotency: "key_required",
       body: jsonBody(NewReplay),
       audit: ({ body }, result) => {
         if ("other" in result) return null;
@@ -149,14 +146,12 @@ export function replayOperations({
     }),
     read({
       key: "webhooks.replays.list",
-      tag,
       summary: "List replays",
       description:
         "The account's replays with their progress, newest first; for a key that acts for a user, those whose " +
         "deliveries the user may read. `succeeded` and `failed` are as of the last " +
         "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
         "Getting a replay that is not large counts again.",
-      method: "GET",
       path,
       scope: "webhooks:replay",
       query: z.strictObject(pageQuery),
@@ -169,10 +164,8 @@ export function replayOperations({
     }),
     read({
       key: "webhooks.replays.get",
-      tag,
       summary: "Get a replay",
       description: "A replay with its progress.",
-      method: "GET",
       path: `${path}/{replay_id}`,
       scope: "webhooks:replay",
       params,
@@ -186,7 +179,6 @@ export function replayOperations({
     }),
     write({
       key: "webhooks.replays.cancel",
-      tag,
       summary: "Cancel a replay",
       description:
         "Starts no more deliveries of the replay; those already started continue. A replay that has ended does " +
@@ -194,9 +186,7 @@ export function replayOperations({
       method: "POST",
       path: `${path}/{replay_id}/cancel`,
       scope: "webhooks:replay",
-      risk: "irreversible",
       mode: "async",
-      idempotency: "key_required",
       params,
       audit: ({ params }) => ({ replay_id: params.replay_id }),
       judgeRepeat: async ({ reader, params }, tx) =>

@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import { id } from "../api/fields.ts";
-import { read, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { judgeMailAddress, MAIL_ADDRESS_CHARS_MAX, maskMailAddress } from "../base/model/formats.ts";
 import { cutPage } from "../base/model/list-page.ts";
 import { NOTICE_KINDS, NOTICE_MEANINGS } from "../base/model/notices.ts";
@@ -21,7 +21,7 @@ function noticeBody({ id, created_at, ...notice }: StoredNotice): z.output<typeo
   return { id, created_at, ...noticeText(notice), ...notice };
 }
 
-const tag = "Notices";
+const { read, write } = operationsOf("Notices");
 const path = "/v1/webhooks/notices";
 
 /** Said to whoever has asked for too many of those mails in a day. */
@@ -47,12 +47,10 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
   return [
     read({
       key: "webhooks.notices.list",
-      tag,
       summary: "List notices",
       description:
         "What happened to the account's endpoint, newest first, whether or not a mail was sent. Notices " +
         "are kept as long as the delivery log. Deliveries with their own `webhook_url` are not watched.",
-      method: "GET",
       path,
       scope: "webhooks:read",
       isOfAccount: true,
@@ -66,12 +64,10 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
     }),
     read({
       key: "webhooks.notices.recipients.list",
-      tag,
       summary: "List recipients",
       description:
         "The addresses that get the account's notices by mail, newest first; at most 10. `sends_mail` is false where " +
         "this installation has no mail server: then notices are only in the list.",
-      method: "GET",
       path: `${path}/recipients`,
       scope: "webhooks:read",
       isOfAccount: true,
@@ -91,7 +87,6 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
     }),
     write({
       key: "webhooks.notices.recipients.add",
-      tag,
       summary: "Add a recipient",
       description:
         "Sends the address a mail with a link that confirms it, valid for 7 days; from then on it gets at most one " +
@@ -104,7 +99,6 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       isOfAccount: true,
       risk: "reversible",
       mode: "async",
-      idempotency: "key_required",
       body: jsonBody(NewRecipient),
       // The address is a person's, and the log outlives its recipient: enough of it to be recognised.
       audit: (_, { body: { id: recipient_id, address } }) => ({
@@ -134,7 +128,6 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
     }),
     write({
       key: "webhooks.notices.recipients.remove",
-      tag,
       summary: "Remove a recipient",
       description: "The address gets no more mails, except one that is being sent now.",
       method: "DELETE",
@@ -142,8 +135,6 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       scope: "webhooks:write",
       isOfAccount: true,
       risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       params: z.strictObject({ recipient_id: id }),
       audit: ({ params }) => ({ recipient_id: params.recipient_id }),
       response: emptyResponse(),

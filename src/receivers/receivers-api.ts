@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Pool } from "pg";
 import { z } from "zod";
 import { event } from "../api/fields.ts";
-import { callOut, write } from "../api/operations.ts";
+import { operationsOf } from "../api/operations.ts";
 import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
 import { actorOf } from "../base/model/audit.ts";
@@ -18,7 +18,7 @@ import { countedState, type RateLimitPolicy } from "../http/rate-limits.ts";
 import { publishExample } from "../publish/publish-call-sql.ts";
 import { CHECK_LIMIT_MS, type CheckReceiver, ReceiverCheck } from "./receiver-check.ts";
 
-const tag = "Endpoint";
+const { callOut, write } = operationsOf("Endpoint");
 const path = "/v1/webhooks/endpoint";
 
 /** The check sends up to 18 POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
@@ -49,7 +49,6 @@ export function receiverOperations({
   return [
     write({
       key: "webhooks.endpoint.test",
-      tag,
       summary: "Send a test event",
       description:
         "Publishes an example event and delivers it to the endpoint like any other: signed, retried, in the log, " +
@@ -59,7 +58,6 @@ export function receiverOperations({
       scope: "webhooks:write",
       risk: "reversible",
       mode: "async",
-      idempotency: "key_required",
       body: jsonBody(TestEvent, { isOptional: true }),
       audit: ({ body }, result) => ({ event: body.event, ...result.body }),
       response: jsonResponse(202, Published),
@@ -78,7 +76,6 @@ export function receiverOperations({
     }),
     callOut({
       key: "webhooks.endpoint.check",
-      tag,
       summary: "Check the receiver",
       description:
         "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes and " +
@@ -89,8 +86,6 @@ export function receiverOperations({
       path: `${path}/check`,
       scope: "webhooks:write",
       risk: "reversible",
-      mode: "sync",
-      idempotency: "key_required",
       callsOut: { deadlineMs: CHECK_LIMIT_MS },
       audit: { elsewhere: "the handler writes its row before the first probe, so that no crash hides one" },
       response: jsonResponse(200, ReceiverCheck),

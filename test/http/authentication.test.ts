@@ -192,12 +192,10 @@ describe("an account", () => {
 
   test("is not asked for by what goes across accounts, which only staff may", async () => {
     const asked: unknown[] = [];
-    const across = operationDefiners().staffRead({
+    const across = operationDefiners("Locks").staffRead({
       key: "locks.count",
-      tag: "Locks",
       summary: "Count locks",
       description: "All of them.",
-      method: "GET",
       path: "/v1/lock-count",
       scope: "locks:read",
       response: jsonResponse(200, z.object({ locks: z.int() })),

@@ -36,13 +36,11 @@ async function start(operation: Operation, overrides: ToyOverrides = {}): Promis
 }
 
 describe(`requests made from the document, ${RUNS} for each operation, seed ${SEED},`, () => {
-  const { read } = operationDefiners();
+  const { read } = operationDefiners("Boxes");
   const wrong = {
     key: "boxes.wrong",
-    tag: "Boxes",
     summary: "Go wrong",
     description: "Goes wrong.",
-    method: "GET",
     path: "/v1/wrong",
     scope: "boxes:read",
     query: z.strictObject({ n: z.int().min(0).default(0) }),

@@ -270,9 +270,8 @@ describe("an operation that calls out", () => {
 describe("a write that prepares", () => {
   let isAway = false;
   const seen: unknown[] = [];
-  const fold = operationDefiners().write({
+  const fold = operationDefiners("Boxes").write({
     key: "boxes.fold",
-    tag: "Boxes",
     summary: "Fold a box",
     description: "Measures it first, which takes its time.",
     method: "POST",
@@ -280,7 +279,6 @@ describe("a write that prepares", () => {
     scope: "boxes:write",
     risk: "reversible",
     mode: "sync",
-    idempotency: "key_required",
     audit: () => ({}),
     body: jsonBody(z.strictObject({ width: z.int() })),
     response: jsonResponse(200, z.object({ area: z.int() })),

@@ -214,12 +214,10 @@ describe("the OpenAPI document", () => {
   });
 
   test("wants a heading for each operation", () => {
-    const read = operationDefiners().read({
+    const read = operationDefiners("Nowhere").read({
       key: "a.get",
-      tag: "Nowhere",
       summary: "A",
       description: "A.",
-      method: "GET",
       path: "/v1/a",
       scope: "a:read",
       response: jsonResponse(200, z.object({})),

@@ -7,13 +7,11 @@ import { standardProblems } from "../../src/http/problem-catalogue.ts";
 import { createToyApi } from "../support/api-toy-server.ts";
 import { operationsTable } from "../support/operations-table.ts";
 
-const { read, write } = operationDefiners<"lost">();
+const { read, write } = operationDefiners<"lost">("Boxes");
 const base = {
   key: "boxes.get",
-  tag: "Boxes",
   summary: "Read a box",
   description: "Reads.",
-  method: "GET",
   path: "/v1/boxes/{id}",
   scope: "boxes:read",
   params: z.strictObject({ id: z.string() }),
@@ -30,6 +28,15 @@ describe("a registry", () => {
   test("takes operations that fit together", () => {
     const other = read({ ...base, key: "boxes.lid", path: "/v1/boxes/{id}/lid" });
     expect(register(read(base), other)).not.toThrow();
+  });
+
+  test("is told that a write needs a key and cannot be undone, unless it says otherwise", () => {
+    const writing = { ...base, method: "PUT", audit: () => ({}) } as const;
+    expect(write(writing)).toMatchObject({ risk: "irreversible", mode: "sync", isIdempotent: false });
+    expect(write({ ...writing, risk: "reversible", mode: "async" })).toMatchObject({
+      ...{ risk: "reversible", mode: "async", isIdempotent: false },
+    });
+    expect(read(base)).toMatchObject({ method: "GET", risk: "none", isIdempotent: true });
   });
 
   test.each<[string, () => unknown]>([
@@ -64,7 +71,6 @@ describe("a registry", () => {
           method: "PUT",
           risk: "reversible",
           mode: "sync",
-          idempotency: "key_required",
           audit: () => ({}),
           body: rawBody({ documentedAs: z.object({}), bytesMax: 0 }),
         }),
@@ -84,8 +90,8 @@ describe("the list of operations", () => {
     expect(all).toMatchObject({ next_cursor: null, total: 14 });
     expect(all.items).toContainEqual({
       key: "operations.list",
-      method: "GET",
       path: "/v1/operations",
+      method: "GET",
       summary: "List operations",
       required_scope: "operations:read",
       risk_level: "none",

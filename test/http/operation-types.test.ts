@@ -7,12 +7,11 @@ import { z } from "zod";
 import { operationDefiners } from "../../src/http/define-operation.ts";
 import { emptyResponse, jsonBody, jsonResponse, rawBody } from "../../src/http/operation.ts";
 
-const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<"box_sealed">();
+const { read, staffRead, write, batchedWrite, callOut } = operationDefiners<"box_sealed">("Boxes");
 
 const Box = z.strictObject({ id: z.string(), weight: z.int().nullable() });
 const named = {
   key: "boxes.get",
-  tag: "Boxes",
   summary: "Read a box",
   description: "Reads.",
   path: "/v1/boxes/{id}",
@@ -24,7 +23,6 @@ describe("a declaration", () => {
   test("gives its handler what its schemas say", () => {
     read({
       ...named,
-      method: "GET",
       scope,
       params,
       query: z.strictObject({ depth: z.int().default(1) }),
@@ -46,7 +44,6 @@ describe("a declaration", () => {
       scope,
       risk: "reversible",
       mode: "sync",
-      idempotency: "key_required",
       body: jsonBody(Box),
       audit: (request) => {
         expectTypeOf(request.body).toEqualTypeOf<{ id: string; weight: number | null }>();
@@ -64,7 +61,6 @@ describe("a declaration", () => {
       scope,
       risk: "reversible",
       mode: "sync",
-      idempotency: "key_required",
       callsOut: { deadlineMs: 1000 },
       body: rawBody({ documentedAs: Box, bytesMax: 10 }),
       audit: (_, { body }) => {
@@ -83,19 +79,18 @@ describe("a declaration", () => {
   test("that lacks what it owes does not compile", () => {
     const response = jsonResponse(200, Box);
     const handle = async () => ({ body: { id: "1", weight: 1 } });
-    const reading = { ...named, method: "GET", scope, response, handle } as const;
-    const owed = { idempotency: "key_required", audit: () => null } as const;
+    const reading = { ...named, scope, response, handle } as const;
+    const audit = () => null;
     const writing = { ...named, method: "POST", scope, risk: "reversible", mode: "sync", response } as const;
     const together = { prepare: () => ({ item: 1, name: null }), handleEach: async () => [] };
     const callsOut = { deadlineMs: 1 };
-    const { idempotency, audit } = owed;
 
     // What lacks nothing, so that each of the others fails for its own reason.
     read(reading);
-    write({ ...writing, handle, ...owed });
-    write({ ...writing, handle, idempotency, audit: { elsewhere: "in the log line" } });
-    batchedWrite({ ...writing, ...together, ...owed });
-    callOut({ ...writing, handle, callsOut, ...owed });
+    write({ ...writing, handle, audit });
+    write({ ...writing, handle, audit: { elsewhere: "in the log line" } });
+    batchedWrite({ ...writing, ...together, audit });
+    callOut({ ...writing, handle, callsOut, audit });
 
     const { scope: _, ...unscoped } = reading;
     // @ts-expect-error no scope
@@ -105,26 +100,26 @@ describe("a declaration", () => {
     staffRead(reading);
     // @ts-expect-error a read across accounts that wants to know of which
     staffRead({ ...reading, handle: async ({ accountId }) => ({ body: { id: accountId, weight: 1 } }) });
-    // @ts-expect-error a write without the idempotency rule
-    write({ ...writing, handle, audit });
-    // @ts-expect-error writes in company without it
-    batchedWrite({ ...writing, ...together, audit });
-    // @ts-expect-error a call without it
-    callOut({ ...writing, handle, callsOut, audit });
+    // @ts-expect-error a write that would do without an Idempotency-Key
+    write({ ...writing, handle, audit, idempotency: "none" });
+    // @ts-expect-error writes in company that would
+    batchedWrite({ ...writing, ...together, audit, idempotency: "none" });
+    // @ts-expect-error a call that would
+    callOut({ ...writing, handle, callsOut, audit, idempotency: "none" });
     // @ts-expect-error a write that does not say what the audit log says of it
-    write({ ...writing, handle, idempotency });
+    write({ ...writing, handle });
     // @ts-expect-error writes in company that do not
-    batchedWrite({ ...writing, ...together, idempotency });
+    batchedWrite({ ...writing, ...together });
     // @ts-expect-error a call that does not
-    callOut({ ...writing, handle, callsOut, idempotency });
+    callOut({ ...writing, handle, callsOut });
     // @ts-expect-error a write that leaves no row and does not say why
-    write({ ...writing, handle, idempotency, audit: false });
+    write({ ...writing, handle, audit: false });
     // @ts-expect-error details that are no object
-    write({ ...writing, handle, idempotency, audit: () => "all of it" });
+    write({ ...writing, handle, audit: () => "all of it" });
     // @ts-expect-error a write that claims to be harmless
-    write({ ...writing, handle, ...owed, risk: "none" });
+    write({ ...writing, handle, audit, risk: "none" });
     // @ts-expect-error a write behind GET
-    write({ ...writing, handle, ...owed, method: "GET" });
+    write({ ...writing, handle, audit, method: "GET" });
     // @ts-expect-error a read behind POST
     read({ ...reading, method: "POST" });
     // @ts-expect-error a code that no catalogue has

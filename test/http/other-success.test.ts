@@ -4,9 +4,8 @@ import { operationDefiners } from "../../src/http/define-operation.ts";
 import { eitherResponse, jsonBody, jsonResponse } from "../../src/http/operation.ts";
 import { createToyApi, type ToyApi } from "../support/api-toy-server.ts";
 
-const stacking = operationDefiners().write({
+const stacking = operationDefiners("Boxes").write({
   key: "boxes.stack",
-  tag: "Boxes",
   summary: "Stack the boxes",
   description: "Stack the boxes, or say how high they would be.",
   method: "POST",
@@ -14,7 +13,6 @@ const stacking = operationDefiners().write({
   scope: "boxes:write",
   risk: "reversible",
   mode: "async",
-  idempotency: "key_required",
   audit: () => null,
   body: jsonBody(z.strictObject({ only_say: z.boolean(), as: z.unknown().optional() })),
   response: eitherResponse(jsonResponse(202, z.object({ stack: z.string() })), {

@@ -54,13 +54,11 @@ describe("parameters", () => {
   });
 
   test("are refused even where a schema forgot to", async () => {
-    const { read } = operationDefiners();
+    const { read } = operationDefiners("Boxes");
     const lax = read({
       key: "boxes.lax",
-      tag: "Boxes",
       summary: "Be lax",
       description: "Is lax.",
-      method: "GET",
       path: "/v1/lax",
       scope: "boxes:read",
       query: z.object({ a: z.string().optional() }),

@@ -25,10 +25,9 @@ function keepThreadBusy(): void {
 
 /** Operations of which each keeps the thread busy, and tells when it does. */
 function busyOperations(busy: () => void) {
-  const { read, write, batchedWrite } = operationDefiners();
+  const { read, write, batchedWrite } = operationDefiners("Boxes");
   const named = (name: string) => ({
     key: `boxes.${name}` as const,
-    tag: "Boxes",
     summary: name,
     description: name,
     path: `/v1/${name}` as const,
@@ -38,7 +37,6 @@ function busyOperations(busy: () => void) {
     scope: "boxes:write",
     risk: "reversible",
     mode: "sync",
-    idempotency: "key_required",
     audit: { elsewhere: "nowhere: it is a test" },
     response: jsonResponse(200, z.object({})),
   } as const;

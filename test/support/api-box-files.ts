@@ -30,13 +30,13 @@ export const keepInMemory: KeepFile = async (body) => {
 };
 
 const params = z.strictObject({ box_id: z.string().regex(/^[a-z0-9-]{1,40}$/) });
-const described = { tag: "Boxes", path: "/v1/boxes/{box_id}/file" } as const;
+const described = { path: "/v1/boxes/{box_id}/file" } as const;
 
 export function createFileOperations(
   boxes: BoxFiles,
   isBox: (accountId: string, id: string) => boolean,
 ): readonly Operation[] {
-  const { read, upload } = operationDefiners<"box_sealed">();
+  const { read, upload } = operationDefiners<"box_sealed">("Boxes");
   return [
     upload({
       ...described,
@@ -47,7 +47,6 @@ export function createFileOperations(
       scope: "boxes:write",
       risk: "reversible",
       mode: "sync",
-      idempotency: "key_required",
       params,
       body: streamBody({ bytesMax: FILE_BYTES_MAX }),
       audit: ({ params, body }) => ({ box_id: params.box_id, bytes: body.bytes }),
@@ -75,7 +74,6 @@ export function createFileOperations(
       key: "boxes.file.get",
       summary: "Take the file out of a box",
       description: "Reads the file in a box, for a test.",
-      method: "GET",
       scope: "boxes:read",
       params,
       response: contentResponse(),

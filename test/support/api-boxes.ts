@@ -63,7 +63,7 @@ export type Boxes = BoxFiles & {
   gate: () => Promise<void>;
 };
 
-const writing = { risk: "reversible", mode: "sync", idempotency: "key_required" } as const;
+const writing = { risk: "reversible", mode: "sync" } as const;
 
 const named = (
   key: `${"boxes" | "locks"}.${string}`,
@@ -72,13 +72,13 @@ const named = (
   scope: `${string}:${string}`,
 ) => ({
   ...{ key, summary, path, scope },
-  tag: key.startsWith("boxes") ? "Boxes" : "Locks",
   description: `${summary}, for a test.`,
 });
 
 /** A small API with every kind of operation that the kernel knows. */
 export function createBoxOperations(boxes: Boxes): readonly Operation[] {
-  const { read, write, callOut, retired } = operationDefiners<keyof typeof boxProblems>();
+  const { read, write, callOut } = operationDefiners<keyof typeof boxProblems>("Boxes");
+  const ofLocks = operationDefiners<keyof typeof boxProblems>("Locks");
   const cursors = createCursors(z.string());
   const own = (accountId: string): Box[] =>
     [...boxes.rows.values()]
@@ -97,7 +97,6 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
   const operations = [
     read({
       ...named("boxes.list", "List the boxes", "/v1/boxes", "boxes:read"),
-      method: "GET",
       query: z.strictObject({
         ...pageQuery,
         color: Color.optional(),
@@ -126,7 +125,6 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
     }),
     read({
       ...named("boxes.get", "Read a box", "/v1/boxes/{box_id}", "boxes:read"),
-      method: "GET",
       params: z.strictObject({ box_id: boxId }),
       response: jsonResponse(200, Box),
       errors: ["not_found", "box_gone"],
@@ -190,7 +188,6 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
     }),
     read({
       ...named("boxes.text.get", "Read the text of a box", "/v1/boxes/{box_id}/text", "boxes:read"),
-      method: "GET",
       params: z.strictObject({ box_id: boxId }),
       response: bytesResponse({
         mediaType: "application/json",
@@ -219,7 +216,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
         return { body: { calls: boxes.calls } };
       },
     }),
-    write({
+    ofLocks.write({
       ...named("locks.oil", "Oil the locks", "/v1/locks/oil", "locks:write"),
       method: "POST",
       ...writing,
@@ -233,7 +230,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       }),
       handle: async ({ body }) => (body.dry_run ? { other: { locks: 2 } } : { body: { started: true } }),
     }),
-    write({
+    ofLocks.write({
       ...named(
         "locks.combination.rotate",
         "Change the combination",
@@ -248,14 +245,13 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       response: jsonResponse(200, z.object({ combination: z.string() })),
       handle: async () => ({ body: { combination: "1-2-3" } }),
     }),
-    read({
+    ofLocks.read({
       ...named("locks.old_list", "List the locks as before", "/v1/locks", "locks:read"),
-      method: "GET",
       deprecated: { at: "2023-07-01T00:00:00Z", sunsetAt: "2030-06-30T23:59:59Z" },
       response: jsonResponse(200, z.object({ locks: z.array(z.string()) })),
       handle: async () => ({ body: { locks: ["front", "back"] } }),
     }),
-    retired({
+    ofLocks.retired({
       ...named("locks.pick", "Pick a lock", "/v1/locks/{lock_id}/pick", "locks:write"),
       method: "POST",
       risk: "irreversible",

@@ -25,10 +25,8 @@ import type { SpaceUser } from "../store/statements.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import { documentBody } from "./documents.ts";
 import {
-  read,
+  operationsOf,
   requirePermission,
-  reversible,
-  upload,
   userOf,
   type WorkspaceDependencies,
 } from "./workspace-operation.ts";
@@ -51,7 +49,7 @@ async function objectsAs503<T>(work: Promise<T>, onAway: (error: ObjectStoreAway
   }
 }
 
-const tag = "Documents";
+const { read, upload } = operationsOf("Documents");
 const path = "/v1/documents/{document_id}/content";
 const params = z.strictObject({ document_id: id });
 
@@ -79,9 +77,8 @@ export function contentOperations({
 
   return [
     upload({
-      ...reversible,
+      risk: "reversible",
       key: "documents.upload",
-      tag,
       summary: "Upload a document's content",
       description:
         "Stores the body as the content of a document that has none yet, with the Content-Type and the length that " +
@@ -146,15 +143,12 @@ export function contentOperations({
     }),
     read({
       key: "documents.download",
-      tag,
       summary: "Download a document's content",
       description:
         "The content as it was uploaded, or a range of it; to be saved, never to be shown as a page. 404 if you are " +
         "not a member of its space, 409 if it has no content yet.",
-      method: "GET",
       path,
       scope: "documents:read",
-      needsUser: true,
       params,
       response: contentResponse(),
       errors: ["not_found", "access_denied", "document_not_uploaded"],

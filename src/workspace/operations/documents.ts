@@ -29,13 +29,10 @@ import { askForMove } from "../store/moves.ts";
 import { lockSpace } from "../store/spaces.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import {
-  get,
-  list,
+  operationsOf,
   requirePermission,
-  reversible,
   userOf,
   type WorkspaceDependencies,
-  write,
 } from "./workspace-operation.ts";
 
 /** In one of Unicode's spellings, so that names that look the same are the same. */
@@ -71,7 +68,7 @@ export function documentBody({ role: _, storagePrefix: __, ...document }: FoundD
   return document;
 }
 
-const tag = "Documents";
+const { get, list, write } = operationsOf("Documents");
 const path = "/v1/documents";
 const params = z.strictObject({ document_id: id });
 
@@ -96,7 +93,6 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
   return [
     list({
       key: "folders.list",
-      tag,
       summary: "List folders",
       description:
         "The folders in a folder, or at the top of the space, oldest first. 404 for an unknown folder, or if you are " +
@@ -113,9 +109,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       bodyOf: (folder) => folder,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "folders.create",
-      tag,
       summary: "Add a folder",
       description:
         "Creates a folder in another one, or at the top of the space. For members who may upload: others get 403. " +
@@ -143,7 +138,6 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
     }),
     list({
       key: "documents.list",
-      tag,
       summary: "List documents",
       description:
         "The documents of a space, or of one of its folders, newest first. 404 for an unknown folder, or if you are " +
@@ -162,9 +156,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       bodyOf: (document) => document,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "documents.create",
-      tag,
       summary: "Add a document",
       description:
         "Creates a document without content, which is uploaded to it afterwards. For members who may upload: others " +
@@ -199,7 +192,6 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
     }),
     get({
       key: "documents.get",
-      tag,
       summary: "Get a document",
       description: "One document. 404 if you are not a member of its space.",
       path: `${path}/{document_id}`,
@@ -210,9 +202,8 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       bodyOf: documentBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "documents.update",
-      tag,
       summary: "Rename a document",
       description:
         "Gives the document another name at once. Its object is moved to the new name afterwards, and can be " +

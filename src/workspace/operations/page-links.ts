@@ -19,16 +19,13 @@ import { holdMember } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import {
-  get,
-  list,
+  operationsOf,
   requirePermission,
-  reversible,
   userOf,
   type WorkspaceDependencies,
-  write,
 } from "./workspace-operation.ts";
 
-const tag = "Pages";
+const { get, list, write } = operationsOf("Pages");
 const pagePath = "/v1/pages/{page_id}/links";
 const path = "/v1/page-links";
 const pageParams = z.strictObject({ page_id: id });
@@ -127,9 +124,8 @@ export function pageLinkOperations({
 
   return [
     write({
-      ...reversible,
+      risk: "reversible",
       key: "pages.links_create",
-      tag,
       summary: "Add a link to a page",
       description:
         "Creates a link that shows the page's newest version to anyone who has its `url`, which is shown only once. " +
@@ -178,7 +174,6 @@ export function pageLinkOperations({
     }),
     list({
       key: "pages.links_list",
-      tag,
       summary: "List links to a page",
       description:
         "The links to a page, newest first, without their URLs. 404 if you are not a member of its space.",
@@ -193,7 +188,6 @@ export function pageLinkOperations({
     }),
     get({
       key: "pages.links_get",
-      tag,
       summary: "Get a link to a page",
       description: "One link, without its URL. 404 if you are not a member of its page's space.",
       path: `${path}/{link_id}`,
@@ -204,9 +198,8 @@ export function pageLinkOperations({
       bodyOf: foundLinkBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "pages.links_update",
-      tag,
       summary: "Change a link to a page",
       description:
         "Changes the given fields. `pinned: false`: it follows new versions again. `status: REVOKED`: it never opens " +
@@ -236,9 +229,8 @@ export function pageLinkOperations({
       },
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "pages.links_retarget",
-      tag,
       summary: "Point a link at another version",
       description:
         "The link shows this version of its page, and is pinned to it: it does not follow new versions until it is " +

@@ -26,16 +26,13 @@ import { RENDERER } from "../visiting/markdown-html.ts";
 import type { Rendering } from "../visiting/rendering.ts";
 import {
   draftIsAt,
-  get,
-  list,
+  operationsOf,
   requirePermission,
-  reversible,
   userOf,
   type WorkspaceDependencies,
-  write,
 } from "./workspace-operation.ts";
 
-const tag = "Pages";
+const { get, list, write } = operationsOf("Pages");
 const path = "/v1/pages";
 const params = z.strictObject({ page_id: id });
 
@@ -78,7 +75,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
   return [
     list({
       key: "pages.list",
-      tag,
       summary: "List pages",
       description: "The pages of a space, newest first, without their texts. 404 if you are not a member.",
       path,
@@ -91,9 +87,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       bodyOf: (page) => page,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "pages.create",
-      tag,
       summary: "Add a page",
       description:
         "Creates a page in a space. Nobody else sees it until it is published and has a link. For ADMINs and " +
@@ -115,7 +110,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
     }),
     get({
       key: "pages.get",
-      tag,
       summary: "Get a page",
       description: "One page, with its draft. 404 if you are not a member of its space.",
       path: `${path}/{page_id}`,
@@ -126,9 +120,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       bodyOf: ({ role: _, ...page }) => page,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "pages.save",
-      tag,
       summary: "Save a page",
       description:
         "Replaces the draft, if nobody has saved since the revision that it is based on: 409 otherwise. " +
@@ -152,9 +145,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       },
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "pages.publish",
-      tag,
       summary: "Publish a page",
       description:
         "Makes the draft the next version, which never changes. Links that are not pinned show it from now " +
@@ -198,7 +190,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
     }),
     list({
       key: "pages.versions.list",
-      tag,
       summary: "List versions of a page",
       description:
         "The published versions of a page, newest first. 404 if you are not a member of its space.",
@@ -213,7 +204,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
     }),
     get({
       key: "pages.versions.get",
-      tag,
       summary: "Get a version of a page",
       description: "One version, with its text. 404 if you are not a member of its page's space.",
       path: `${path}/{page_id}/versions/{version_id}`,

@@ -23,12 +23,10 @@ import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForR
 import { holdMember, isMemberOf } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import {
-  get,
-  read,
+  operationsOf,
   requirePermission,
   userOf,
   type WorkspaceDependencies,
-  write,
 } from "./workspace-operation.ts";
 
 const object = z.record(z.string(), z.unknown());
@@ -86,7 +84,7 @@ function pageBytes({ items, ...rest }: PageBody<string>) {
   return { bytes: Buffer.from(`{"items":[${items.join()}],${JSON.stringify(rest).slice(1)}`) };
 }
 
-const tag = "Workflow runs";
+const { get, read, write } = operationsOf("Workflow runs");
 const path = "/v1/workflow-runs/{run_id}";
 const params = z.strictObject({ run_id: id });
 
@@ -99,7 +97,6 @@ export function runOperations({
   return [
     write({
       key: "workflows.runs.create",
-      tag,
       summary: "Run a workflow",
       description:
         "Starts a published version of the workflow. When the run has ended, its analysis is published: it has the " +
@@ -108,10 +105,7 @@ export function runOperations({
       method: "POST",
       path: "/v1/workflows/{workflow_id}/runs",
       scope: "workflows:run",
-      needsUser: true,
-      risk: "irreversible",
       mode: "async",
-      idempotency: "key_required",
       params: z.strictObject({ workflow_id: id }),
       body: jsonBody(NewRun, { isOptional: true }),
       audit: ({ params: { workflow_id } }, { body: { id: run_id, version } }) => {
@@ -149,7 +143,6 @@ export function runOperations({
     }),
     get({
       key: "workflows.runs.get",
-      tag,
       summary: "Get a workflow run",
       description:
         "One run with the definition that it executes and every node that it has reached. 404 if you are not a " +
@@ -163,7 +156,6 @@ export function runOperations({
     }),
     write({
       key: "workflows.runs.cancel",
-      tag,
       summary: "Cancel a workflow run",
       description:
         "Stops the run where it is. Nothing is published. For members who may run workflows: others get 403. " +
@@ -171,10 +163,6 @@ export function runOperations({
       method: "POST",
       path: `${path}/cancel`,
       scope: "workflows:run",
-      needsUser: true,
-      risk: "irreversible",
-      mode: "sync",
-      idempotency: "key_required",
       params,
       audit: ({ params: { run_id } }, { body: { workflow_id } }) => ({ run_id, workflow_id }),
       response: jsonResponse(200, WorkflowRun),
@@ -192,16 +180,13 @@ export function runOperations({
     // Both grow at their end alone, so that whoever reads on meets everything once.
     read({
       key: "workflows.runs.node_items",
-      tag,
       summary: "List a node's items",
       description:
         "The items that a node of the run has passed on so far, in order; fewer than asked for if they are large. A " +
         "run in progress adds more after those; one that failed because it was too large, or because the account's " +
         "storage was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
-      method: "GET",
       path: `${path}/nodes/{node_id}/items`,
       scope: "workflows:read",
-      needsUser: true,
       params: params.extend({ node_id: z.string().describe("As in the definition.") }),
       query: z.strictObject(pageQuery),
       response: bytesResponse({ mediaType: "application/json", documentedAs: pageOf(NodeItem) }),
@@ -235,15 +220,12 @@ export function runOperations({
     }),
     read({
       key: "workflows.runs.events",
-      tag,
       summary: "List a run's events",
       description:
         "What has happened in the run after a cursor, in order; none if there is nothing new. 404 if you are " +
         "not a member of its space.",
-      method: "GET",
       path: `${path}/events`,
       scope: "workflows:read",
-      needsUser: true,
       params,
       query: z.strictObject({
         after: z

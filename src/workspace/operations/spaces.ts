@@ -24,16 +24,13 @@ import {
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import { linkBody } from "./page-links.ts";
 import {
-  get,
-  list,
+  operationsOf,
   requirePermission,
-  reversible,
   userOf,
   type WorkspaceDependencies,
-  write,
 } from "./workspace-operation.ts";
 
-const tag = "Spaces";
+const { get, list, write } = operationsOf("Spaces");
 const path = "/v1/spaces";
 const params = z.strictObject({ space_id: id });
 
@@ -65,7 +62,6 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
   return [
     list({
       key: "spaces.list",
-      tag,
       summary: "List spaces",
       description: "Every space that you own or are a member of, newest first.",
       path,
@@ -78,9 +74,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       bodyOf: spaceBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "spaces.create",
-      tag,
       summary: "Add a space",
       description: "Creates an empty space that you own.",
       method: "POST",
@@ -101,7 +96,6 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
     }),
     get({
       key: "spaces.get",
-      tag,
       summary: "Get a space",
       description: "One space, with what you may do in it. 404 if you are not a member.",
       path: `${path}/{space_id}`,
@@ -112,9 +106,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       bodyOf: spaceBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "spaces.update",
-      tag,
       summary: "Rename a space",
       description:
         "Gives the space another name, and with it another storage_prefix, both at once. Stored objects are " +
@@ -140,7 +133,6 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
     }),
     list({
       key: "spaces.members.list",
-      tag,
       summary: "List members of a space",
       description: "Who may do what in the space, its owner included. 404 if you are not a member.",
       path: membersPath,
@@ -153,9 +145,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       bodyOf: memberBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "spaces.members.set",
-      tag,
       summary: "Set a member of a space",
       description:
         "Makes a user of the account a member, or changes its role. For ADMINs: other members get 403. 404 also for " +
@@ -180,9 +171,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       },
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "spaces.members.remove",
-      tag,
       summary: "Remove a member of a space",
       description:
         "The user no longer has access. Requests repeated with an Idempotency-Key are answered like " +

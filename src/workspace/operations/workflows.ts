@@ -30,13 +30,10 @@ import {
 } from "../store/workflows.ts";
 import {
   draftIsAt,
-  get,
-  list,
+  operationsOf,
   requirePermission,
-  reversible,
   userOf,
   type WorkspaceDependencies,
-  write,
 } from "./workspace-operation.ts";
 
 const Changes = z
@@ -91,7 +88,7 @@ function workflowBody({ draft, definition, ...workflow }: FoundWorkflow): Workfl
   };
 }
 
-const tag = "Workflows";
+const { get, list, write } = operationsOf("Workflows");
 const path = "/v1/workflows";
 const params = z.strictObject({ workflow_id: id });
 
@@ -103,7 +100,6 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
   return [
     list({
       key: "workflows.list",
-      tag,
       summary: "List workflows",
       description:
         "The workflows of a space, newest first, without their definitions: get one by its id for that. 404 if you " +
@@ -118,9 +114,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       bodyOf: listedWorkflowBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "workflows.create",
-      tag,
       summary: "Add a workflow",
       description:
         `Creates a workflow called “${FIRST_WORKFLOW_NAME}”, with a draft that has one node, a manual trigger. For ` +
@@ -142,7 +137,6 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
     }),
     get({
       key: "workflows.get",
-      tag,
       summary: "Get a workflow",
       description:
         "One workflow, with its draft, its current version and what you may do. 404 if you are not a member of its " +
@@ -155,9 +149,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       bodyOf: workflowBody,
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "workflows.update",
-      tag,
       summary: "Rename a workflow",
       description:
         "Gives the workflow another name, another summary or both, at once: they are not part of the draft. For " +
@@ -181,9 +174,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       },
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "workflows.draft.save",
-      tag,
       summary: "Save a workflow's draft",
       description:
         "Replaces the draft, if it is still at the revision that you name: 409 otherwise, as somebody has saved it " +
@@ -218,9 +210,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       },
     }),
     write({
-      ...reversible,
+      risk: "reversible",
       key: "workflows.publish",
-      tag,
       summary: "Publish a workflow",
       description:
         "Makes the draft the next version, which never changes and is the current one from now on. The draft stays. " +

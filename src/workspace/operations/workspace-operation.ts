@@ -19,56 +19,13 @@ import { isMemberOf, NAMES_IN_SPACE } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import type { WorkspaceCode } from "./problems.ts";
 
-/** The ways to declare an operation of the workspace. Of the webhooks' codes, its runs raise one. */
-const declare = operationDefiners<WorkspaceCode | "target_refused">();
-export const { read } = declare;
-
-/** A repeat is answered to whoever is a member of the space still, unless the declaration says otherwise. */
-export const write: typeof declare.write = (declaration) =>
-  declare.write({ judgeRepeat: byMembership(declaration), ...declaration });
-export const upload: typeof declare.upload = (declaration) =>
-  declare.upload({ judgeRepeat: byMembership(declaration), ...declaration });
-
-/** What most writes are; written out where one is not. */
-export const reversible = {
-  needsUser: true,
-  risk: "reversible",
-  mode: "sync",
-  idempotency: "key_required",
-} as const;
-
 type Telling<Told extends z.ZodType, Row> = Pick<
   Operation,
-  "key" | "tag" | "summary" | "description" | "path" | "scope"
+  "key" | "summary" | "description" | "path" | "scope"
 > & {
   /** What is told of a row. */
   readonly bodyOf: (row: Row) => z.output<Told>;
 };
-
-/** A read of one thing, which whoever is no member of its space is not told of. */
-export function get<Told extends z.ZodType, Row, Params extends z.ZodObject>({
-  find,
-  response,
-  bodyOf,
-  ...declared
-}: Telling<Told, Row> & {
-  readonly params: Params;
-  readonly response: Told;
-  readonly find: (user: SpaceUser, params: z.output<Params>) => Promise<Row | null>;
-}): Operation {
-  return read({
-    ...declared,
-    method: "GET",
-    needsUser: true,
-    response: jsonResponse(200, response),
-    errors: ["not_found"],
-    handle: async (request) => {
-      const found = await find(userOf(request), request.params as z.output<Params>);
-      if (found === null) throw request.problem("not_found");
-      return { body: bodyOf(found) };
-    },
-  });
-}
 
 type Listed<Told extends z.ZodType, Row, Position, Params, Filters> = Telling<Told, Row> & {
   readonly params?: z.ZodObject<Params & z.ZodRawShape, z.core.$strict>;
@@ -92,33 +49,69 @@ type Listed<Told extends z.ZodType, Row, Position, Params, Filters> = Telling<To
 /** The parameters of a list's path, and its filters. */
 type Asked<Shape> = { readonly [Name in keyof Shape]: z.output<Shape[Name]> };
 
-/** A read of a list, page by page. */
-export function list<Told extends z.ZodType, Row, Position, Params = unknown, Filters = unknown>(
-  declaration: Listed<Told, Row, Position, Params, Filters>,
-): Operation {
-  const { filters, item, position, isCapped, readPage, bodyOf, ...declared } = declaration;
-  const cursors = createCursors(position);
-  return read({
-    errors: ["not_found"],
-    ...declared,
-    method: "GET",
-    needsUser: true,
-    query: z.strictObject({ ...filters, ...pageQuery }),
-    response: jsonResponse(
-      200,
-      pageOf(item),
-      (isCapped ? totalCappedHeader : {}) as typeof totalCappedHeader,
-    ),
-    handle: async (request) => {
-      const { cursor, limit, ...query } = request.query as PageQuery;
-      const user = userOf(request);
-      const asked = { ...request.params, ...query } as Asked<Params & Filters>;
-      const filter = [user, asked];
-      const page = await readPage(user, asked, cursors.read(cursor, filter), limit);
-      if (page === null) throw request.problem("not_found" as never);
-      return { body: cursors.pageBody(page, filter, bodyOf), headers: totalHeaders(page) };
-    },
-  });
+/**
+ * The ways to declare operations of the workspace, which are for keys that act for a user. Of the webhooks' codes, its
+ * runs raise one. @param tag their heading in the reference
+ */
+export function operationsOf(tag: string) {
+  const declare = operationDefiners<WorkspaceCode | "target_refused">(tag, { needsUser: true });
+  /** A repeat is answered to whoever is a member of the space still, unless the declaration says otherwise. */
+  const write: typeof declare.write = (declaration) =>
+    declare.write({ judgeRepeat: byMembership(declaration), ...declaration });
+  const upload: typeof declare.upload = (declaration) =>
+    declare.upload({ judgeRepeat: byMembership(declaration), ...declaration });
+
+  /** A read of one thing, which whoever is no member of its space is not told of. */
+  function get<Told extends z.ZodType, Row, Params extends z.ZodObject>({
+    find,
+    response,
+    bodyOf,
+    ...declared
+  }: Telling<Told, Row> & {
+    readonly params: Params;
+    readonly response: Told;
+    readonly find: (user: SpaceUser, params: z.output<Params>) => Promise<Row | null>;
+  }): Operation {
+    return declare.read({
+      ...declared,
+      response: jsonResponse(200, response),
+      errors: ["not_found"],
+      handle: async (request) => {
+        const found = await find(userOf(request), request.params as z.output<Params>);
+        if (found === null) throw request.problem("not_found");
+        return { body: bodyOf(found) };
+      },
+    });
+  }
+
+  /** A read of a list, page by page. */
+  function list<Told extends z.ZodType, Row, Position, Params = unknown, Filters = unknown>(
+    declaration: Listed<Told, Row, Position, Params, Filters>,
+  ): Operation {
+    const { filters, item, position, isCapped, readPage, bodyOf, ...declared } = declaration;
+    const cursors = createCursors(position);
+    return declare.read({
+      errors: ["not_found"],
+      ...declared,
+      query: z.strictObject({ ...filters, ...pageQuery }),
+      response: jsonResponse(
+        200,
+        pageOf(item),
+        (isCapped ? totalCappedHeader : {}) as typeof totalCappedHeader,
+      ),
+      handle: async (request) => {
+        const { cursor, limit, ...query } = request.query as PageQuery;
+        const user = userOf(request);
+        const asked = { ...request.params, ...query } as Asked<Params & Filters>;
+        const filter = [user, asked];
+        const page = await readPage(user, asked, cursors.read(cursor, filter), limit);
+        if (page === null) throw request.problem("not_found" as never);
+        return { body: cursors.pageBody(page, filter, bodyOf), headers: totalHeaders(page) };
+      },
+    });
+  }
+
+  return { read: declare.read, get, list, write, upload };
 }
 
 type PageQuery = { readonly cursor?: string; readonly limit: number };
