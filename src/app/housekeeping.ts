@@ -52,6 +52,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await deleteOld("notice_mails", logRetentionMs);
   await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);
   await deleteOld("console_sessions", DAY_MS);
+  await deleteOld("api_keys", logRetentionMs);
   await deleteOld("rate_limits", COUNTS_KEPT_MS);
   await deleteOld("activity", ACTIVITY_KEPT_MS + DAY_MS);
   await forgetStorageCounts(pool);

@@ -1,4 +1,4 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keepHouse } from "../../src/app/housekeeping.ts";
@@ -138,6 +138,28 @@ describe("keeping house", () => {
     await keepHouseOn(null);
     const rows = await rowsOf(database.pool, "signing_secrets", { account_id: accountId });
     expect(rows.map(({ id }) => id)).toEqual(kept);
+  });
+
+  it("forgets keys that ended as long ago, and none that opened a session that is still to be seen", async () => {
+    const daysAgo = (days: number) => new Date(Date.now() - days * DAY_MS);
+    const add = async (ended: { readonly expires_at?: Date; readonly revoked_at?: Date }) => {
+      const key = { account_id: accountId, digest: randomBytes(32), class: "live", scopes: [], ...ended };
+      return (await insertRow(database.pool, "api_keys", key)).id as string;
+    };
+    await add({ revoked_at: daysAgo(30.01) });
+    await add({ expires_at: daysAgo(40), revoked_at: daysAgo(1) });
+    const opened = await add({ expires_at: daysAgo(40) });
+    await insertRow(database.pool, "console_sessions", {
+      account_id: accountId,
+      key_id: opened,
+      permissions: [],
+      expires_at: daysAgo(0.5),
+    });
+    const kept = [opened, await add({ revoked_at: daysAgo(29.99) }), await add({ expires_at: daysAgo(-1) })];
+    kept.push(await add({}));
+    await keepHouseOn(null);
+    const rows = await rowsOf(database.pool, "api_keys", { account_id: accountId });
+    expect(rows.map(({ id }) => id)).toEqual(kept.sort());
   });
 
   it("ends at once when it is asked to", async () => {

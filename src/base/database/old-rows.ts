@@ -5,6 +5,9 @@ const KEPT = "$1::float8 * interval '1 millisecond'";
 /** Of each table that is not dropped by days, the rows that may go: what follows `where`. */
 const OLD = {
   activity: `bucket < now() - ${KEPT}`,
+  // Of a session that it opened it is still to be known.
+  api_keys: `least(expires_at, revoked_at) < now() - ${KEPT} and id not in (
+    select key_id from sealpost.console_sessions where key_id is not null)`,
   audit_log: `id < sealpost.uuid_v7_floor(now() - ${KEPT}) order by id`,
   console_sessions: `expires_at < now() - ${KEPT}`,
   idempotency_keys: `created_at < now() - ${KEPT}`,

@@ -116,6 +116,8 @@ export class AccountPlaces {
       };
       own.add(waiting);
       signal.addEventListener("abort", leave, { once: true });
+      // Those before it may wait for more than is free, or for what is kept for such as this one.
+      this.#startNext();
       this.#cutForWaiting();
     });
   }

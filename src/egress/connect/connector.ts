@@ -22,6 +22,9 @@ export type ConnectorOptions = {
   readonly connectTimeoutMs: number;
 };
 
+/** One for all connectors, as there is one thread for them. */
+const turns = new HandshakeTurns();
+
 /** Opens what TLS with the target runs on. It notes how far it got, but for the time that all of it took. */
 export type OpenTransport = (
   target: Target,
@@ -34,7 +37,6 @@ export type OpenTransport = (
 export function createConnector(options: ConnectorOptions, openTransport: OpenTransport): Connect {
   const now = () => performance.now();
   const tls = { secureContext: createTargetSecureContext(options.ca), sessions: createTlsSessions(now) };
-  const turns = new HandshakeTurns();
   return async (target, parent) => {
     const deadline = startDeadline(parent, options.connectTimeoutMs);
     const { signal } = deadline;

@@ -6,8 +6,10 @@ import type { Duplex } from "node:stream";
 const HANDSHAKE_BYTES_MAX = 16_384;
 /** Of the thread that everybody waits for; a usual handshake takes 1 to 5 ms, and 17 on a busy machine. */
 const USUAL_MS = 20;
-/** What takes longer is followed by so many times as long without another handshake of the same payer. */
+/** What takes longer is followed by so many times as long without another handshake of the same payer … */
 const REST_TIMES = 20;
+/** … and by as many times more as others rest, divided by this: all of them together get a tenth of the thread. */
+const RESTING_FREE = 2;
 
 /** The code of the error that ends a handshake in which more came. */
 const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
@@ -101,8 +103,9 @@ export function guardHandshake(
 
 /**
  * After a piece of a handshake that took long, the next ones of its payer wait in line: all of them together get a
- * twentieth of the thread, however many names and addresses they are with; one that is quick lets the next through at
- * once. By the account that the attempts are for: by address, others behind the same one would wait, too.
+ * twentieth of the thread, however many names and addresses they are with, and all payers together a tenth; one that is
+ * quick lets the next through at once. By the account that the attempts are for: by address, others behind the same one
+ * would wait, too.
  */
 export class HandshakeTurns {
   /** Of those who rest; each line is as long as its account's open connections at most. */
@@ -120,7 +123,8 @@ export class HandshakeTurns {
     const ms = work();
     const isCostly = ms > USUAL_MS;
     if (isCostly && !this.#lines.has(payer)) this.#lines.set(payer, new Set());
-    if (isCostly) setTimeout(() => this.#next(payer), REST_TIMES * ms).unref();
+    const restMs = REST_TIMES * ms * Math.max(1, this.#lines.size / RESTING_FREE);
+    if (isCostly) setTimeout(() => this.#next(payer), restMs).unref();
     else if (this.#lines.has(payer)) setImmediate(() => this.#next(payer));
   }
 

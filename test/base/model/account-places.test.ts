@@ -205,6 +205,17 @@ describe("an account", () => {
     expect(bench.started).toEqual(["a", "b", "large"]);
   });
 
+  it("that has none gets a kept place at once, though another waits for more than is left beside those", async () => {
+    const bench = new Bench({ placesMax: 16 });
+    bench.tryTake("a", 8);
+    bench.tryTake("b", 1);
+    void bench.ask("b", NEVER, 4);
+    await turn();
+    void bench.ask("new", NEVER, 4);
+    await turn();
+    expect(bench.started).toEqual(["a", "b", "new"]);
+  });
+
   it("that has held places for long leaves the kept ones to others, for a while", async () => {
     const bench = new Bench({ placesMax: 4, lightMs: 100 });
     bench.tryTake("heavy");

@@ -120,6 +120,34 @@ describe("a handshake", () => {
     }
   });
 
+  it("that takes long leaves nine tenths of our time, however many accounts have such ones", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
+    try {
+      for (const count of [2, 20, 200]) {
+        const turns = new HandshakeTurns();
+        let takenMs = 0;
+        // Each is one of its own.
+        const costly = () => () => {
+          takenMs += 75;
+          return 75;
+        };
+        for (let n = 0; n < count; n++) for (let one = 0; one < 500; one++) turns.take(`${n}`, costly());
+        const atOnceMs = takenMs;
+        await vi.advanceTimersByTimeAsync(600_000);
+        expect(atOnceMs, "each one's first").toBe(75 * count);
+        expect((takenMs - atOnceMs) / 600_000, `${count}`).toBeLessThan(0.11);
+        let isDone = false;
+        turns.take("another", () => {
+          isDone = true;
+          return 1;
+        });
+        expect(isDone, "at once").toBe(true);
+      }
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
   it("whose flight was held back waits for its account's turn all the same", async () => {
     const { keyPem: key, certPem: cert } = await authority.issue({ names });
     server = await startTlsServer({ key, cert });
