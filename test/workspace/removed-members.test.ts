@@ -19,8 +19,8 @@ async function inOpenTransaction<T>(work: (client: PoolClient) => Promise<T>): P
   }
 }
 
-/** Until somebody waits for a lock, or `done` has come to its end. */
-async function waitsOrEnds(done: Promise<unknown>): Promise<void> {
+/** Until so many wait for a lock, or `done` has come to its end. */
+async function waitsOrEnds(done: Promise<unknown>, waiters = 1): Promise<void> {
   let hasEnded = false;
   done.finally(() => {
     hasEnded = true;
@@ -29,7 +29,7 @@ async function waitsOrEnds(done: Promise<unknown>): Promise<void> {
     const { rowCount } = await database.pool.query(
       "select from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'",
     );
-    return hasEnded || rowCount! > 0;
+    return hasEnded || rowCount! >= waiters;
   };
   await expect.poll(waiting, { timeout: patience(5_000), interval: 10 }).toBe(true);
 }
@@ -93,7 +93,7 @@ test("a link that is made just before its maker is removed is told of", async ()
     const removing = setRole(space, member, null).then((answer) => {
       removed = answer;
     });
-    await Promise.race([removing, new Promise((resolve) => setTimeout(resolve, 200))]);
+    await waitsOrEnds(removing, 2);
     await client.query("commit");
     await removing;
     const link = await linking;
@@ -126,7 +126,7 @@ describe("what a member replays while being removed", () => {
       const removing = setRole(space, member, null).then(() => {
         removed = true;
       });
-      await Promise.race([removing, new Promise((resolve) => setTimeout(resolve, 200))]);
+      await waitsOrEnds(removing, 2);
       expect(removed, "before the replay").toBe(false);
       await client.query("commit");
       await removing;
