@@ -50,9 +50,6 @@ export function dispatcherConnections(connectionsMax: number) {
   return { dispatch: connectionsMax - wakeups - general, wakeups, general, slow: Math.floor(general / 2) };
 }
 
-/** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
-export const STEP_CONNECTIONS = 3;
-
 export type DispatcherPools = ReturnType<typeof openDispatcherPools>;
 
 export function openDispatcherPools(

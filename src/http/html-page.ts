@@ -111,7 +111,7 @@ export type DocumentPage = {
   readonly path: `/${string}`;
   readonly title: string;
   /** The body of the page, HTML that is right as it is; made when it is first asked for. */
-  readonly html: () => string;
+  readonly html: () => Promise<string>;
   /** For who does not ask for HTML. */
   readonly markdown: string;
 };
@@ -126,7 +126,7 @@ export function addDocumentPages(
     let body: string | undefined;
     const links = `<p><a href="reference/">Reference</a> · <a href="errors">Errors</a></p>`;
     addPage(app, path, admit, async (request, reply) => {
-      body ??= `${links}\n${html()}`;
+      body ??= `${links}\n${await html()}`;
       return sendPage(request, reply, { title, body }, text);
     });
   }

@@ -1,5 +1,4 @@
 import { readFileSync } from "node:fs";
-import MarkdownIt from "markdown-it";
 import { type DocumentPage, escapeHtml } from "../http/html-page.ts";
 
 const SOURCE = new URL("../signing/README.md", import.meta.url);
@@ -14,12 +13,14 @@ export function receiversGuide(): DocumentPage {
   return {
     path: "/guide",
     title: "Guide for receivers",
-    html: () => withContents(htmlOf(markdown)),
+    html: async () => withContents(await htmlOf(markdown)),
     markdown,
   };
 }
 
-function htmlOf(text: string): string {
+async function htmlOf(text: string): Promise<string> {
+  // Only now, as most processes are never asked for it.
+  const { default: MarkdownIt } = await import("markdown-it");
   const markdown = new MarkdownIt({ html: false });
   const { rules } = markdown.renderer;
   rules.heading_open = (tokens, at) => `<${tokens[at]!.tag} id="${anchorOf(tokens[at + 1]!.content)}">`;

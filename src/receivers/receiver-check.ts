@@ -5,7 +5,6 @@ import { explainErrorCode } from "../base/model/error-codes.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
 import { webhookSignature } from "../delivery/webhook.ts";
 import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
-import { createPoster } from "../egress/post/post.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import { Fault, faultsOf } from "./faults.ts";
 import {
@@ -155,6 +154,8 @@ export function createReceiverCheck({
       facts ??= factsOf(connection);
       return connection;
     };
+    // Only now: most API processes check no receiver, and its HTTP client takes 20 MiB.
+    const { createPoster } = await import("../egress/post/post.ts");
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
       const sending = { url, post: poster.post, deadlineMs };

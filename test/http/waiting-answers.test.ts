@@ -135,7 +135,7 @@ test("nothing is held for long by those who read", async () => {
 
 test("without a key, pages count for the address", async () => {
   const more = Buffer.alloc(BYTES, "x").toString();
-  const documents = [{ path: "/long" as const, title: "Long", html: () => "", markdown: more }];
+  const documents = [{ path: "/long" as const, title: "Long", html: async () => "", markdown: more }];
   const transferLimits = { ...TRANSFER_LIMITS, answerBytesMax: 4 * BYTES };
   api = await createToyApi({ transferLimits, documents });
   await api.listen();

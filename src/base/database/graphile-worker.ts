@@ -9,7 +9,7 @@
  * sql/0010_delivery.sql (sealpost.add_wakeups, sealpost.announce_events, sealpost.promote, sealpost.publish_fresh).
  */
 import { EventEmitter } from "node:events";
-import { Logger, run, runMigrations, type WorkerEvents } from "graphile-worker";
+import type { WorkerEvents } from "graphile-worker";
 import pg from "pg";
 import { addressOf, createPool, generic, type PoolOptions } from "./pools.ts";
 
@@ -28,8 +28,12 @@ const JOBS_FETCHED_MAX = 100;
 /** Whoever adds jobs tells of them; this is the net below. */
 const POLL_MS = 3_000;
 
+/** Only now: the API, which counts what waits, has no use for it, and it takes 10 MiB. */
+const packageOf = () => import("graphile-worker");
+
 /** Brings graphile-worker's own schema to the pinned version. */
 export async function migrateGraphileWorker(databaseUrl: string, log: (line: string) => void): Promise<void> {
+  const { Logger, runMigrations } = await packageOf();
   const logger = new Logger(() => (level, message) => {
     if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
   });
@@ -179,6 +183,7 @@ export async function startWakeupRunner(options: WakeupRunnerOptions) {
     options.onLook(jobIds, () => localQueue.pulse(1));
   });
   events.on("pool:gracefulShutdown", options.onEnding);
+  const { Logger, run } = await packageOf();
   const runner = await run({
     events,
     pgPool: pool,

@@ -22,8 +22,7 @@ import {
   type WrittenPage,
 } from "../store/pages.ts";
 import { lockSpace } from "../store/spaces.ts";
-import { RENDERER } from "../visiting/markdown-html.ts";
-import type { Rendering } from "../visiting/rendering.ts";
+import { RENDERER, type Rendering } from "../visiting/rendering.ts";
 import {
   draftIsAt,
   operationsOf,

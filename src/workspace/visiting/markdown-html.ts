@@ -3,12 +3,6 @@ import MarkdownIt from "markdown-it";
 import sanitizeHtml from "sanitize-html";
 
 /**
- * The next one with every change of this file, of markdown-it or of sanitize-html: what an older one has made is not
- * shown any more, but rendered again.
- */
-export const RENDERER = 1;
-
-/**
  * Not marked, which shows our own texts: some 256 KiB from a hostile author keep it busy for minutes, and this one for
  * seconds.
  */

@@ -9,7 +9,6 @@ import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { TemporarilyUnavailable } from "../../http/problems.ts";
 import { createTurns } from "../../http/turns.ts";
 import { type OpenedLink, readVersion, storeHtml } from "../store/page-links.ts";
-import { RENDERER } from "./markdown-html.ts";
 
 /** A long chapter takes a tenth of a second, and the worst of the same length three. */
 const PUBLISHED_WITHIN_MS = 2_000;
@@ -24,6 +23,12 @@ const THREAD_MIB_MAX = 256;
 /** Texts that took too much, which would again. Not for long: it may have been a bad day's fault. */
 const TOO_HEAVY_MAX = 1_000;
 const TOO_HEAVY_MS = 60_000;
+
+/**
+ * The next one with every change of markdown-html.ts, of markdown-it or of sanitize-html: what an older one has made is not
+ * shown any more, but rendered again.
+ */
+export const RENDERER = 1;
 
 export type Rendering = ReturnType<typeof createRendering>;
 

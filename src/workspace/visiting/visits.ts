@@ -14,8 +14,7 @@ import { addressBucket } from "../../http/rate-limits.ts";
 import { createTurns, type InTurn } from "../../http/turns.ts";
 import { linkState } from "../model/pages.ts";
 import { countVisits, type OpenedLink, openLinks, readVersion } from "../store/page-links.ts";
-import { RENDERER } from "./markdown-html.ts";
-import type { Rendering } from "./rendering.ts";
+import { RENDERER, type Rendering } from "./rendering.ts";
 
 /** What a link's URL ends in: 32 bytes that nobody guesses. */
 const TOKEN_BYTES = 32;
