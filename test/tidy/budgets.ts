@@ -20,13 +20,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 47_600,
+    max: 46_700,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 329,
+    max: 325,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

@@ -13,7 +13,6 @@ import { compareCells, WRONG_TARGET_KEY } from "../../cells/beginning.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
 import { type Cell, MOVE_PARTS, type Move, type MovePart } from "../../cells/move.ts";
 import { moveAccount } from "../../cells/move-account.ts";
-import { findMoveHindrance } from "../areas.ts";
 import { openAccount } from "../create-api-key.ts";
 import { endedByScope, loadSecretsKey, withDatabase } from "../database.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";
@@ -169,7 +168,8 @@ async function withBothCells(
     if (!(await isSecretsKey(pool, target.secretsKey))) throw new UsageError(WRONG_TARGET_KEY);
     const targetName = nameOf(wish.cell, facts.target.cell);
     const sourceName = facts.source.cell;
-    await work({ source, target, targetName, sourceName, findHindrance: findMoveHindrance });
+    const { findMoveHindrance: findHindrance } = await import("../areas.ts");
+    await work({ source, target, targetName, sourceName, findHindrance });
   });
 }
 

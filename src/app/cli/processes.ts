@@ -2,30 +2,30 @@ import type { Command } from "commander";
 import { LINK_SECONDS } from "../../base/model/console.ts";
 import { openConsole } from "../console-sessions.ts";
 import { prepareDatabase, requireAccount, withDatabase } from "../database.ts";
-import { runDemo } from "../demo/demo.ts";
-import { runAreaSteps, runDispatcher, runQuarantine } from "../dispatch.ts";
 import { httpUrl } from "../listening.ts";
 import { createAnnounce, printResult } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { runApi } from "../serve.ts";
-import { runStandalone } from "../start.ts";
 import { databaseUrlOf } from "../state-folder.ts";
 import { collectIds, parseId } from "./options.ts";
 
-/** Of processes and their database: those that run until they are stopped first. */
+/**
+ * Of processes and their database: those that run until they are stopped first. Each loads what it runs when it is
+ * called, so that none has the memory of all.
+ */
 export function addProcessCommands(program: Command, context: ProcessContext): void {
   program
     .command("start")
     .description("run the whole service: API, dispatcher and, without DATABASE_URL, an embedded PostgreSQL")
     .option("--json", "print events as JSON lines")
     .action(async (options) => {
+      const { runStandalone } = await import("../start.ts");
       context.setExitCode(await runStandalone(context, createAnnounce(context, options)));
     });
   program
     .command("serve")
     .description("run the API; any number of processes can share one database")
     .option("--json", "no effect: logs are always JSON")
-    .action(() => runApi(context));
+    .action(async () => (await import("../serve.ts")).runApi(context));
   program
     .command("dispatch")
     .description("deliver what is published; any number of processes can share one database")
@@ -40,6 +40,7 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
     )
     .option("--json", "no effect: logs are always JSON")
     .action(async ({ alone, areaSteps }) => {
+      const { runAreaSteps, runDispatcher, runQuarantine } = await import("../dispatch.ts");
       if (areaSteps === true) await runAreaSteps(context);
       else if (alone === undefined) await runDispatcher(context);
       else context.setExitCode(await runQuarantine(context, alone));
@@ -50,7 +51,10 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
     .option("--stay", "keep running at the end, and print the URL and the API key")
     .option("--use-server", "use a temporary database on the server of DATABASE_URL")
     .option("--json", "print events as JSON lines")
-    .action(async (options) => context.setExitCode((await runDemo(context, options)) ? 0 : 1));
+    .action(async (options) => {
+      const { runDemo } = await import("../demo/demo.ts");
+      context.setExitCode((await runDemo(context, options)) ? 0 : 1);
+    });
   program
     .command("migrate")
     .description("migrate the database to the latest schema and store the configured limits in it")

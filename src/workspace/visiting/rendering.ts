@@ -25,8 +25,8 @@ const TOO_HEAVY_MAX = 1_000;
 const TOO_HEAVY_MS = 60_000;
 
 /**
- * The next one with every change of markdown-html.ts, of markdown-it or of sanitize-html: what an older one has made is not
- * shown any more, but rendered again.
+ * The next one with every change of markdown-html.ts, of markdown-it or of sanitize-html: what an older one has made is
+ * not shown any more, but rendered again.
  */
 export const RENDERER = 1;
 
