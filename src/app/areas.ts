@@ -18,15 +18,12 @@ import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
 import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
-import { poolOptions } from "./database.ts";
+import { poolOptions, STEP_CONNECTIONS } from "./database.ts";
 import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
-
-/** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
-export const STEP_CONNECTIONS = 3;
 
 export type AreaOptions = {
   readonly config: Config;

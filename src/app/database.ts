@@ -54,6 +54,9 @@ export function endedByScope(pool: Pool): Pool & AsyncDisposable {
   return Object.assign(pool, { [Symbol.asyncDispose]: () => pool.end() });
 }
 
+/** Of the process that a dispatcher has for what areas compute: one for each step, one to look and to hold leases. */
+export const STEP_CONNECTIONS = 3;
+
 /** Of the pools of a process that runs on: a connection that breaks is told in its log. */
 export function poolOptions({ cell }: Config, databaseUrl: string, applicationName: string, log: Logger) {
   const onError = (err: Error) => log.warn({ err }, "a database connection broke");

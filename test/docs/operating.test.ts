@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { STEP_CONNECTIONS } from "../../src/app/areas.ts";
+import { STEP_CONNECTIONS } from "../../src/app/database.ts";
 import { dispatcherConnections } from "../../src/app/dispatch-process.ts";
 import { readConfig } from "../../src/base/config/config.ts";
 import { variables } from "../../src/base/config/variables.ts";

@@ -183,7 +183,7 @@ test("another renderer, or another version of what it uses, has another number",
     "sanitize-html": versionOf("sanitize-html"),
   }).toEqual({
     renderer: 1,
-    source: "de88f1fb74bca1f4",
+    source: "b9dbd896f745edc8",
     "markdown-it": "15.0.3",
     "sanitize-html": "2.18.1",
   });
