@@ -37,6 +37,8 @@ export type Place = {
 
 /** Of what is free and not kept, how many times as much an account may hold: alone, it gets half of all. */
 const TIMES_FREE = 2;
+/** Whoever holds none and has waited for so long without a turn has every second one. */
+const LONG_MS = 1_000;
 /** What was held counts half after this. */
 const HALF_LIFE_MS = 60_000;
 const REMEMBERED_ACCOUNTS_MAX = 10_000;
@@ -47,22 +49,27 @@ type Taken = Place & {
   restedMs: number | null;
 };
 type Waiting = { readonly asked: AskedPlaces; readonly start: (place: Place) => void };
+/** `sinceMs`: since when its account has had no turn. */
+type Queue = { readonly all: Set<Waiting>; sinceMs: number };
 
 /**
  * Places of which each account has its share, whatever others do. An account gets another only while it holds less than
  * a multiple of what is free (a dynamic threshold: Choudhury and Hahne, 1998), and some are kept for accounts that hold
- * none. What waits goes by who holds the fewest, then by who will have held the least lately. Where none is free,
- * whoever lets the least move loses its own to an account that has none.
+ * none. What waits goes by who holds the fewest, then by who will have held the least lately, but for every second
+ * turn, which is that of whoever has waited long. Where none is free, whoever lets the least move loses its own to an
+ * account that has none.
  *
- * Losing option: half of all for each account. Two had everything.
+ * Losing options: half of all for each account: two had everything. By what was held lately alone: two newcomers shut
+ * an account out that had been busy before, for a minute.
  */
 export class AccountPlaces {
   readonly #options: Required<PlacesOptions>;
   readonly #held = new Map<string, number>();
-  readonly #waiting = new Map<string, Set<Waiting>>();
+  readonly #waiting = new Map<string, Queue>();
   readonly #moving = new Set<Taken>();
   readonly #heldLately: TtlMap<string, { readonly ms: number; readonly atMs: number }>;
   #free: number;
+  #isLongTurn = false;
   #looking: NodeJS.Timeout | undefined;
 
   constructor(options: PlacesOptions) {
@@ -100,7 +107,7 @@ export class AccountPlaces {
     const taken = this.tryTake(accountId, asked);
     if (taken !== null) return taken;
     return await new Promise((resolve, reject) => {
-      const own = this.#waiting.get(accountId) ?? new Set();
+      const own = this.#waiting.get(accountId) ?? { all: new Set(), sinceMs: this.#options.now() };
       this.#waiting.set(accountId, own);
       const leave = () => {
         this.#leave(accountId, waiting);
@@ -114,7 +121,7 @@ export class AccountPlaces {
           resolve(place);
         },
       };
-      own.add(waiting);
+      own.all.add(waiting);
       signal.addEventListener("abort", leave, { once: true });
       // Those before it may wait for more than is free, or for what is kept for such as this one.
       this.#startNext();
@@ -202,8 +209,9 @@ export class AccountPlaces {
   #next(): string | null {
     let next: string | null = null;
     let [heldByNext, loadOfNext] = [0, 0];
-    for (const [accountId, [first]] of this.#waiting) {
+    for (const [accountId, { all }] of this.#waiting) {
       if (!this.#mayHaveAnother(accountId)) continue;
+      const [first] = all;
       const held = this.held(accountId);
       const load = this.#loadOf(accountId) + (first!.asked.expectedMs ?? 0);
       if (next !== null && (held > heldByNext || (held === heldByNext && load >= loadOfNext))) continue;
@@ -212,15 +220,31 @@ export class AccountPlaces {
     return next;
   }
 
+  /** Who has waited the longest of those that hold none; null: nobody for long. */
+  #longest(): string | null {
+    let longest: string | null = null;
+    let sinceMs = this.#options.now() - LONG_MS;
+    for (const [accountId, queue] of this.#waiting) {
+      if (queue.sinceMs > sinceMs || (longest !== null && queue.sinceMs === sinceMs)) continue;
+      if (this.held(accountId) === 0 && this.#mayHaveAnother(accountId))
+        [longest, sinceMs] = [accountId, queue.sinceMs];
+    }
+    return longest;
+  }
+
   #startNext(): void {
-    for (let next = this.#next(); next !== null; next = this.#next()) {
+    for (;;) {
+      const next = (this.#isLongTurn ? this.#longest() : null) ?? this.#next();
+      if (next === null) return;
       const own = this.#waiting.get(next)!;
-      const [first] = own;
+      const [first] = own.all;
       // It comes first even where others would have room enough, or it never would.
       if (this.#granted(next, first!.asked) === 0) return;
+      this.#isLongTurn = !this.#isLongTurn;
+      own.sinceMs = this.#options.now();
       this.#leave(next, first!);
       // To the end of the turn among those that hold as many.
-      if (own.size > 0) {
+      if (own.all.size > 0) {
         this.#waiting.delete(next);
         this.#waiting.set(next, own);
       }
@@ -230,8 +254,8 @@ export class AccountPlaces {
 
   #leave(accountId: string, waiting: Waiting): void {
     const own = this.#waiting.get(accountId);
-    own?.delete(waiting);
-    if (own?.size === 0) this.#waiting.delete(accountId);
+    own?.all.delete(waiting);
+    if (own?.all.size === 0) this.#waiting.delete(accountId);
   }
 
   /** Takes a place from whoever lets the least move, for an account that has none. False: there is nobody. */

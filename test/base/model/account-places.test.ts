@@ -229,6 +229,32 @@ describe("an account", () => {
   });
 });
 
+describe.each([2, 20])("an account that was busy, beside %i newcomers that want all there is", (count) => {
+  it.each([
+    ["of pieces of the thread", { placesMax: 1, keptPlaces: 0, lightMs: 0 }, 25],
+    ["of passwords", { placesMax: 3, lightMs: 1_000 }, 250],
+  ])("has its turn %s soon, again and again", async (_, options, pieceMs) => {
+    const bench = new Bench(options);
+    bench.tryTake("busy");
+    bench.nowMs += 60_000;
+    await bench.end("busy");
+    for (const accountId of accounts(count)) await bench.askMany(accountId, 500);
+    const goOn = async () => {
+      bench.nowMs += pieceMs;
+      for (const { accountId } of [...bench.taken]) await bench.end(accountId);
+    };
+    // Until none of them is a light one any more, who have kept places.
+    while (bench.nowMs < 60_000 + count * 1_000) await goOn();
+    for (let turns = 0; turns < 5; turns++) {
+      void bench.ask("busy");
+      const since = bench.nowMs;
+      const before = bench.started.length;
+      while (!bench.started.slice(before).includes("busy")) await goOn();
+      expect(bench.nowMs - since, `${turns}`).toBeLessThan(4_000);
+    }
+  });
+});
+
 describe("what moves too slowly", () => {
   const RATE = { placesMax: 4, movingBytesPerSecond: 1_000 };
   function full(): Bench {
