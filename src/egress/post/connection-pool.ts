@@ -19,7 +19,7 @@ export const POST_LIMITS = {
   /** Of the answer's header names and values. */
   responseHeadBytesMax: 16_384,
   /** 1xx heads before the real one. A slow flood of them ends at the deadline, a fast one here. */
-  informationalHeadsMax: 100,
+  informationalHeadsMax: 1_000,
   /** For reading the body, once the head has decided the outcome. */
   bodyReadMs: 2_000,
   /** Of the recorded beginning of the body, as UTF-8. */
