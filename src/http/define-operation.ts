@@ -142,7 +142,7 @@ export function operationDefiners<DomainCode extends string = never>(
     >(
       declaration: Checked<Params, Query, Response, never> & {
         readonly handle: (
-          request: Omit<RequestOf<Params, Query, undefined, never>, "accountId" | "reader">,
+          request: Omit<RequestOf<Params, Query, undefined, never>, "accountId" | "user" | "reader">,
         ) => Promise<ResultOf<Response>>;
       },
     ): Operation {

@@ -249,6 +249,9 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       ...validate(asked),
       accountId,
       caller,
+      get user() {
+        return userOf(accountId, caller);
+      },
       reader: async (tx) => {
         const { userId } = caller;
         const spaceIds = userId === null ? null : await findSpaces(accountId, userId, tx ?? null);
@@ -306,6 +309,11 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
 function nullIfUnavailable(error: unknown): null {
   if (error instanceof TemporarilyUnavailable) return null;
   throw error;
+}
+
+export function userOf(accountId: string, { userId }: Pick<Caller, "userId">) {
+  if (userId === null) throw new Error("An operation without `needsUser` asks for the user.");
+  return { accountId, userId };
 }
 
 /** All of the body has to be taken: that it is right is known at its end. */

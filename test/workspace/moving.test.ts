@@ -83,7 +83,7 @@ test("whoever has read the row before its object was moved and removed gets the 
   });
   const { work } = operations.find(({ key }) => key === "documents.download")!;
   const { accountId, userId } = api.account;
-  const request = { params: { document_id: id }, accountId, caller: { userId } } as unknown as ErasedRequest;
+  const request = { params: { document_id: id }, user: { accountId, userId } } as unknown as ErasedRequest;
   const answer = (await (work as Extract<Work, { kind: "read" }>).handle(request)) as { content: Content };
   const body = await answer.content.open({ first: 0, last: BYTES.length - 1 });
   expect(await buffer(body)).toEqual(BYTES);

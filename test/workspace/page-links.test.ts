@@ -74,12 +74,8 @@ test("a password is not hashed for whoever may not set it, nor a page rendered",
   const prepare = async (key: string, { accountId, userId }: Pick<TestAccount, "accountId" | "userId">) => {
     const { work } = operations.find((operation) => operation.key === key)!;
     const params = { page_id: page, link_id: link.id };
-    const request = {
-      accountId,
-      caller: { userId },
-      params,
-      body: { label: "l", password: "correct horse" },
-    };
+    const body = { label: "l", password: "correct horse" };
+    const request = { user: { accountId, userId }, params, body };
     if (work.kind === "write") await work.prepare!(request as never, new AbortController().signal);
   };
   const viewer = { ...(await api.newUser(api.account.accountId)), accountId: api.account.accountId };

@@ -1,4 +1,5 @@
 import { describe, expect, test } from "vitest";
+import { userOf } from "../../src/http/perform.ts";
 import { type FieldError, Problem } from "../../src/http/problems.ts";
 import {
   allows,
@@ -6,7 +7,7 @@ import {
   type SpacePermission,
   type SpaceRole,
 } from "../../src/workspace/model/roles.ts";
-import { draftIsAt, requirePermission, userOf } from "../../src/workspace/operations/workspace-operation.ts";
+import { draftIsAt, requirePermission } from "../../src/workspace/operations/workspace-operation.ts";
 
 /** As the API's description of roles says it, one row for each permission. */
 const ALLOWED: Readonly<Record<SpacePermission, readonly SpaceRole[]>> = {
@@ -29,28 +30,27 @@ const request = {
 };
 
 describe("in a space", () => {
-  test.each(cells)("$role may $permission: $isAllowed", ({ role, permission, isAllowed }) => {
+  test.each(cells)("$role may $permission: $isAllowed", async ({ role, permission, isAllowed }) => {
     expect(allows(role, permission)).toBe(isAllowed);
-    const require = () => requirePermission({ role }, permission, request);
-    if (isAllowed) return expect(require).not.toThrow();
+    const found = { role };
+    const required = requirePermission(request, permission, Promise.resolve(found));
+    if (isAllowed) return expect(await required).toBe(found);
     const message = `Its user's role in the space, ${role}, is not enough.`;
     const errors = [{ path: "header.authorization", message }];
-    expect(require).toThrow(expect.objectContaining({ code: "access_denied", errors }));
+    await expect(required).rejects.toThrow(expect.objectContaining({ code: "access_denied", errors }));
   });
 
-  test("who is no member is not told that there is one", () => {
+  test("who is no member is not told that there is one", async () => {
     for (const { permission } of cells) {
-      expect(() => requirePermission(null, permission, request)).toThrow(
-        expect.objectContaining({ code: "not_found" }),
-      );
+      const required = requirePermission(request, permission, Promise.resolve(null));
+      await expect(required).rejects.toThrow(expect.objectContaining({ code: "not_found" }));
     }
   });
 });
 
 test("nobody acts for a user that was not asked for", () => {
-  const caller = { keyId: "k", isStaff: false, userId: "u", scopes: new Set<string>() };
-  expect(userOf({ accountId: "a", caller })).toEqual({ accountId: "a", userId: "u" });
-  expect(() => userOf({ accountId: "a", caller: { ...caller, userId: null } })).toThrow("needsUser");
+  expect(userOf("a", { userId: "u" })).toEqual({ accountId: "a", userId: "u" });
+  expect(() => userOf("a", { userId: null })).toThrow("needsUser");
 });
 
 test("whoever saves over another revision is told which there is", () => {

@@ -134,13 +134,10 @@ function nodeOf<Kind extends NodeKind>(kind: Kind) {
   });
 }
 
-const node = {
-  manual_trigger: nodeOf("manual_trigger"),
-  documents: nodeOf("documents"),
-  wait: nodeOf("wait"),
-  analyze: nodeOf("analyze"),
-  external_analysis: nodeOf("external_analysis"),
-} satisfies { readonly [Kind in NodeKind]: z.ZodType<{ kind: Kind }> };
+type AnyNode = { [Kind in NodeKind]: ReturnType<typeof nodeOf<Kind>> }[NodeKind];
+const AnyNode = z.discriminatedUnion("kind", NODE_KINDS.map(nodeOf) as unknown as [AnyNode, ...AnyNode[]], {
+  error: ({ code }) => (code === "invalid_union" ? `Must be one of ${NODE_KINDS.join(", ")}.` : undefined),
+});
 
 const Edge = z.strictObject({ from: nodeId, to: nodeId });
 
@@ -150,18 +147,7 @@ const Edge = z.strictObject({ from: nodeId, to: nodeId });
  */
 export const Definition = z
   .strictObject({
-    nodes: z
-      .array(
-        z.discriminatedUnion(
-          "kind",
-          [node.manual_trigger, node.documents, node.wait, node.analyze, node.external_analysis],
-          {
-            error: ({ code }) =>
-              code === "invalid_union" ? `Must be one of ${NODE_KINDS.join(", ")}.` : undefined,
-          },
-        ),
-      )
-      .max(NODES_MAX),
+    nodes: z.array(AnyNode).max(NODES_MAX),
     edges: z.array(Edge).max(EDGES_MAX),
   })
   .superRefine((definition, context) => {

@@ -5,13 +5,13 @@ import { DAY_MS } from "../../base/model/time.ts";
 import { isInPlace, newObjectKey } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import { readDocument } from "../store/documents.ts";
 import { byTurns } from "../store/lists.ts";
 import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import {
   claimMove,
   continueMove,
   endMove,
-  isStillAt,
   type KeySwitch,
   moveLater,
   postponeMove,
@@ -116,8 +116,10 @@ async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwi
       failed.push(document);
       errors.push(copy.reason);
     } else if (!(copy.reason instanceof ObjectNotFoundError)) throw copy.reason;
-    // Otherwise somebody else has moved it meanwhile.
-    else if (await isStillAt(pool, accountId, document)) {
+    else {
+      const now = await readDocument(pool, accountId, move.spaceId, document.id);
+      // Somebody else has moved it meanwhile, or it is gone.
+      if (now?.storage_key !== document.storage_key) continue;
       lost.push(document);
       onLost({ accountId, documentId: document.id });
     }
@@ -143,7 +145,8 @@ async function switchAll(
   const { accountId } = move;
   const space = await lockStoragePrefix(tx, accountId, move.spaceId);
   const isStale = switches.some((one) => one.storagePrefix !== space?.storagePrefix);
-  const taken = await takeReserved(tx, accountId, isStale ? [] : newKeys);
+  const reserved = await takeReserved(tx, accountId, isStale ? [] : newKeys);
+  const taken = new Set(reserved.map(({ storageKey }) => storageKey));
   const possible = isStale ? [] : switches.filter((one) => !one.has_content || taken.has(one.newKey));
   const switched = await switchKeys(tx, accountId, possible);
   const used = possible.filter(({ id }) => switched.has(id));

@@ -10,22 +10,13 @@ import type { InputPlace, NodeStep } from "./node-step.ts";
 
 type WordCount = { readonly word: string; readonly count: number };
 
-type TextAnalysis = {
-  readonly lines: number;
-  readonly words: number;
-  /** Not offered: what guesses it well takes 90 MB of memory. */
-  readonly language: null;
-  /** In small letters, the most frequent first; of those that are as frequent, in the order of the alphabet. */
-  readonly top_words: readonly WordCount[];
-};
-
 /** No language's words are longer; what is, is data, and would make its item as long. */
 const WORD_CHARS_MAX = 64;
 
 const segmenter = new Intl.Segmenter("en", { granularity: "word" });
 
 /** @param topWords how many of the most frequent words are told */
-export function analyzeText(text: string, topWords: number): TextAnalysis {
+export function analyzeText(text: string, topWords: number) {
   const counts = new Map<string, number>();
   let words = 0;
   for (const { segment, isWordLike } of segmenter.segment(text)) {
@@ -35,10 +26,14 @@ export function analyzeText(text: string, topWords: number): TextAnalysis {
     const word = segment.toLowerCase();
     counts.set(word, (counts.get(word) ?? 0) + 1);
   }
+  // The language is not offered: what guesses it well takes 90 MB of memory.
   return { lines: countLines(text), words, language: null, top_words: mostFrequent(counts, topWords) };
 }
 
-/** Sorting all of them took a second where each word stands once, and few are wanted. */
+/**
+ * The most frequent first; of those that are as frequent, in the order of the alphabet. Sorting all of them took a
+ * second where each word stands once, and few are wanted.
+ */
 function mostFrequent(counts: ReadonlyMap<string, number>, countMax: number): readonly WordCount[] {
   const top: WordCount[] = [];
   for (const [word, count] of counts) {
@@ -62,25 +57,13 @@ const DOCUMENT_BYTES_MAX = 256 * 1_024 ** 2;
 /** Counting the words of so many takes half a second, and their text is in memory. */
 const TEXT_BYTES_MAX = 1_024 ** 2;
 
-type DocumentAnalysis = {
-  readonly content_type: string;
-  readonly bytes: number;
-  /** In hex. */
-  readonly sha256: string;
-  /** Null: it is no text, or a long one. */
-  readonly text: TextAnalysis | null;
-};
-
 type Analyzing = Parameters<NodeStep<"analyze">>[0];
 
 /**
- * Reads a document of the space once, as a stream.
+ * Reads a document of the space once, as a stream. `text`: null, it is no text, or a long one.
  * @param documentId whatever the item says: whoever started the run may have named any other
  */
-async function analyzeDocument(
-  input: Analyzing,
-  documentId: unknown,
-): Promise<DocumentAnalysis | ItemErrorCode> {
+async function analyzeDocument(input: Analyzing, documentId: unknown): Promise<Item | ItemErrorCode> {
   const document = await find(input, documentId);
   if (document === null) return "document_not_found";
   const { content_type, file_size, storage_key } = document;

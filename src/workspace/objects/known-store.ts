@@ -71,15 +71,11 @@ export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): Obj
     isKnown = true;
   }
 
-  async function compare(): Promise<void> {
-    const id = await ids.read();
-    if (id !== null) await expect(id);
-  }
-
   /** Before the store is used; while nothing has been stored anywhere, any store will do. */
   async function check(): Promise<void> {
     if (isKnown) return;
-    checking ??= compare().finally(() => {
+    const comparing = () => ids.read().then((id) => (id === null ? undefined : expect(id)));
+    checking ??= comparing().finally(() => {
       checking = null;
     });
     await checking;

@@ -141,7 +141,7 @@ export class S3 {
         connectionTimeout: limits.connectMs,
         requestTimeout: limits.answerMs,
         throwOnRequestTimeout: true,
-        // Of a socket that is idle: while an object is read, it is when its reader is slow. s3-body.ts looks at that.
+        // Of a socket that is idle: while an object is read, it is when its reader is slow. `s3Body` looks at that.
         socketTimeout: 0,
         httpAgent: agent,
         httpsAgent: agent,

@@ -24,12 +24,7 @@ import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import { documentBody } from "./documents.ts";
-import {
-  operationsOf,
-  requirePermission,
-  userOf,
-  type WorkspaceDependencies,
-} from "./workspace-operation.ts";
+import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 /**
  * Passes a result through; when the object store is away, rejects with an error that is answered as 503, and when
@@ -93,10 +88,8 @@ export function contentOperations({
       response: jsonResponse(200, Document),
       errors: ["not_found", "access_denied", "document_already_uploaded", "document_being_uploaded"],
       receive: async (request) => {
-        const { body } = request;
-        const user = userOf(request);
-        const document = await findDocument(pool, user, request.params.document_id);
-        requireUploadable(document, request);
+        const { user, body } = request;
+        const document = await requireUploadable(request, pool, findDocument);
         const faults = faultsOf(body, document);
         if (faults.length > 0) throw request.problem("invalid_request", faults);
         if (uploading.has(document.id)) throw request.problem("document_being_uploaded");
@@ -125,10 +118,9 @@ export function contentOperations({
         await findUploadable(request, tx, findDocument);
       },
       handle: async (request, tx, key) => {
-        const { accountId } = request;
-        const user = userOf(request);
+        const { user } = request;
         const document = await findUploadable(request, tx, lockDocument);
-        if (!(await takeReserved(tx, accountId, [key])).has(key)) {
+        if ((await takeReserved(tx, user.accountId, [key])).length === 0) {
           throw new TemporarilyUnavailable("an upload took longer than its key was reserved for");
         }
         const isSet = await setUploaded(tx, user, document.id, key);
@@ -139,7 +131,7 @@ export function contentOperations({
         }
         return { body: documentBody((await findDocument(tx, user, document.id))!) };
       },
-      refused: async (request, key) => await releaseKeys(pool, userOf(request), { keys: [key] }),
+      refused: async (request, key) => await releaseKeys(pool, request.user, { keys: [key] }),
     }),
     read({
       key: "documents.download",
@@ -153,9 +145,9 @@ export function contentOperations({
       response: contentResponse(),
       errors: ["not_found", "access_denied", "document_not_uploaded"],
       handle: async (request) => {
-        const user = userOf(request);
-        const document = await findDocument(pool, user, request.params.document_id);
-        requirePermission(document, "download", request);
+        const { user, params } = request;
+        const found = findDocument(pool, user, params.document_id);
+        const document = await requirePermission(request, "download", found);
         if (!document.has_content) throw request.problem("document_not_uploaded");
         return {
           content: {
@@ -180,23 +172,20 @@ type UploadRequest = OperationRequest<
 >;
 
 /** As long as its bytes come, whoever sends them has to be allowed to: that is hours. */
-async function findUploadable(
-  request: UploadRequest,
-  tx: ClientBase,
-  find: typeof lockDocument,
-): Promise<FoundDocument> {
+async function findUploadable(request: UploadRequest, tx: ClientBase, find: typeof lockDocument) {
   if (!(await isApiKeyGood(tx, request.caller.keyId))) throw new Problem("unauthorized");
-  const document = await find(tx, userOf(request), request.params.document_id);
-  requireUploadable(document, request);
-  return document;
+  return await requireUploadable(request, tx, find);
 }
 
-function requireUploadable(
-  document: FoundDocument | null,
+async function requireUploadable<On>(
   request: UploadRequest,
-): asserts document is FoundDocument {
-  requirePermission(document, "upload", request);
+  database: On,
+  find: (database: On, user: SpaceUser, documentId: string) => Promise<FoundDocument | null>,
+): Promise<FoundDocument> {
+  const found = find(database, request.user, request.params.document_id);
+  const document = await requirePermission(request, "upload", found);
   if (document.has_content) throw request.problem("document_already_uploaded");
+  return document;
 }
 
 /** What is wrong with a body, for all that is known before it comes. */

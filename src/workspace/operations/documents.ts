@@ -28,12 +28,7 @@ import {
 import { askForMove } from "../store/moves.ts";
 import { lockSpace } from "../store/spaces.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
-import {
-  operationsOf,
-  requirePermission,
-  userOf,
-  type WorkspaceDependencies,
-} from "./workspace-operation.ts";
+import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 /** In one of Unicode's spellings, so that names that look the same are the same. */
 const fileName = z
@@ -126,10 +121,10 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(201, Folder),
       errors: ["not_found", "access_denied", "folder_name_taken"],
       handle: async (request, tx) => {
-        const { name, parent_id: folderId = null } = request.body;
-        const user = userOf(request);
-        const place = { spaceId: request.params.space_id, folderId };
-        requirePermission(await lockSpace(tx, user, place.spaceId), "upload", request);
+        const { user, params, body } = request;
+        const { name, parent_id: folderId = null } = body;
+        const place = { spaceId: params.space_id, folderId };
+        await requirePermission(request, "upload", lockSpace(tx, user, place.spaceId));
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
         const folder = await insertFolder(tx, user, place.spaceId, folderId, name);
         if (folder === null) throw request.problem("folder_name_taken");
@@ -172,12 +167,11 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(201, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { folder_id = null, ...named } = request.body;
+        const { user, body } = request;
+        const { folder_id = null, ...named } = body;
         const { space_id, file_name } = named;
         if (named.file_size > DOCUMENT_BYTES_MAX) throw new Problem("payload_too_large");
-        const user = userOf(request);
-        const space = await lockSpace(tx, user, space_id);
-        requirePermission(space, "upload", request);
+        const space = await requirePermission(request, "upload", lockSpace(tx, user, space_id));
         const place = { spaceId: space_id, folderId: folder_id };
         if (!(await hasFolder(tx, user.accountId, place))) throw request.problem("not_found");
         const id = await newId(tx);
@@ -218,10 +212,10 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Document),
       errors: ["not_found", "access_denied", "document_name_taken"],
       handle: async (request, tx) => {
-        const { file_name } = request.body;
-        const user = userOf(request);
-        const document = await lockDocument(tx, user, request.params.document_id);
-        requirePermission(document, "rename", request);
+        const { user, params, body } = request;
+        const { file_name } = body;
+        const found = lockDocument(tx, user, params.document_id);
+        const document = await requirePermission(request, "rename", found);
         const { id, space_id, has_content } = document;
         if (has_content) await requireRoomForLeftovers(tx, user);
         const key = newObjectKey({ ...document, file_name });

@@ -1,6 +1,6 @@
 import { z } from "zod";
 import { displayName, INTEGER_MAX, id, lineOfText, moment } from "../../api/fields.ts";
-import { type Caller, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
+import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { invalidRequest, TemporarilyUnavailable } from "../../http/problems.ts";
 import { LINK_CONSTANTS, linkState, PageLink } from "../model/pages.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
@@ -18,12 +18,7 @@ import { findPage, findVersion } from "../store/pages.ts";
 import { holdMember } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
-import {
-  operationsOf,
-  requirePermission,
-  userOf,
-  type WorkspaceDependencies,
-} from "./workspace-operation.ts";
+import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 const { get, list, write } = operationsOf("Pages");
 const pagePath = "/v1/pages/{page_id}/links";
@@ -90,8 +85,7 @@ export type PageLinkDependencies = Pick<WorkspaceDependencies, "pool" | "pagesUr
 };
 
 type WithPassword = {
-  readonly accountId: string;
-  readonly caller: Caller;
+  readonly user: SpaceUser;
   readonly body: { readonly password?: string | null | undefined };
 };
 
@@ -107,18 +101,18 @@ export function pageLinkOperations({
    * the look: there is never a link without its password.
    */
   async function hashOf(
-    { accountId, caller, body: { password } }: WithPassword,
+    { user, body: { password } }: WithPassword,
     gone: AbortSignal,
     find: (user: SpaceUser) => Promise<{ readonly role: SpaceRole } | null>,
   ): Promise<() => string | null | undefined> {
     if (typeof password !== "string") return () => password;
-    const found = await find(userOf({ accountId, caller }));
+    const found = await find(user);
     if (found === null || !allows(found.role, "edit_pages")) {
       return () => {
         throw new TemporarilyUnavailable("a role was changed meanwhile");
       };
     }
-    const hash = await hashPassword(accountId, password, gone);
+    const hash = await hashPassword(user.accountId, password, gone);
     return () => hash;
   }
 
@@ -137,28 +131,23 @@ export function pageLinkOperations({
       holdsSecret: true,
       params: pageParams,
       body: jsonBody(LinkSettings),
-      audit: ({ params }, { body: { id: link_id, label, expires_at, max_visits, has_password } }) => ({
-        ...params,
-        link_id,
-        label,
-        expires_at,
-        max_visits,
-        has_password,
-      }),
+      audit: ({ params }, { body: { id: link_id, label, expires_at, max_visits, has_password } }) => {
+        return { ...params, link_id, label, expires_at, max_visits, has_password };
+      },
       response: jsonResponse(201, NewPageLink),
       errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
       judgeRepeat: async (request, tx) => {
-        requirePermission(await findPage(tx, userOf(request), request.params.page_id), "edit_pages", request);
+        const { user, params } = request;
+        await requirePermission(request, "edit_pages", findPage(tx, user, params.page_id));
         return "again";
       },
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findPage(pool, user, request.params.page_id)),
       handle: async (request, tx, hashed) => {
-        const { password: _, ...settings } = request.body;
-        const user = userOf(request);
-        await holdMember(tx, user, "page_id", request.params.page_id);
-        const page = await findPage(tx, user, request.params.page_id);
-        requirePermission(page, "edit_pages", request);
+        const { user, params, body } = request;
+        const { password: _, ...settings } = body;
+        await holdMember(tx, user, "page_id", params.page_id);
+        const page = await requirePermission(request, "edit_pages", findPage(tx, user, params.page_id));
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page.current_version === null) throw request.problem("page_not_published");
         const token = newToken();
@@ -168,8 +157,8 @@ export function pageLinkOperations({
           const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
           throw invalidRequest("body.expires_at", message);
         }
-        const body = foundLinkBody((await findLink(tx, user, link.id))!);
-        return { body: { ...body, url: `${pagesUrl}${LINK_PATH}/${token}` } };
+        const made = foundLinkBody((await findLink(tx, user, link.id))!);
+        return { body: { ...made, url: `${pagesUrl}${LINK_PATH}/${token}` } };
       },
     }),
     list({
@@ -219,10 +208,9 @@ export function pageLinkOperations({
       prepare: (request, gone) =>
         hashOf(request, gone, (user) => findLink(pool, user, request.params.link_id)),
       handle: async (request, tx, hashed) => {
-        const { password: _, ...changes } = request.body;
-        const user = userOf(request);
-        const link = await lockLink(tx, user, request.params.link_id);
-        requirePermission(link, "edit_pages", request);
+        const { user, params, body } = request;
+        const { password: _, ...changes } = body;
+        const link = await requirePermission(request, "edit_pages", lockLink(tx, user, params.link_id));
         if (link.status === "REVOKED") throw request.problem("page_link_revoked");
         await changeLink(tx, user.accountId, link.id, { ...changes, password_hash: hashed() });
         return { body: foundLinkBody((await findLink(tx, user, link.id))!) };
@@ -251,10 +239,9 @@ export function pageLinkOperations({
         "page_version_mismatch",
       ],
       handle: async (request, tx) => {
-        const { page_version_id: versionId } = request.body;
-        const user = userOf(request);
-        const link = await lockLink(tx, user, request.params.link_id);
-        requirePermission(link, "edit_pages", request);
+        const { user, params, body } = request;
+        const { page_version_id: versionId } = body;
+        const link = await requirePermission(request, "edit_pages", lockLink(tx, user, params.link_id));
         const { id: linkId, page_id: pageId, status, isExpired } = link;
         if (status === "REVOKED") throw request.problem("page_link_revoked");
         if (isExpired) throw request.problem("page_link_expired");

@@ -27,7 +27,6 @@ import {
   draftIsAt,
   operationsOf,
   requirePermission,
-  userOf,
   type WorkspaceDependencies,
 } from "./workspace-operation.ts";
 
@@ -100,9 +99,9 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       response: jsonResponse(201, Page),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { space_id: spaceId, title, markdown } = request.body;
-        const user = userOf(request);
-        requirePermission(await lockSpace(tx, user, spaceId), "edit_pages", request);
+        const { user, body } = request;
+        const { space_id: spaceId, title, markdown } = body;
+        await requirePermission(request, "edit_pages", lockSpace(tx, user, spaceId));
         const page = (await insertPage(tx, user, spaceId, title, markdown))!;
         return { body: pageBody((await findPage(tx, user, page.id))!) };
       },
@@ -134,10 +133,9 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       response: jsonResponse(200, Page),
       errors: ["not_found", "access_denied", "page_changed"],
       handle: async (request, tx) => {
-        const { revision, title, markdown } = request.body;
-        const user = userOf(request);
-        const page = await lockPage(tx, user, request.params.page_id);
-        requirePermission(page, "edit_pages", request);
+        const { user, params, body } = request;
+        const { revision, title, markdown } = body;
+        const page = await requirePermission(request, "edit_pages", lockPage(tx, user, params.page_id));
         if (page.revision !== revision) throw request.problem("page_changed", draftIsAt(page.revision));
         await saveDraft(tx, user.accountId, page.id, title, markdown);
         return { body: pageBody((await findPage(tx, user, page.id))!) };
@@ -156,8 +154,8 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       scope: "pages:write",
       params,
       body: jsonBody(Publication, { isOptional: true }),
-      audit: ({ params: { page_id } }, { body: { id: page_version_id, number } }) => ({
-        page_id,
+      audit: ({ params }, { body: { id: page_version_id, number } }) => ({
+        ...params,
         page_version_id,
         number,
       }),
@@ -165,21 +163,19 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       errors: ["not_found", "access_denied", "page_changed", "page_already_published", "page_too_heavy"],
       // Not when it is saved: nobody is to lose what they have written, and nobody sees it before this.
       prepare: async (request, gone) => {
-        const user = userOf(request);
-        const page = await findPage(pool, user, request.params.page_id);
+        const { user, params, body } = request;
+        const page = await findPage(pool, user, params.page_id);
         // Nothing is rendered for what is refused.
         if (page === null || !allows(page.role, "edit_pages") || !page.draft_differs) return null;
-        if ((request.body.revision ?? page.revision) !== page.revision) return null;
+        if ((body.revision ?? page.revision) !== page.revision) return null;
         const html = await rendering.render(user.accountId, page.markdown, gone);
         return { revision: page.revision, html };
       },
       handle: async (request, tx, rendered) => {
-        const { revision } = request.body;
-        const user = userOf(request);
-        const page = await lockPage(tx, user, request.params.page_id);
-        requirePermission(page, "edit_pages", request);
+        const { user, params, body } = request;
+        const page = await requirePermission(request, "edit_pages", lockPage(tx, user, params.page_id));
         const changed = () => request.problem("page_changed", draftIsAt(page.revision));
-        if (revision !== undefined && page.revision !== revision) throw changed();
+        if ((body.revision ?? page.revision) !== page.revision) throw changed();
         if (!page.draft_differs) throw request.problem("page_already_published");
         if (rendered?.revision !== page.revision) throw changed();
         const { html } = rendered;

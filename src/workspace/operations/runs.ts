@@ -22,12 +22,7 @@ import { readRunEvents } from "../store/run-events.ts";
 import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
 import { holdMember, isMemberOf } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
-import {
-  operationsOf,
-  requirePermission,
-  userOf,
-  type WorkspaceDependencies,
-} from "./workspace-operation.ts";
+import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 const object = z.record(z.string(), z.unknown());
 
@@ -117,12 +112,12 @@ export function runOperations({
         "too_many_workflow_runs",
       ],
       handle: async (request, tx) => {
-        const { workflow_id: workflowId } = request.params;
-        const { input = {}, webhook_url, version = null } = request.body;
-        const user = userOf(request);
+        const { user, params, body, traceparent, caller } = request;
+        const { input = {}, webhook_url, version = null } = body;
+        const { workflow_id: workflowId } = params;
         await holdMember(tx, user, "workflow_id", workflowId);
-        const workflow = await findRunnable(tx, user, workflowId, version);
-        requirePermission(workflow, "run_workflows", request);
+        const found = findRunnable(tx, user, workflowId, version);
+        const workflow = await requirePermission(request, "run_workflows", found);
         const { spaceId, currentVersion, definition } = workflow;
         const asked = version ?? currentVersion;
         if (asked === null) throw request.problem("workflow_not_published");
@@ -134,7 +129,6 @@ export function runOperations({
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
         if (!(await hasRoomForRun(tx, user))) throw request.problem("too_many_workflow_runs");
-        const { traceparent, caller } = request;
         const what = { spaceId, workflowId, version: asked, definition, input };
         const run = { ...what, webhookUrl, traceparent, keyId: caller.keyId };
         const runId = await createRun(tx, user, run);
@@ -168,11 +162,10 @@ export function runOperations({
       response: jsonResponse(200, WorkflowRun),
       errors: ["not_found", "access_denied", "workflow_run_ended"],
       handle: async (request, tx) => {
-        const user = userOf(request);
+        const { user } = request;
         const { run_id: runId } = request.params;
         await holdMember(tx, user, "run_id", runId);
-        const run = await findRun(tx, user, runId);
-        requirePermission(run, "run_workflows", request);
+        await requirePermission(request, "run_workflows", findRun(tx, user, runId));
         if (!(await cancelRun(tx, user.accountId, runId))) throw request.problem("workflow_run_ended");
         return { body: (await findWithNodes(tx, user, runId))! };
       },
@@ -192,10 +185,9 @@ export function runOperations({
       response: bytesResponse({ mediaType: "application/json", documentedAs: pageOf(NodeItem) }),
       errors: ["not_found"],
       handle: async (request) => {
+        const { user, accountId } = request;
         const { cursor, limit } = request.query;
         const { run_id: runId, node_id: nodeId } = request.params;
-        const user = userOf(request);
-        const { accountId } = user;
         const filter = [user, runId, nodeId];
         const after = cursors.read(cursor, filter) ?? -1;
         const run = await findRun(pool, user, runId);
@@ -246,7 +238,7 @@ export function runOperations({
       handle: async (request) => {
         const { after, limit } = request.query;
         const { run_id: runId } = request.params;
-        const user = userOf(request);
+        const { user } = request;
         if (!(await isMemberOf(pool, user, "run_id", runId))) throw request.problem("not_found");
         const items = await readRunEvents(pool, user.accountId, runId, after, limit);
         return { body: { items: [...items], events_cursor: items.at(-1)?.sequence ?? after } };

@@ -23,12 +23,7 @@ import {
 } from "../store/spaces.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
 import { linkBody } from "./page-links.ts";
-import {
-  operationsOf,
-  requirePermission,
-  userOf,
-  type WorkspaceDependencies,
-} from "./workspace-operation.ts";
+import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 const { get, list, write } = operationsOf("Spaces");
 const path = "/v1/spaces";
@@ -88,8 +83,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       response: jsonResponse(201, Space),
       errors: ["too_many_spaces"],
       handle: async (request, tx) => {
-        const user = userOf(request);
-        const spaceId = await insertSpace(tx, user, request.body.name);
+        const { user, body } = request;
+        const spaceId = await insertSpace(tx, user, body.name);
         if (spaceId === null) throw request.problem("too_many_spaces");
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
@@ -121,12 +116,11 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       response: jsonResponse(200, Space),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { name } = request.body;
-        const { space_id: spaceId } = request.params;
-        const user = userOf(request);
-        requirePermission(await lockSpace(tx, user, spaceId), "rename", request);
+        const { user, params, body } = request;
+        const { space_id: spaceId } = params;
+        await requirePermission(request, "rename", lockSpace(tx, user, spaceId));
         await requireRoomForLeftovers(tx, user);
-        await renameSpace(tx, user.accountId, spaceId, name, storagePrefix(name, spaceId));
+        await renameSpace(tx, user.accountId, spaceId, body.name, storagePrefix(body.name, spaceId));
         await askForMove(tx, user, spaceId, null);
         return { body: spaceBody((await findSpace(tx, user, spaceId))!) };
       },
@@ -162,7 +156,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       handle: async (request, tx) => {
         const { space_id: spaceId, user_id: userId } = request.params;
         const member = { accountId: request.accountId, userId };
-        requirePermission(await lockSpace(tx, userOf(request), spaceId), "manage_members", request);
+        await requirePermission(request, "manage_members", lockSpace(tx, request.user, spaceId));
         if ((await findMember(tx, member, spaceId))?.is_owner) throw request.problem("space_owner_fixed");
         const outcome = await setMember(tx, member, spaceId, request.body.role);
         if (outcome === "unknown_user") throw request.problem("not_found");
@@ -188,19 +182,18 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       errors: ["not_found", "access_denied", "space_owner_fixed"],
       handle: async (request, tx) => {
         const { space_id: spaceId, user_id: userId } = request.params;
-        const member = { accountId: request.accountId, userId };
-        const user = userOf(request);
-        const isLeaving = user.userId === userId;
-        requirePermission(await lockSpace(tx, user, spaceId), isLeaving ? "read" : "manage_members", request);
+        const { accountId, user } = request;
+        const member = { accountId, userId };
+        const permission = user.userId === userId ? "read" : "manage_members";
+        await requirePermission(request, permission, lockSpace(tx, user, spaceId));
         const found = await findMember(tx, member, spaceId);
         if (found === null) throw request.problem("not_found");
         if (found.is_owner) throw request.problem("space_owner_fixed");
         await removeMember(tx, member, spaceId);
         await cancelReplaysOf(tx, member, spaceId);
-        const { links, total } = await listOpenLinksOf(tx, member, spaceId, LINKS_TOLD_MAX);
-        return {
-          body: { user_id: userId, open_links: links.map(linkBody), open_links_total: total },
-        };
+        const links = await listOpenLinksOf(tx, member, spaceId, LINKS_TOLD_MAX);
+        const open_links = links.map(({ total: _, ...link }) => linkBody(link));
+        return { body: { user_id: userId, open_links, open_links_total: links[0]?.total ?? 0 } };
       },
     }),
   ];

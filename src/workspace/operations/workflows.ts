@@ -32,7 +32,6 @@ import {
   draftIsAt,
   operationsOf,
   requirePermission,
-  userOf,
   type WorkspaceDependencies,
 } from "./workspace-operation.ts";
 
@@ -128,9 +127,9 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(201, Workflow),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
+        const { user } = request;
         const { space_id: spaceId } = request.body;
-        const user = userOf(request);
-        requirePermission(await lockSpace(tx, user, spaceId), "edit_workflows", request);
+        await requirePermission(request, "edit_workflows", lockSpace(tx, user, spaceId));
         const { id } = (await insertWorkflow(tx, user, spaceId, FIRST_WORKFLOW_NAME, FIRST_DEFINITION))!;
         return { body: workflowBody((await findWorkflow(tx, user, id))!) };
       },
@@ -164,11 +163,10 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Workflow),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { workflow_id: workflowId } = request.params;
-        const { name = null, summary = null } = request.body;
-        const user = userOf(request);
-        const workflow = await lockWorkflow(tx, user, workflowId);
-        requirePermission(workflow, "edit_workflows", request);
+        const { user, params, body } = request;
+        const { name = null, summary = null } = body;
+        const { workflow_id: workflowId } = params;
+        await requirePermission(request, "edit_workflows", lockWorkflow(tx, user, workflowId));
         await updateWorkflow(tx, user.accountId, workflowId, name, summary);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
@@ -192,12 +190,11 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Workflow),
       errors: ["not_found", "access_denied", "draft_revision_outdated"],
       handle: async (request, tx) => {
-        const { workflow_id: workflowId } = request.params;
-        const { revision, definition } = request.body;
-        const user = userOf(request);
-        const workflow = await lockWorkflow(tx, user, workflowId);
-        requirePermission(workflow, "edit_workflows", request);
-        const { draft_revision, space_id } = workflow;
+        const { user, params, body } = request;
+        const { revision, definition } = body;
+        const { workflow_id: workflowId } = params;
+        const found = lockWorkflow(tx, user, workflowId);
+        const { draft_revision, space_id } = await requirePermission(request, "edit_workflows", found);
         if (revision !== draft_revision) {
           throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
         }
@@ -229,13 +226,12 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       response: jsonResponse(200, Workflow),
       errors: ["not_found", "access_denied", "draft_revision_outdated", "draft_not_changed", "draft_invalid"],
       handle: async (request, tx) => {
-        const { workflow_id: workflowId } = request.params;
-        const { change_note: changeNote = null, revision } = request.body;
-        const user = userOf(request);
-        const workflow = await lockWorkflow(tx, user, workflowId);
-        requirePermission(workflow, "publish_workflows", request);
+        const { user, params, body } = request;
+        const { workflow_id: workflowId } = params;
+        const found = lockWorkflow(tx, user, workflowId);
+        const workflow = await requirePermission(request, "publish_workflows", found);
         const { space_id, draft, draft_differs, draft_revision } = workflow;
-        if (revision !== undefined && revision !== draft_revision) {
+        if ((body.revision ?? draft_revision) !== draft_revision) {
           throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
         }
         if (!draft_differs) throw request.problem("draft_not_changed");
@@ -246,7 +242,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
             ? await findFolderFaults(tx, user.accountId, space_id, draft, "draft")
             : invalidRequestFrom("draft", error).errors;
         if (faults.length > 0) throw request.problem("draft_invalid", faults);
-        await insertVersion(tx, user, workflowId, changeNote);
+        await insertVersion(tx, user, workflowId, body.change_note ?? null);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
@@ -263,7 +259,7 @@ async function findFolderFaults(
 ): Promise<readonly FieldError[]> {
   const folders = nodes.map((node) => (node.kind === "documents" ? node.parameters.folder_id : null));
   const wanted = folders.filter((id) => id !== null);
-  const found = await findFolders(tx, accountId, spaceId, wanted);
+  const found = new Set((await findFolders(tx, accountId, spaceId, wanted)).map(({ id }) => id));
   const message = "The space has no such folder. List its folders, or give null for its top.";
   return folders.flatMap((id, index) =>
     id === null || found.has(id) ? [] : [{ path: `${place}.nodes.${index}.parameters.folder_id`, message }],

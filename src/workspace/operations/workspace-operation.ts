@@ -4,7 +4,6 @@ import type { CappedPage } from "../../base/model/list-page.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
 import {
-  type Caller,
   type ErasedRequest,
   type HandlerCode,
   type JudgeRepeat,
@@ -77,7 +76,7 @@ export function operationsOf(tag: string) {
       response: jsonResponse(200, response),
       errors: ["not_found"],
       handle: async (request) => {
-        const found = await find(userOf(request), request.params as z.output<Params>);
+        const found = await find(request.user, request.params as z.output<Params>);
         if (found === null) throw request.problem("not_found");
         return { body: bodyOf(found) };
       },
@@ -100,8 +99,8 @@ export function operationsOf(tag: string) {
         (isCapped ? totalCappedHeader : {}) as typeof totalCappedHeader,
       ),
       handle: async (request) => {
+        const { user } = request;
         const { cursor, limit, ...query } = request.query as PageQuery;
-        const user = userOf(request);
         const asked = { ...request.params, ...query } as Asked<Params & Filters>;
         const filter = [user, asked];
         const page = await readPage(user, asked, cursors.read(cursor, filter), limit);
@@ -124,7 +123,7 @@ type Declared = {
   readonly holdsSecret?: true;
 };
 
-type AnyRequest = Pick<ErasedRequest, "accountId" | "caller" | "params" | "body">;
+type AnyRequest = Pick<ErasedRequest, "user" | "params" | "body">;
 
 /** By what the path names, or the body. A write that names nothing in a space, or tells a secret, says by itself. */
 function byMembership({ key, params, body, judgeRepeat, holdsSecret }: Declared): JudgeRepeat<AnyRequest> {
@@ -138,7 +137,7 @@ function byMembership({ key, params, body, judgeRepeat, holdsSecret }: Declared)
   return async (request, tx) => {
     const named = (inPath === undefined ? request.body : request.params) as Readonly<Record<string, string>>;
     const name = inPath ?? "space_id";
-    return (await isMemberOf(tx, userOf(request), name, named[name]!)) ? "again" : "gone";
+    return (await isMemberOf(tx, request.user, name, named[name]!)) ? "again" : "gone";
   };
 }
 
@@ -155,26 +154,21 @@ export type WorkspaceDependencies = {
   readonly pagesUrl: string | null;
 };
 
-/** The user that the caller acts for. The operation has declared `needsUser`. */
-export function userOf({ accountId, caller }: { accountId: string; caller: Caller }): SpaceUser {
-  if (caller.userId === null) throw new Error("An operation without `needsUser` asks for the user.");
-  return { accountId, userId: caller.userId };
-}
-
 type Request = { problem(code: HandlerCode, errors?: readonly FieldError[]): Problem };
 
 /**
- * Of what was found with the role of whoever asks.
+ * What was found with the role of whoever asks.
  * @throws Problem: what is in a space does not exist for others than its members, whose role may not be enough
  */
-export function requirePermission<Found extends { readonly role: SpaceRole }>(
-  found: Found | null,
-  permission: SpacePermission,
+export async function requirePermission<Found extends { readonly role: SpaceRole }>(
   { problem }: Request,
-): asserts found is Found {
+  permission: SpacePermission,
+  finding: Promise<Found | null>,
+): Promise<Found> {
+  const found = await finding;
   if (found === null) throw problem("not_found");
   const { role } = found;
-  if (allows(role, permission)) return;
+  if (allows(role, permission)) return found;
   const message = `Its user's role in the space, ${role}, is not enough.`;
   throw problem("access_denied", [{ path: "header.authorization", message }]);
 }

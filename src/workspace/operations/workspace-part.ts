@@ -65,10 +65,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
       { name: "Spaces", description: "Places for documents, and who may do what in them." },
       { name: "Documents", description: "Files in spaces, and the folders that they are in." },
       { name: "Pages", description: "Texts in spaces, and the links by which anyone can read them." },
-      {
-        name: "Workflows",
-        description: "Work on documents: a draft, and published versions of it.",
-      },
+      { name: "Workflows", description: "Work on documents: a draft, and published versions of it." },
       { name: "Workflow runs", description: "Runs of workflows: what they do, and their results." },
     ],
   };

@@ -18,15 +18,8 @@ import { findReaders, wakeAwaiting } from "../store/awaited-analyses.ts";
 import { byTurns } from "../store/lists.ts";
 import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
 import { removeEndedRuns } from "../store/runs.ts";
-import {
-  type ClaimedStep,
-  claimStep,
-  giveBackStep,
-  makeStepsReady,
-  readStep,
-  renewLease,
-  type Step,
-} from "../store/steps.ts";
+import type { ClaimedStep } from "../store/statements.ts";
+import { claimStep, giveBackStep, makeStepsReady, readStep, renewLease, type Step } from "../store/steps.ts";
 import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
 
 /** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
@@ -194,13 +187,8 @@ export function startRunner(options: RunnerOptions) {
   const { signal } = stopping;
   const taking = new Set<Promise<void>>();
   const pace = new Pace();
-  const work = {
-    pool,
-    objects,
-    nodeSteps: NODE_STEPS,
-    random,
-    onFault: (error: unknown) => onError("step", error),
-  };
+  const onFault = (error: unknown) => onError("step", error);
+  const work = { pool, objects, nodeSteps: NODE_STEPS, random, onFault };
   const claim = byTurns((after) => claimStep(pool, after, leaseMs));
 
   async function attempt<T>(what: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
@@ -260,15 +248,11 @@ export function startRunner(options: RunnerOptions) {
     return isMore;
   }
 
+  const clean = () => removeEndedRuns(pool, retentionMs);
   const loops = Promise.all([
     takeSteps(),
     repeat(readFeedsEveryMs, signal, readFeeds, (error) => onError("look", error)),
-    repeat(
-      CLEAN_EVERY_MS,
-      signal,
-      () => removeEndedRuns(pool, retentionMs),
-      (error) => onError("clean", error),
-    ),
+    repeat(CLEAN_EVERY_MS, signal, clean, (error) => onError("clean", error)),
   ]);
   return {
     /**

@@ -137,7 +137,7 @@ async function end(
   deliveryId: string | null,
 ): Promise<StepEnd> {
   await setRunStatus(tx, accountId, runId, error === null ? "SUCCEEDED" : "FAILED");
-  await setRunEnd(tx, accountId, runId, error, deliveryId);
+  await setRunEnd(tx, accountId, runId, deliveryId, error ?? {});
   const kind = error === null ? "run.succeeded" : "run.failed";
   const details = error === null ? {} : { details: { error_code: error.code } };
   await insertRunEvents(tx, accountId, runId, [{ kind, nodeId: null, ...details }]);
@@ -148,14 +148,14 @@ async function end(
 export async function recordStart(tx: ClientBase, step: Step): Promise<Date | null> {
   const { accountId, runId, nodeId } = step;
   const run = await lockRun(tx, accountId, runId);
-  const startedAt = await startNodeRun(tx, step);
-  if (run === null || startedAt === null) return null;
+  const begun = await startNodeRun(tx, step);
+  if (run === null || begun === null) return null;
   const kind = step.nodeStatus === "QUEUED" ? "node.started" : "node.resumed";
   const events: NewRunEvent[] = [{ kind, nodeId }];
   if (run.status === "QUEUED") events.unshift({ kind: "run.started", nodeId: null });
   if (run.status !== "ACTIVE") await setRunStatus(tx, accountId, runId, "ACTIVE");
   await insertRunEvents(tx, accountId, runId, events);
-  return startedAt;
+  return begun.startedAt;
 }
 
 /** @throws NodeFailedError: the run would hold more than it may */
@@ -179,18 +179,12 @@ export async function recordResult(tx: ClientBase, step: Step, result: NodeStepR
       ? { until: result.until, ...(result.analysisId !== null && { analysis_id: result.analysisId }) }
       : handedOn;
   await insertRunEvents(tx, accountId, runId, [{ kind: `node.${result.kind}`, nodeId, details }]);
-  switch (result.kind) {
-    case "progressed":
-      return "recorded";
-    case "waiting":
-      if (result.analysisId !== null) await awaitAnalysis(tx, step, result.analysisId);
-      await settleStatus(tx, step, await listNodeRuns(tx, accountId, runId));
-      return "recorded";
-    case "succeeded":
-      return await goOn(tx, step);
-    default:
-      throw new Error(`A result of unknown kind: ${JSON.stringify(result satisfies never)}`);
+  if (result.kind === "succeeded") return await goOn(tx, step);
+  if (result.kind === "waiting") {
+    if (result.analysisId !== null) await awaitAnalysis(tx, step, result.analysisId);
+    await settleStatus(tx, step, await listNodeRuns(tx, accountId, runId));
   }
+  return "recorded";
 }
 
 function changeOf(result: NodeStepResult): NodeChange {
@@ -265,7 +259,8 @@ export async function recordFailure(tx: ClientBase, step: Step, error: NodeFaile
   const { code, message } = error;
   await lockRun(tx, accountId, runId);
   const attempt = Math.min(step.attempt, STEP_ATTEMPTS_MAX);
-  const handedOn = await changeNodeRun(tx, step, { status: "FAILED", attempt, error });
+  const failed = { status: "FAILED", attempt, errorCode: code, errorMessage: message } as const;
+  const handedOn = await changeNodeRun(tx, step, failed);
   if (handedOn === null) return "lost";
   const cancelled = await cancelNodeRuns(tx, accountId, runId);
   await insertRunEvents(tx, accountId, runId, [

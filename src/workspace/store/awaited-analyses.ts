@@ -1,8 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
-import { change, lockOf, rowOf } from "./statements.ts";
-import type { ClaimedStep } from "./steps.ts";
+import { type ClaimedStep, change, lockOf, rowOf } from "./statements.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
 const EVENTS_PER_READ = 1_000;

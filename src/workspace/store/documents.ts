@@ -4,7 +4,7 @@ import type { Document, Folder } from "../model/documents.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import { isAbove, isBelow, type ListQuery, listOf } from "./lists.ts";
 import { IS_MEMBER, isMember, joinMember, namedUserJson } from "./spaces.ts";
-import { change, type Database, rowOf, type SpaceUser } from "./statements.ts";
+import { change, type Database, lockOf, rowOf, rowsOf, type SpaceUser } from "./statements.ts";
 
 const FOLDER = `f.id, f.space_id, f.parent_id, f.name, ${namedUserJson("u")} as created_by,
   ${timeText("f.created_at")} as created_at`;
@@ -42,22 +42,13 @@ export const listFolders = listIn<Folder>((inFolder) => {
 
 /** Whether there is such a folder in the space; the space's top always is. */
 export async function hasFolder(database: Database, accountId: string, { spaceId, folderId }: FolderPlace) {
-  return folderId === null || (await findFolders(database, accountId, spaceId, [folderId])).size === 1;
+  return folderId === null || (await findFolders(database, accountId, spaceId, [folderId])).length === 1;
 }
 
 /** Those of the ids that are folders of the space. */
-export async function findFolders(
-  database: Database,
-  accountId: string,
-  spaceId: string,
-  ids: readonly string[],
-): Promise<ReadonlySet<string>> {
-  const { rows } = await database.query<{ id: string }>(
-    "select id from workspace.folders where account_id = $1 and space_id = $2 and id = any ($3)",
-    [accountId, spaceId, ids],
-  );
-  return new Set(rows.map(({ id }) => id));
-}
+export const findFolders = rowsOf<{ readonly id: string }, string, [spaceId: string, ids: readonly string[]]>(
+  "select id from workspace.folders where account_id = $1 and space_id = $2 and id = any ($3)",
+);
 
 /** Null: there is one of that name already. The place exists. */
 export const insertFolder = rowOf<
@@ -131,20 +122,17 @@ export const findDocument = rowOf<FoundDocument, SpaceUser, [documentId: string]
  * The same, with its space locked until the transaction ends: renames, uploads and moves of one space take turns, and
  * each sees what the one before has left.
  */
-export async function lockDocument(
-  tx: ClientBase,
-  user: SpaceUser,
-  documentId: string,
-): Promise<FoundDocument | null> {
-  // No document ever goes to another space.
-  await tx.query(
-    `select from workspace.spaces as s where account_id = $1
-     and id = (select space_id from workspace.documents where account_id = $1 and id = $3)
-     and ${isMember("s.id")} for no key update`,
-    [user.accountId, user.userId, documentId],
-  );
+export async function lockDocument(tx: ClientBase, user: SpaceUser, documentId: string) {
+  await lockSpaceOf(tx, user, documentId);
   return await findDocument(tx, user, documentId);
 }
+
+// No document ever goes to another space.
+const lockSpaceOf = lockOf<object, SpaceUser, [documentId: string]>(
+  `select from workspace.spaces as s where account_id = $1
+   and id = (select space_id from workspace.documents where account_id = $1 and id = $3)
+   and ${isMember("s.id")} for no key update`,
+);
 
 /**
  * The documents of a folder, newest first; of no folder: of the space, wherever they lie. Null: there is no such place,

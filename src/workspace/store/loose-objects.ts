@@ -26,18 +26,15 @@ export const reserveKeys = rowsOf<object, KeysOwner, [keys: readonly string[], b
 );
 
 /** Of these keys those that documents can be given in this transaction: the others were released. */
-export async function takeReserved(
-  tx: ClientBase,
-  accountId: string,
-  keys: readonly string[],
-): Promise<ReadonlySet<string>> {
-  const { rows } = await tx.query<{ storage_key: string }>(
-    `delete from workspace.loose_objects
-     where account_id = $1 and storage_key = any ($2::text[]) and is_reserved returning storage_key`,
-    [accountId, keys],
-  );
-  return new Set(rows.map((row) => row.storage_key));
-}
+export const takeReserved = rowsOf<
+  { readonly storageKey: string },
+  string,
+  [keys: readonly string[]],
+  ClientBase
+>(
+  `delete from workspace.loose_objects
+   where account_id = $1 and storage_key = any ($2::text[]) and is_reserved returning storage_key as "storageKey"`,
+);
 
 export type ReleasedKeys = {
   readonly keys: readonly string[];

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { READ_DOCUMENT, type ReadDocument } from "./documents.ts";
 import { accountsBehind } from "./lists.ts";
-import { change, rowOf, type SpaceUser } from "./statements.ts";
+import { change, rowOf, type SpaceUser, scalarOf } from "./statements.ts";
 
 /** What a rename leaves to do: a space, or one document of it. */
 export type StoredMove = {
@@ -79,11 +79,7 @@ export async function readMovePage(
 export type KeySwitch = MovedDocument & { readonly newKey: string };
 
 /** Gives documents their new keys, those that still are as they were read. Returns their ids. */
-export async function switchKeys(
-  tx: ClientBase,
-  accountId: string,
-  switches: readonly KeySwitch[],
-): Promise<ReadonlySet<string>> {
+export async function switchKeys(tx: ClientBase, accountId: string, switches: readonly KeySwitch[]) {
   const { rows } = await tx.query<{ id: string }>(
     `update workspace.documents as d set storage_key = s."newKey"
      from json_to_recordset($2)
@@ -126,19 +122,7 @@ export const moveLater = change<string, [id: string, documentIds: readonly strin
    on conflict (account_id, space_id, document_id) do nothing`,
 );
 
-/** Whether the document is still there and its object is still said to be under this key. */
-export async function isStillAt(pool: Pool, accountId: string, document: MovedDocument): Promise<boolean> {
-  const { rowCount } = await pool.query(
-    "select from workspace.documents where account_id = $1 and id = $2 and storage_key = $3",
-    [accountId, document.id, document.storage_key],
-  );
-  return rowCount === 1;
-}
-
 /** Seconds since the oldest of what waits was asked for; 0: nothing waits. */
-export async function readOldestMove(pool: Pool): Promise<number> {
-  const { rows } = await pool.query<{ seconds: number }>(
-    "select coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 as seconds from workspace.moves",
-  );
-  return rows[0]!.seconds;
-}
+export const readOldestMove = scalarOf<number>(
+  "select coalesce(extract(epoch from now() - min(asked_at)), 0)::float8 from workspace.moves",
+);

@@ -2,8 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import { timeText } from "../../base/database/time-text.ts";
 import type { NODE_RUN_CONSTANTS, NodeRun } from "../model/runs.ts";
 import type { NewRunEvent } from "./run-events.ts";
-import { change, rowsOf } from "./statements.ts";
-import type { ClaimedStep } from "./steps.ts";
+import { type ClaimedStep, change, rowsOf } from "./statements.ts";
 
 /** What nodes hand on: an object. */
 export type Item = Readonly<Record<string, unknown>>;

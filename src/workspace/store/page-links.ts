@@ -6,7 +6,7 @@ import type { SpaceRole } from "../model/roles.ts";
 import { isBelow, listOf } from "./lists.ts";
 import { IS_PAGE_SEEN } from "./pages.ts";
 import { joinMember, lockerOf, personJson } from "./spaces.ts";
-import { change, rowOf, type SpaceUser } from "./statements.ts";
+import { change, rowOf, rowsOf, type SpaceUser } from "./statements.ts";
 
 /** A link as its visitors meet it. */
 export type OpenedLink = LinkLimits & {
@@ -42,31 +42,26 @@ export async function openLinks(
 
 /**
  * Counts so many visits, as far as the link is still open, allows them, and asks for the password that was asked for.
- * Returns how many were counted.
+ * Returns how many were counted; null: none.
  */
-export async function countVisits(
-  pool: Pool,
-  { accountId, id, authVersion }: Pick<OpenedLink, "accountId" | "id" | "authVersion">,
-  visits: number,
-): Promise<number> {
-  const { rows } = await pool.query<{ counted: number }>({
-    name: "count_page_visits",
-    text: `
-      update workspace.page_links as l
-      set visit_count = least(open.visit_count + $4, coalesce(open.max_visits, open.visit_count + $4)),
-        last_visited_at = now()
-      from (
-        select visit_count, max_visits from workspace.page_links
-        where account_id = $1 and id = $2 and auth_version = $3 and status = 'ACTIVE'
-          and (expires_at is null or expires_at > now()) and (max_visits is null or visit_count < max_visits)
-        for update
-      ) as open
-      where l.account_id = $1 and l.id = $2
-      returning (l.visit_count - open.visit_count)::integer as counted`,
-    values: [accountId, id, authVersion, visits],
-  });
-  return rows[0]?.counted ?? 0;
-}
+export const countVisits = rowOf<
+  { readonly counted: number },
+  string,
+  [linkId: string, authVersion: number, visits: number]
+>(
+  `update workspace.page_links as l
+   set visit_count = least(open.visit_count + $4, coalesce(open.max_visits, open.visit_count + $4)),
+     last_visited_at = now()
+   from (
+     select visit_count, max_visits from workspace.page_links
+     where account_id = $1 and id = $2 and auth_version = $3 and status = 'ACTIVE'
+       and (expires_at is null or expires_at > now()) and (max_visits is null or visit_count < max_visits)
+     for update
+   ) as open
+   where l.account_id = $1 and l.id = $2
+   returning (l.visit_count - open.visit_count)::integer as counted`,
+  "count_page_visits",
+);
 
 /** What a version shows. One of the last two is null. */
 export type VersionText = {
@@ -76,38 +71,19 @@ export type VersionText = {
   readonly markdown: string | null;
 };
 
-type ShownVersion = Pick<OpenedLink, "accountId" | "versionId">;
-
-/** @param renderer the oldest whose HTML may be shown */
-export async function readVersion(
-  pool: Pool,
-  { accountId, versionId }: ShownVersion,
-  renderer: number,
-): Promise<VersionText> {
-  const { rows } = await pool.query<VersionText>({
-    name: "read_page_version",
-    text: `
-      select title, case when renderer >= $3 then html end as html,
-        case when renderer < $3 then markdown end as markdown
-      from workspace.page_versions where account_id = $1 and id = $2`,
-    values: [accountId, versionId, renderer],
-  });
-  return rows[0]!;
-}
+/** `renderer`: the oldest whose HTML may be shown. */
+export const readVersion = rowOf<VersionText, string, [versionId: string, renderer: number]>(
+  `select title, case when renderer >= $3 then html end as html,
+     case when renderer < $3 then markdown end as markdown
+   from workspace.page_versions where account_id = $1 and id = $2`,
+  "read_page_version",
+);
 
 /** Replaces what an older renderer has made of it. @throws what `storageRefusalOf` knows */
-export async function storeHtml(
-  pool: Pool,
-  { accountId, versionId }: ShownVersion,
-  html: string,
-  renderer: number,
-): Promise<void> {
-  await pool.query(
-    `update workspace.page_versions set html = $3, renderer = $4
-     where account_id = $1 and id = $2 and renderer < $4`,
-    [accountId, versionId, html, renderer],
-  );
-}
+export const storeHtml = change<string, [versionId: string, html: string, renderer: number], Pool>(
+  `update workspace.page_versions set html = $3, renderer = $4
+   where account_id = $1 and id = $2 and renderer < $4`,
+);
 
 /** A link without what follows from the rest. */
 export type StoredLink = Omit<PageLink, "state" | "access_mode" | keyof typeof LINK_CONSTANTS> &
@@ -157,35 +133,29 @@ export const listLinks = listOf<StoredLink, [pageId: string]>({
   order: ["id", "desc"],
 });
 
+/** `total`: how many there are of them all. */
+type OpenLink = StoredLink & { readonly total: number };
+
 /**
  * Links to pages of a space that a user has made and that still open, newest first. Nobody else may ever have seen
- * their URLs. `total`: how many there are. No more than LOOKED_AT_MAX are looked at or counted, so that nobody can make
- * so many that removing them takes too long.
+ * their URLs. No more than LOOKED_AT_MAX are looked at or counted, so that nobody can make so many that removing them
+ * takes too long.
  */
-export async function listOpenLinksOf(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  spaceId: string,
-  max: number,
-): Promise<{ readonly links: readonly StoredLink[]; readonly total: number }> {
-  const { rows } = await tx.query<StoredLink & { total: number }>(
-    `with found as materialized (
-       select l.id
-       from workspace.page_links as l
-       join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
-       where l.account_id = $1 and l.created_by = $2 and p.space_id = $3 and l.status = 'ACTIVE'
-         and (l.expires_at is null or l.expires_at > now())
-         and (l.max_visits is null or l.visit_count < l.max_visits)
-       limit ${LOOKED_AT_MAX}
-     )
-     select ${LINK}, (select count(*)::integer from found) as total
-     from ${LINKS}
-     where l.account_id = $1 and l.id = any (array(select id from found order by id desc limit $4))
-     order by l.id desc`,
-    [accountId, userId, spaceId, max],
-  );
-  return { links: rows.map(({ total: _, ...link }) => link), total: rows[0]?.total ?? 0 };
-}
+export const listOpenLinksOf = rowsOf<OpenLink, SpaceUser, [spaceId: string, max: number]>(
+  `with found as materialized (
+     select l.id
+     from workspace.page_links as l
+     join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+     where l.account_id = $1 and l.created_by = $2 and p.space_id = $3 and l.status = 'ACTIVE'
+       and (l.expires_at is null or l.expires_at > now())
+       and (l.max_visits is null or l.visit_count < l.max_visits)
+     limit ${LOOKED_AT_MAX}
+   )
+   select ${LINK}, (select count(*)::integer from found) as total
+   from ${LINKS}
+   where l.account_id = $1 and l.id = any (array(select id from found order by id desc limit $4))
+   order by l.id desc`,
+);
 
 /** What its maker chooses. Null, as absent for a new link: no limit, no password. */
 type LinkSettings = {

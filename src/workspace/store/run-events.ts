@@ -5,7 +5,7 @@ import { isUuid } from "../../base/model/formats.ts";
 import { isTriggerKind, type NodeKind } from "../model/node-kinds.ts";
 import type { RunEvent } from "../model/runs.ts";
 import type { RunEventKind } from "../model/workflows.ts";
-import { change, rowOf, rowsOf } from "./statements.ts";
+import { rowOf, rowsOf } from "./statements.ts";
 
 export type NewRunEvent = {
   readonly kind: RunEventKind;
@@ -21,20 +21,20 @@ export async function insertRunEvents(
   runId: string,
   events: readonly NewRunEvent[],
 ): Promise<void> {
-  await insert(tx, accountId, runId, JSON.stringify(events));
+  await tx.query({
+    name: "insert_run_events",
+    text: `
+      with counted as (
+        update workspace.runs set event_count = event_count + json_array_length($3::json)
+        where account_id = $1 and id = $2 returning event_count - json_array_length($3::json) as before
+      )
+      insert into workspace.run_events (account_id, run_id, sequence, kind, node_id, details, created_at)
+      select $1, $2, counted.before + event.n, event.kind, event.node_id, event.details, clock_timestamp()
+      from counted, rows from (json_to_recordset($3) as (kind text, "nodeId" text, details json))
+        with ordinality as event (kind, node_id, details, n)`,
+    values: [accountId, runId, JSON.stringify(events)],
+  });
 }
-
-const insert = change<string, [runId: string, events: string]>(
-  `with counted as (
-     update workspace.runs set event_count = event_count + json_array_length($3::json)
-     where account_id = $1 and id = $2 returning event_count - json_array_length($3::json) as before
-   )
-   insert into workspace.run_events (account_id, run_id, sequence, kind, node_id, details, created_at)
-   select $1, $2, counted.before + event.n, event.kind, event.node_id, event.details, clock_timestamp()
-   from counted, rows from (json_to_recordset($3) as (kind text, "nodeId" text, details json))
-     with ordinality as event (kind, node_id, details, n)`,
-  "insert_run_events",
-);
 
 /** Those behind the first `after`, in their order. */
 export const readRunEvents = rowsOf<RunEvent, string, [runId: string, after: number, limit: number]>(

@@ -11,7 +11,7 @@ import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
 import { joinMember, userJson } from "./spaces.ts";
-import { change, lockOf, rowOf, type SpaceUser } from "./statements.ts";
+import { change, lockOf, rowOf, type SpaceUser, scalarOf } from "./statements.ts";
 import type { Step } from "./steps.ts";
 
 /** A run that begins at its trigger. Returns its id. */
@@ -221,28 +221,15 @@ export const setRunStatus = change<string, [runId: string, status: RunStatus]>(
   "set_run_status",
 );
 
-/** Of a run that is locked, and has ended. @param deliveryId null: nothing was published */
-export async function setRunEnd(
-  tx: ClientBase,
-  accountId: string,
-  runId: string,
-  error: RunError | null,
-  deliveryId: string | null,
-): Promise<void> {
-  const details = error?.details == null ? null : JSON.stringify(error.details);
-  await setEnd(tx, accountId, runId, error?.code ?? null, error?.message ?? null, details, deliveryId);
-}
-
-const setEnd = change<string, [runId: string, ...end: (string | null)[]]>(
-  `update workspace.runs set error_code = $3, error_message = $4, error_details = $5, delivery_id = $6
+/** Of a run that is locked, and has ended. `deliveryId`: null, nothing was published; `error`: {}, it has succeeded. */
+export const setRunEnd = change<
+  string,
+  [runId: string, deliveryId: string | null, error: RunError | Record<string, never>]
+>(
+  `update workspace.runs set delivery_id = $3, error_code = code, error_message = message, error_details = details
+   from json_to_record($4) as error (code text, message text, details json)
    where account_id = $1 and id = $2`,
 );
 
 /** Whether anybody has one, ended or not. Dispatchers ask five times a second until there is one. */
-export async function hasRuns(pool: Pool): Promise<boolean> {
-  const { rows } = await pool.query<{ is_there: boolean }>({
-    name: "has_runs",
-    text: "select exists (select from workspace.runs) as is_there",
-  });
-  return rows[0]!.is_there;
-}
+export const hasRuns = scalarOf<boolean>("select exists (select from workspace.runs)", "has_runs");

@@ -203,12 +203,9 @@ export function lockerOf<Found>(
  * Which spaces the user is a member of stays until the transaction ends: whoever removes the user, or acts for them,
  * waits, and sees what the one before has left. Not "for share", which lets the next pass whoever waits to remove.
  */
-export async function holdMemberships(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<void> {
-  await tx.query("select from sealpost.users where account_id = $1 and id = $2 for no key update", [
-    accountId,
-    userId,
-  ]);
-}
+export const holdMemberships = lockOf<object, SpaceUser, []>(
+  "select from sealpost.users where account_id = $1 and id = $2 for no key update",
+);
 
 /** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
 export function joinMember(row: string): string {

@@ -70,13 +70,13 @@ export function createRendering(pool: Pool) {
      * HTML of a version that an older renderer has rendered, which is stored for whoever comes next.
      * @throws TemporarilyUnavailable when it takes too much, or its turn does not come in time
      */
-    async renew(link: OpenedLink, markdown: string, gone: AbortSignal): Promise<string> {
+    async renew({ accountId, versionId }: OpenedLink, markdown: string, gone: AbortSignal): Promise<string> {
       // Whoever was before may have come for the same page.
-      const renewed = async () => (await readVersion(pool, link, RENDERER)).html;
+      const renewed = async () => (await readVersion(pool, accountId, versionId, RENDERER))!.html;
       const bounds = { withinMs: RENEWED_WITHIN_MS, gone };
-      const html = await render(link.accountId, markdown, bounds, renewed);
+      const html = await render(accountId, markdown, bounds, renewed);
       if (html === null) throw new TemporarilyUnavailable("a page could not be rendered in time");
-      await storeHtml(pool, link, html, RENDERER).catch((error: unknown) => {
+      await storeHtml(pool, accountId, versionId, html, RENDERER).catch((error: unknown) => {
         // It is longer now than the account may store: the next visit renders it again.
         if (storageRefusalOf(error) === null) throw error;
       });

@@ -81,33 +81,28 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
     };
     const errorHandler = (error: unknown, request: FastifyRequest, reply: FastifyReply) =>
       sendProblem(kernel, error, request, reply);
-    const route = { url, onRequest, errorHandler };
     app.route<WithToken>({
-      ...route,
-      method: ["GET", "HEAD"],
-      handler: async (request, reply) =>
-        isFetchedAhead(request) ? send(reply, 503, NOT_AHEAD) : await showVisit(request, reply, null),
-    });
-    app.route<WithToken>({
-      ...route,
-      method: "POST",
+      url,
+      method: ["GET", "HEAD", "POST"],
       bodyLimit: FORM_BYTES_MAX,
-      handler: async (request, reply) => await showVisit(request, reply, passwordIn(request)),
+      onRequest,
+      errorHandler,
+      handler: async (request, reply) => {
+        const { params, ip, method } = request;
+        const password = method === "POST" ? passwordIn(request) : null;
+        if (password === null && isFetchedAhead(request)) return send(reply, 503, NOT_AHEAD);
+        const hold = (accountId: string, bytes: number) => {
+          contextOf(request).accountId = accountId;
+          kernel.holdAnswer(reply, bytes);
+        };
+        const visitor = { token: params.token, password, address: ip, hold, isAsking: method === "HEAD" };
+        const onGone = onGoneOf(request, reply);
+        return sendVisit(
+          reply,
+          await untilGone(onGone, (gone) => visit({ ...visitor, gone }, kernel.inTurn)),
+        );
+      },
     });
-    async function showVisit(
-      request: FastifyRequest<WithToken>,
-      reply: FastifyReply,
-      password: string | null,
-    ): Promise<FastifyReply> {
-      const { params, ip, method } = request;
-      const hold = (accountId: string, bytes: number) => {
-        contextOf(request).accountId = accountId;
-        kernel.holdAnswer(reply, bytes);
-      };
-      const visitor = { token: params.token, password, address: ip, hold, isAsking: method === "HEAD" };
-      const onGone = onGoneOf(request, reply);
-      return sendVisit(reply, await untilGone(onGone, (gone) => visit({ ...visitor, gone }, kernel.inTurn)));
-    }
   };
 }
 

@@ -78,19 +78,18 @@ const BY_ADDRESS: CountedPolicy = { requestsMax: 10, windowSeconds: 900 };
 const IN_ALL: CountedPolicy = { requestsMax: 200, windowSeconds: 900 };
 
 /** `limited`: there were too many wrong ones. */
-type Tried =
-  | { readonly kind: "right" }
-  | { readonly kind: "wrong" }
-  | { readonly kind: "limited"; readonly retryAfterSeconds: number };
+type Tried = { readonly kind: "right" } | { readonly kind: "wrong" } | Limited;
 
 function limited({ resetMs }: Counted): Tried {
   return { kind: "limited", retryAfterSeconds: Math.max(1, Math.ceil(resetMs / 1_000)) };
 }
 
+type Limited = { readonly kind: "limited"; readonly retryAfterSeconds: number };
+
 /** What a link leads to. `over`: it opens no more; `wrong`, `limited`: of the password that was sent. */
 export type Visit =
   | { readonly kind: "unknown" | "over" | "asks" | "wrong" }
-  | { readonly kind: "limited"; readonly retryAfterSeconds: number }
+  | Limited
   | { readonly kind: "open"; readonly shown: ShownPage | null };
 
 /** What a version shows. */
@@ -103,9 +102,10 @@ export type Visiting = ReturnType<typeof createVisiting>;
 export function createVisiting(pool: Pool, rendering: Pick<Rendering, "renew">, inTurn: InTurn) {
   const find = gatherByTurn((digests) => openLinks(pool, [...digests.keys()]));
   // Visits of one link that come together are counted by one statement, or they would wait for each other's row.
-  const countTogether = coalesceByTurn((key, visits) => {
+  const countTogether = coalesceByTurn(async (key, visits) => {
     const [accountId = "", id = "", authVersion] = key.split(" ");
-    return countVisits(pool, { accountId, id, authVersion: Number(authVersion) }, visits);
+    const row = await countVisits(pool, accountId, id, Number(authVersion), visits);
+    return row?.counted ?? 0;
   });
   // Exactly: a password is guessed, and a right one is taken back.
   const countTry = createRequestCounter(pool, Number.POSITIVE_INFINITY);
@@ -180,9 +180,10 @@ export async function visit(visiting: Visiting, visitor: Visitor, inTurn: InTurn
     if (tried.kind !== "right") return tried;
   }
   if (isAsking) return { kind: "open", shown: null };
-  const { title, markdown, ...stored } = await inTurn(link.accountId, turn, () =>
-    readVersion(pool, link, RENDERER),
+  const version = await inTurn(link.accountId, turn, () =>
+    readVersion(pool, link.accountId, link.versionId, RENDERER),
   );
+  const { title, markdown, ...stored } = version!;
   const html = stored.html ?? (await rendering.renew(link, markdown!, gone));
   hold(link.accountId, Buffer.byteLength(html));
   if (await inTurn(link.accountId, turn, () => countVisit(link)))

@@ -9,7 +9,8 @@ import type { ObjectStore } from "../../../src/workspace/objects/object-store.ts
 import { type RunnerOptions, startRunner, takeStep } from "../../../src/workspace/running/runner.ts";
 import type { StepEnd } from "../../../src/workspace/running/step-record.ts";
 import { findReaders, wakeAwaiting } from "../../../src/workspace/store/awaited-analyses.ts";
-import { type ClaimedStep, claimStep, makeStepsReady } from "../../../src/workspace/store/steps.ts";
+import type { ClaimedStep } from "../../../src/workspace/store/statements.ts";
+import { claimStep, makeStepsReady } from "../../../src/workspace/store/steps.ts";
 import type { Asked, AskOptions, Json } from "../../support/sealpost-api.ts";
 import { patience } from "../../support/time-limits.ts";
 import { workflowsOf } from "./workflows.ts";
