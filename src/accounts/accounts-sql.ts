@@ -22,16 +22,14 @@ export async function createAccount(
 }
 
 export async function accountExists(database: ClientBase | Pool, accountId: string): Promise<boolean> {
-  const { rowCount } = await database.query({
-    name: "account_exists",
-    text: "select from sealpost.accounts where id = $1",
-    values: [accountId],
-  });
-  return rowCount === 1;
+  return (await findAccountName(database, accountId)) !== null;
 }
 
 /** Null: there is no such account. */
-export async function findAccountName(database: Pool, accountId: string): Promise<string | null> {
+export async function findAccountName(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<string | null> {
   const { rows } = await database.query<{ name: string }>({
     name: "find_account_name",
     text: "select name from sealpost.accounts where id = $1",

@@ -5,7 +5,7 @@ import { displayName, id } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import { API_KEY_LIFETIME_SECONDS_MAX, accountScopes, type KeyClass } from "../base/model/api-keys.ts";
-import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
+import { digestSecret, formatApiKey } from "../http/api-keys.ts";
 import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
 import { type FieldError, Problem } from "../http/problems.ts";
@@ -94,7 +94,7 @@ export function apiKeyOperations({
       handle: async ({ accountId, caller, body }, tx) => {
         const text = formatApiKey(apiKeyBrand, apiKeyClass, randomBytes(32));
         const created = await createAccountKey(tx, accountId, caller, {
-          digest: digestApiKey(text),
+          digest: digestSecret(text),
           class: apiKeyClass,
           name: body.name,
           scopes: [...new Set(body.scopes)].sort(),

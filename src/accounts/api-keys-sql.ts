@@ -32,20 +32,15 @@ select $1, $2, $3, $4, $5, coalesce(
 where $1::uuid is null or exists (select from sealpost.accounts where id = $1)
 returning ${SHOWN}`;
 
-/** @param makerId the key that makes it; null: the command line */
-async function insert(
+/** Null for an unknown account. @param makerId the key that makes it; null: the command line */
+export async function insertApiKey(
   database: Pool | ClientBase,
   key: NewApiKey,
-  makerId: string | null,
+  makerId: string | null = null,
 ): Promise<ApiKey | null> {
   const { accountId, digest, name, scopes, expiresInSeconds, userId = null } = key;
   const values = [accountId, digest, key.class, name, scopes, expiresInSeconds, userId, makerId];
   return (await database.query<ApiKey>(INSERT, values)).rows[0] ?? null;
-}
-
-/** Returns the key's id; null for an unknown account. */
-export async function insertApiKey(database: Pool | ClientBase, key: NewApiKey): Promise<string | null> {
-  return (await insert(database, key, null))?.id ?? null;
 }
 
 /** What a request is let in by. */
@@ -203,7 +198,7 @@ export async function createAccountKey(
   );
   if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
   const { keyId, userId } = callingKey;
-  return { outcome: "created", key: (await insert(client, { ...key, accountId, userId }, keyId))! };
+  return { outcome: "created", key: (await insertApiKey(client, { ...key, accountId, userId }, keyId))! };
 }
 
 /** The caller's own, too, but none that can do more; a caller that acts for a user finds that user's keys only. */

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { z } from "zod";
 import { id, lineOfText, time } from "../api/fields.ts";
@@ -12,7 +11,7 @@ import {
   SESSION_SECONDS,
 } from "../base/model/console.ts";
 import { isTimeZone } from "../base/model/time.ts";
-import { digestApiKey } from "../http/api-keys.ts";
+import { digestSecret, newSecret } from "../http/api-keys.ts";
 import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { pageOf } from "../http/pagination.ts";
 import { invalidRequest } from "../http/problems.ts";
@@ -112,7 +111,7 @@ export function consoleOperations({
           throw invalidRequest("body.embed_origin", "It is not among the service's CONSOLE_ANCESTORS.");
         }
         if (!(await hasRoomForSession(tx, accountId, caller.userId))) throw problem("too_many_sessions");
-        const token = randomBytes(32).toString("base64url");
+        const token = newSecret();
         const link = await insertLink(tx, {
           accountId,
           keyId: caller.keyId,
@@ -123,7 +122,7 @@ export function consoleOperations({
           timeZone: body.time_zone ?? null,
           theme: body.theme ?? null,
           path: body.path ?? null,
-          linkDigest: digestApiKey(token),
+          linkDigest: digestSecret(token),
           linkSeconds: LINK_SECONDS,
           sessionSeconds: body.session_seconds,
         });

@@ -35,21 +35,21 @@ import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
 import type { IsTrustedProxy } from "../http/connections.ts";
 import type { IdempotencyStore, RecordWrite } from "../http/idempotent-write.ts";
 import type { AddRoutes } from "../http/kernel.ts";
-import type { ErasedRequest, ErasedResult, Operation, Work } from "../http/operation.ts";
+import type { Operation } from "../http/operation.ts";
 import { TemporarilyUnavailable } from "../http/problems.ts";
 import type { CompletedRequest } from "../http/request-context.ts";
 import { type ApiOptions, createApi } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
-import { askToConfirm, CONFIRMATION_PATH, confirm, INVALID_LINK } from "../notices/mail-sending.ts";
+import { confirmationsOf } from "../notices/mail-sending.ts";
 import { receiversGuide } from "../receivers/guide.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
 import { apiPartsOf, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
+import { createTranslateError, throttled } from "./database-errors.ts";
 import { createReceiverChecking, targetRulesOf } from "./egress.ts";
 import { createReadinessCheck } from "./monitoring.ts";
 import { createApiInfo, createSealpostRegistry, type Dependencies } from "./operations.ts";
-import { createOutageAs503, type OutageAs503, throttled } from "./outage-as-503.ts";
 import { createReadAssertion } from "./staff-assertions.ts";
 
 const USE_RECORDED_EVERY_MS = 60_000;
@@ -58,12 +58,12 @@ const USE_RECORDED_EVERY_MS = 60_000;
  * Looks up keys and records when they were last used; requests do not wait for that, and it may get lost. Requests with
  * one key in one turn of the event loop share a lookup.
  */
-export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () => number): FindApiKey {
+export function createFindApiKey(pool: Pool, now: () => number): FindApiKey {
   const find = coalesceByTurn((digest) => findApiKey(pool, Buffer.from(digest, "latin1")));
   // Where many keys are used again at once, they do not take all connections for it.
   const noting = shareOf(pool, 1);
   return async (digest) => {
-    const { answer: key, place } = await outageAs503(find(digest.toString("latin1")));
+    const { answer: key, place } = await find(digest.toString("latin1"));
     if (place === 1 && key !== null && now() - (key.lastUsedAt?.getTime() ?? 0) > USE_RECORDED_EVERY_MS) {
       noteApiKeyUse(noting, key.id).catch(() => undefined);
     }
@@ -72,29 +72,23 @@ export function createFindApiKey(pool: Pool, outageAs503: OutageAs503, now: () =
 }
 
 /** Claims and stored responses, in the same transactions as the effects of the requests. */
-function createIdempotencyStore(
-  pool: Pool,
-  secretsKey: Uint8Array,
-  outageAs503: OutageAs503,
-): IdempotencyStore {
+function createIdempotencyStore(pool: Pool, secretsKey: Uint8Array): IdempotencyStore {
   /** In the transaction of what the secrets are of, which it undoes. */
   const requireKeyFor = async (tx: ClientBase, { holdsSecret }: StoredResponse) => {
     if (holdsSecret) await requireSecretsKey(tx, secretsKey);
   };
   return {
-    transaction: (work) => outageAs503(inTransaction(pool, work)),
+    transaction: (work) => inTransaction(pool, work),
     claimedTransaction: (claim, work) =>
-      outageAs503(
-        inPipelinedTransaction(pool, {
-          first: (client) => claimIdempotencyKey(client, claim, secretsKey),
-          work: async (tx, state) => {
-            const { result, completed } = await work(tx, state);
-            if (completed === null) return { result, last: null };
-            await requireKeyFor(tx, completed.response);
-            return { result, last: storingResponse(completed, secretsKey) };
-          },
-        }),
-      ),
+      inPipelinedTransaction(pool, {
+        first: (client) => claimIdempotencyKey(client, claim, secretsKey),
+        work: async (tx, state) => {
+          const { result, completed } = await work(tx, state);
+          if (completed === null) return { result, last: null };
+          await requireKeyFor(tx, completed.response);
+          return { result, last: storingResponse(completed, secretsKey) };
+        },
+      }),
     claimCall: (tx, claim, lease, counted) => claimIdempotentCall(tx, claim, lease, counted, secretsKey),
     renewCall: renewIdempotentCall,
     completeCall: async (tx, { claim, response, counted }, token) => {
@@ -153,7 +147,6 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   const { publicUrl, now } = forKernel;
   const limits = { ...API_LIMITS, ...changed };
   const hasWebhooks = config.areas.includes("webhooks");
-  const outageAs503 = createOutageAs503(log);
   const dependencies: Dependencies = {
     pool,
     logPool,
@@ -174,20 +167,18 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     now,
   };
   const onAway = throttled((err: Error) => log.warn({ err }, "an area cannot do its work"));
-  const parts = apiPartsOf({ config, dependencies, outageAs503, onAway });
-  const { operations, problems } = createSealpostRegistry(dependencies, parts);
+  const parts = apiPartsOf({ config, dependencies, onAway });
+  const registry = createSealpostRegistry(dependencies, parts);
   // A series that starts at 1 shows no increase to rate().
-  for (const [code, { isRaised = true }] of Object.entries(problems)) {
+  for (const [code, { isRaised = true }] of Object.entries(registry.problems)) {
     if (isRaised) metrics.problems.of({ code });
   }
   const limit = { requestsMax: config.rateLimitRequests, windowSeconds: limits.windowSeconds };
   const checkReadiness = await createReadinessCheck(pool, config, secretsKey);
   return await createApi({
     ...forKernel,
-    registry: {
-      operations: operations.map(({ work, ...rest }) => ({ ...rest, work: workAs503(work, outageAs503) })),
-      problems,
-    },
+    registry,
+    translateError: createTranslateError(log),
     info: createApiInfo(parts),
     documents: hasWebhooks ? [receiversGuide()] : [],
     codeGroups: hasWebhooks ? codeGroups : [],
@@ -196,17 +187,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       const readinessProblems = await checkReadiness();
       if (readinessProblems.length > 0) throw new TemporarilyUnavailable(readinessProblems.join(" "));
     },
-    ...(hasWebhooks && {
-      confirmations: {
-        path: CONFIRMATION_PATH,
-        ask: (token) => outageAs503(askToConfirm(pool, token)),
-        confirm: (token) => outageAs503(confirm(pool, token)),
-        invalid: INVALID_LINK,
-      },
-    }),
-    findApiKey: createFindApiKey(pool, outageAs503, now),
+    ...(hasWebhooks && { confirmations: confirmationsOf(pool) }),
+    findApiKey: createFindApiKey(pool, now),
     keyPrefixes: config.apiKeyBrand.map((brand) => apiKeyPrefix(brand, keyClassOf(config))),
-    accountExists: (accountId) => outageAs503(accountExists(pool, accountId)),
+    accountExists: (accountId) => accountExists(pool, accountId),
     countRequest: createRequestCounter(pool),
     policies: {
       key: { name: "default", ...limit },
@@ -217,7 +201,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       ]),
     },
     findSpaces: parts.find((part) => part.findSpaces)?.findSpaces ?? (async () => NO_SPACES),
-    idempotencyStore: createIdempotencyStore(pool, secretsKey, outageAs503),
+    idempotencyStore: createIdempotencyStore(pool, secretsKey),
     recordWrite,
     onClosed: async () => void (await Promise.all(parts.map((part) => part.close?.()))),
     isTrustedProxy: trustedProxies(config.trustProxy),
@@ -237,7 +221,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.warn({ err }, "a request was counted by this process alone");
     },
     addRoutes: async (app, kernel) => {
-      if (hasWebhooks) await createDeliveryConsole(options, operations, parts, outageAs503)(app, kernel);
+      if (hasWebhooks) await createDeliveryConsole(options, registry.operations, parts)(app, kernel);
       for (const part of parts) await part.addRoutes?.(app, kernel);
     },
   });
@@ -248,17 +232,16 @@ function createDeliveryConsole(
   { config, pool, secretsKey, publicUrl, log, now }: ApiServerOptions,
   operations: readonly Operation[],
   parts: readonly ApiPart[],
-  outageAs503: OutageAs503,
 ): AddRoutes {
   const ancestors = config.consoleAncestors ?? [];
   const findOrigin = parts.find((part) => part.findOrigin)?.findOrigin ?? (async () => null);
   return createConsole({
-    sessions: createSessionStore(pool, ancestors, outageAs503),
+    sessions: createSessionStore(pool, ancestors),
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     attemptsMax: ATTEMPTS_MAX,
     audited: auditedOperations(operations),
-    findOrigin: (accountId, published) => outageAs503(findOrigin(accountId, published)),
+    findOrigin,
     ancestors,
     secretsKey,
     readAssertion: createReadAssertion(config, now, (err) =>
@@ -266,43 +249,6 @@ function createDeliveryConsole(
     ),
     now,
   });
-}
-
-/**
- * For what queries the database itself: reads, and what comes before a body. Writes run in the idempotency store's
- * transaction, which does it.
- */
-function workAs503(work: Work, outageAs503: OutageAs503): Work {
-  const as503 =
-    <Args extends readonly unknown[], Result>(ask: (...args: Args) => Promise<Result>) =>
-    (...args: Args) =>
-      outageAs503(ask(...args));
-  switch (work.kind) {
-    case "read":
-    case "call_out": {
-      const handle = as503(work.handle);
-      return {
-        ...work,
-        handle: async (request: ErasedRequest) => openingAs503(await handle(request), outageAs503),
-      };
-    }
-    case "write":
-      return work.prepare === undefined ? work : { ...work, prepare: as503(work.prepare) };
-    case "batched_write":
-      return { ...work, handleEach: as503(work.handleEach) };
-    case "upload":
-      return { ...work, receive: as503(work.receive) };
-    case "retired":
-      return work;
-    default:
-      throw new Error(`Work of unknown kind: ${JSON.stringify(work satisfies never)}`);
-  }
-}
-
-function openingAs503(result: ErasedResult, outageAs503: OutageAs503): ErasedResult {
-  if (result === undefined || !("content" in result)) return result;
-  const { content } = result;
-  return { content: { ...content, open: (range) => outageAs503(content.open(range)) } };
 }
 
 /** One wide log line per request, without secrets. */

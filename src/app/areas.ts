@@ -21,14 +21,12 @@ import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storag
 import { poolOptions, STEP_CONNECTIONS } from "./database.ts";
 import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
-import type { OutageAs503 } from "./outage-as-503.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
 
 export type AreaOptions = {
   readonly config: Config;
   readonly dependencies: Dependencies;
-  readonly outageAs503: OutageAs503;
   /** What an area needs besides the database did not answer. */
   readonly onAway: (error: Error) => void;
 };
@@ -38,14 +36,14 @@ export type AreaOptions = {
  * service without it.
  */
 export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
-  const { config, dependencies, outageAs503, onAway: onObjectsAway } = options;
+  const { config, dependencies, onAway: onObjectsAway } = options;
   const { pool, unsafeAllowedTargets } = dependencies;
   const { pagesUrl } = config;
   const parts: Readonly<Record<Area, () => ApiPart>> = {
     webhooks: () => webhooksPart(dependencies),
     workspace: () => {
       const objects = openObjects(config, pool);
-      return workspacePart({ pool, objects, onObjectsAway, unsafeAllowedTargets, pagesUrl, outageAs503 });
+      return workspacePart({ pool, objects, onObjectsAway, unsafeAllowedTargets, pagesUrl });
     },
   };
   return config.areas.map((area) => parts[area]());

@@ -1,4 +1,3 @@
-import { randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { findAccountName } from "../accounts/accounts-sql.ts";
 import { consoleUrl } from "../accounts/console-sessions-api.ts";
@@ -17,9 +16,8 @@ import { accountScopes } from "../base/model/api-keys.ts";
 import { STAFF_SIGNED_IN } from "../base/model/audit.ts";
 import { SESSION_SECONDS } from "../base/model/console.ts";
 import type { SessionStore } from "../console/site.ts";
-import { digestApiKey } from "../http/api-keys.ts";
+import { digestSecret, newSecret } from "../http/api-keys.ts";
 import { changeAudited } from "./create-api-key.ts";
-import type { OutageAs503 } from "./outage-as-503.ts";
 
 /**
  * A link that opens the console for whoever runs the command line, with every permission: that person could make any
@@ -30,7 +28,7 @@ export async function openConsole(
   accountId: string,
   { publicUrl, linkSeconds }: { readonly publicUrl: string; readonly linkSeconds: number },
 ): Promise<{ readonly url: string; readonly expiresAt: Date }> {
-  const token = randomBytes(32).toString("base64url");
+  const token = newSecret();
   const link = await changeAudited(pool, "console.links.create", async (tx) => {
     const done = await insertLink(tx, {
       accountId,
@@ -42,7 +40,7 @@ export async function openConsole(
       timeZone: Intl.DateTimeFormat().resolvedOptions().timeZone,
       theme: null,
       path: null,
-      linkDigest: digestApiKey(token),
+      linkDigest: digestSecret(token),
       linkSeconds,
       sessionSeconds: SESSION_SECONDS.max,
     });
@@ -55,33 +53,27 @@ export async function openConsole(
  * The console's sessions, in the database. Those that are looked up in one turn of the event loop share a statement.
  * @param ancestors origins that may frame a session now; one that has been removed frames none that is open, either
  */
-export function createSessionStore(
-  pool: Pool,
-  ancestors: readonly string[],
-  outageAs503: OutageAs503,
-): SessionStore {
+export function createSessionStore(pool: Pool, ancestors: readonly string[]): SessionStore {
   const find = gatherByTurn((digests) => findSessions(pool, [...digests.keys()]));
   return {
     open: (digest, session, requestId) =>
-      outageAs503(
-        inTransaction(pool, async (tx) => {
-          const id = await insertStaffSession(tx, digest, session);
-          const { keyId, viewerLabel: viewer } = session;
-          const kind = keyId === null ? "staff" : "staff_key";
-          const actor = { kind, keyId, session: { id, viewer } } as const;
-          const entry = { accountId: null, operationKey: STAFF_SIGNED_IN, details: {} };
-          await writeAuditEntry(tx, { ...entry, actor, requestId });
-        }),
-      ),
-    findAccountName: (accountId) => outageAs503(findAccountName(pool, accountId)),
+      inTransaction(pool, async (tx) => {
+        const id = await insertStaffSession(tx, digest, session);
+        const { keyId, viewerLabel: viewer } = session;
+        const kind = keyId === null ? "staff" : "staff_key";
+        const actor = { kind, keyId, session: { id, viewer } } as const;
+        const entry = { accountId: null, operationKey: STAFF_SIGNED_IN, details: {} };
+        await writeAuditEntry(tx, { ...entry, actor, requestId });
+      }),
+    findAccountName: (accountId) => findAccountName(pool, accountId),
     find: async (digest) => {
-      const { answer: session = null } = await outageAs503(find(digest.toString("hex")));
+      const { answer: session = null } = await find(digest.toString("hex"));
       if (session === null || session.embedOrigin === null || ancestors.includes(session.embedOrigin))
         return session;
       return { ...session, embedOrigin: null };
     },
-    enter: (linkDigest, digest) => outageAs503(enterByLink(pool, linkDigest, digest)),
-    noteUse: (sessionId) => outageAs503(noteSessionUse(pool, sessionId)),
-    end: (sessionId) => outageAs503(endSession(pool, sessionId)),
+    enter: (linkDigest, digest) => enterByLink(pool, linkDigest, digest),
+    noteUse: (sessionId) => noteSessionUse(pool, sessionId),
+    end: (sessionId) => endSession(pool, sessionId),
   };
 }

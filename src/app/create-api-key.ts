@@ -8,7 +8,7 @@ import { inTransaction } from "../base/database/transaction.ts";
 import type { KeyClass } from "../base/model/api-keys.ts";
 import { ACCOUNT_CREATED, COMMAND_LINE } from "../base/model/audit.ts";
 import { findMovedTo } from "../cells/moves-sql.ts";
-import { digestApiKey, formatApiKey } from "../http/api-keys.ts";
+import { digestSecret, formatApiKey } from "../http/api-keys.ts";
 import { unknownAccount } from "./database.ts";
 import { UsageError } from "./output.ts";
 
@@ -49,17 +49,17 @@ export type ApiKeyRequest = Omit<Parameters<typeof insertApiKey>[1], "digest" | 
 export async function createApiKey(database: Pool | ClientBase, config: Config, request: ApiKeyRequest) {
   const keyClass = keyClassOf(config);
   const apiKey = formatApiKey(config.apiKeyBrand[0]!, keyClass, randomBytes(32));
-  const digest = digestApiKey(apiKey);
-  const keyId = await insertApiKey(database, { ...request, class: keyClass, digest });
-  if (keyId === null) throw unknownAccount(request.accountId);
-  return { keyId, apiKey };
+  const digest = digestSecret(apiKey);
+  const key = await insertApiKey(database, { ...request, class: keyClass, digest });
+  if (key === null) throw unknownAccount(request.accountId);
+  return { keyId: key.id, apiKey };
 }
 
 /** The same from the command line: the audit log tells of it. */
 export async function issueApiKey(pool: Pool, config: Config, request: ApiKeyRequest) {
   return await changeAudited(pool, "api_keys.create", async (tx) => {
     const done = await createApiKey(tx, config, request);
-    const { expiresAt: expires_at = null } = (await findApiKey(tx, digestApiKey(done.apiKey))) ?? {};
+    const { expiresAt: expires_at = null } = (await findApiKey(tx, digestSecret(done.apiKey))) ?? {};
     const { accountId, userId = null, name, scopes } = request;
     return { done, accountId, details: { key_id: done.keyId, name, scopes, user_id: userId, expires_at } };
   });

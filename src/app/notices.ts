@@ -36,12 +36,9 @@ export function startNotices(config: Config, pool: Pool, log: Logger, metrics: P
   const stopWork = startNoticeWork({
     pool,
     everyMs,
-    news: {
-      pool,
-      analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
-      onNotice: (kind, accountId) => log.info({ kind, account_id: accountId }, "notice"),
-    },
-    sending: sending === null ? null : { pool, ...sending, onEnded: mailLog(log, mails) },
+    analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    onNotice: (kind, accountId) => log.info({ kind, account_id: accountId }, "notice"),
+    sending: sending && { ...sending, onEnded: mailLog(log, mails) },
     onCut: (mailId) => {
       mails.of({ result: "perhaps_sent" }).add();
       const fields = { mail_id: mailId, status: "perhaps_sent" };

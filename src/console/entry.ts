@@ -1,11 +1,11 @@
-import { randomBytes } from "node:crypto";
+import { digestSecret, newSecret } from "../http/api-keys.ts";
 import { setCookie } from "./embedding.ts";
 import { admitting, formOf, refuseForeignPost } from "./guards.ts";
 import { html } from "./html.ts";
 import { bareFrame, notice, SESSION_ENDED, sendDocument } from "./page.ts";
 import { hidden } from "./parts.ts";
 import type { Page } from "./screen.ts";
-import { type ConsoleContext, cookieName, digestOf, SECRET } from "./site.ts";
+import { type ConsoleContext, cookieName, SECRET } from "./site.ts";
 
 /** Its script takes the token out of the address and posts it. @param framerTag of who shows it in a frame */
 function enterPage(framerTag: string | null): Page {
@@ -47,10 +47,12 @@ export function addEntry({ pages, kernel, options, assets, framers }: ConsoleCon
     refuseForeignPost(request, publicUrl);
     const form = formOf(request);
     const token = form.get("t") ?? "";
-    const secret = randomBytes(32).toString("base64url");
-    const entered = SECRET.test(token) ? await sessions.enter(digestOf(token), digestOf(secret)) : null;
+    const secret = newSecret();
+    const entered = SECRET.test(token)
+      ? await sessions.enter(digestSecret(token), digestSecret(secret))
+      : null;
     // Null, too, where the key of a link has been revoked.
-    const session = entered?.kind === "entered" ? await sessions.find(digestOf(secret)) : null;
+    const session = entered?.kind === "entered" ? await sessions.find(digestSecret(secret)) : null;
     if (entered?.kind !== "entered" || session === null) {
       const framer = framers.ofTag(form.get("embed"));
       const kind = entered === null || entered.kind === "entered" ? "unknown" : entered.kind;

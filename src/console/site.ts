@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { ConsoleSession, EnteredLink, StaffSession } from "../base/model/console.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import { isUuid } from "../base/model/formats.ts";
 import { isTimeZone } from "../base/model/time.ts";
+import { digestSecret } from "../http/api-keys.ts";
 import type { Kernel } from "../http/kernel.ts";
 import type { Assets } from "./assets.ts";
 import type { Framers } from "./embedding.ts";
@@ -28,7 +28,7 @@ export type ReadAssertion = (headers: FastifyRequest["headers"]) => Promise<Staf
 
 export const STAFF_PATH = "/console/staff";
 
-/** Where sessions are kept, by SHA-256 digests. Functions throw `TemporarilyUnavailable` without their database. */
+/** Where sessions are kept, by SHA-256 digests. */
 export type SessionStore = {
   /** Of support staff; the audit log says so. */
   open(digest: Buffer, session: StaffSession, requestId: string): Promise<void>;
@@ -75,12 +75,8 @@ export const STAFF_COOKIE = "__Host-sp-staff";
 /** In which zone this browser's viewer has chosen to see times, for every account and for staff's pages. */
 export const ZONE_COOKIE = "__Host-sp-zone";
 
-/** A link's token, and what a cookie holds: 256 random bits. */
+/** A link's token, and what a cookie holds: see newSecret. */
 export const SECRET = /^[A-Za-z0-9_-]{43}$/;
-
-export function digestOf(secret: string): Buffer {
-  return createHash("sha256").update(secret).digest();
-}
 
 /** A part of the console: where its screens stand, and who may see them. */
 export type Site = {
@@ -120,7 +116,7 @@ async function findByCookie(
   name: string,
 ): Promise<ConsoleSession | null> {
   const { [name]: secret = "", [ZONE_COOKIE]: zone = "" } = request.cookies;
-  const session = SECRET.test(secret) ? await sessions.find(digestOf(secret)) : null;
+  const session = SECRET.test(secret) ? await sessions.find(digestSecret(secret)) : null;
   return session && { ...session, timeZone: isTimeZone(zone) ? zone : session.timeZone };
 }
 

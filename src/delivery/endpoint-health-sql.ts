@@ -26,18 +26,17 @@ export async function noteCertificates(pool: Pool, seen: readonly SeenCertificat
 const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
 
 /** `endpointUrl`: the account's now; `nowMs`: the database's time. */
-type ExpiringCertificate = SeenCertificate & { readonly endpointUrl: string; readonly nowMs: number };
+type ExpiringCertificate = SeenCertificate & { readonly endpointUrl: string };
 
 /** Those that end within `withinMs` and that nobody was told of, the first to end first. */
 export async function findExpiringCertificates(
-  pool: Pool,
+  database: ClientBase | Pool,
   withinMs: number,
   rowsMax: number,
 ): Promise<readonly ExpiringCertificate[]> {
-  const { rows } = await pool.query<ExpiringCertificate>({
+  const { rows } = await database.query<ExpiringCertificate>({
     name: "find_expiring_certificates",
-    text: `select c.account_id as "accountId", c.host, ${ms("c.ends_at")} as "expiresAtMs", e.url as "endpointUrl",
-        ${ms("now()")} as "nowMs"
+    text: `select c.account_id as "accountId", c.host, ${ms("c.ends_at")} as "expiresAtMs", e.url as "endpointUrl"
       from sealpost.endpoint_certificates as c join sealpost.endpoints as e using (account_id)
       where c.ends_at > now() and c.ends_at <= now() + $1::float8 * interval '1 millisecond'
         and not exists (

@@ -1,4 +1,4 @@
-import { createHash } from "node:crypto";
+import { hash, randomBytes } from "node:crypto";
 import type { KeyClass } from "../base/model/api-keys.ts";
 import { TtlMap } from "../base/model/caches.ts";
 import { REMEMBERED_KEYS_MAX } from "./limits.ts";
@@ -31,9 +31,14 @@ export function formatApiKey(brand: string, keyClass: KeyClass, secret: Uint8Arr
   return apiKeyPrefix(brand, keyClass) + Buffer.from(secret).toString("base64url");
 }
 
-/** What is stored of a key. A plain hash is enough for 256 random bits. */
-export function digestApiKey(text: string): Buffer {
-  return createHash("sha256").update(text).digest();
+/** What a link ends in, or a cookie holds: 43 characters for 256 random bits. */
+export function newSecret(): string {
+  return randomBytes(32).toString("base64url");
+}
+
+/** What is stored of a key, or of such a secret. A plain hash is enough for 256 random bits. */
+export function digestSecret(text: string): Buffer {
+  return hash("sha256", text, "buffer");
 }
 
 const REMEMBERED_FOR_MS = 3_600_000;
@@ -60,7 +65,7 @@ export function createAuthenticate({ findApiKey, keyPrefixes, now }: Authenticat
 
   async function find(digest: Buffer, id: string, isOfThisEnvironment: boolean): Promise<ApiKey | null> {
     const key = await findApiKey(digest);
-    const isValid = key !== null && key.revokedAt === null && !hasPassed(key.expiresAt, now);
+    const isValid = key?.revokedAt === null && (key.expiresAt === null || key.expiresAt.getTime() > now());
     if (!isValid || !isOfThisEnvironment) {
       valid.delete(id);
       return null;
@@ -72,7 +77,7 @@ export function createAuthenticate({ findApiKey, keyPrefixes, now }: Authenticat
   return (authorization: string | undefined) => {
     const text = authorization === undefined ? undefined : BEARER.exec(authorization)?.[1];
     if (text === undefined) return { expected: null, isRecent: false, find: async () => null };
-    const digest = digestApiKey(text);
+    const digest = digestSecret(text);
     const id = digest.toString("latin1");
     const isOfThisEnvironment = keyPrefixes.some((prefix) => text.startsWith(prefix));
     const known = valid.get(id);
@@ -86,8 +91,4 @@ export function createAuthenticate({ findApiKey, keyPrefixes, now }: Authenticat
       find: () => (found ??= find(digest, id, isOfThisEnvironment)),
     };
   };
-}
-
-function hasPassed(time: Date | null, now: () => number): boolean {
-  return time !== null && time.getTime() <= now();
 }

@@ -2,14 +2,14 @@ import type { IncomingHttpHeaders } from "node:http";
 import { Readable } from "node:stream";
 import { create as contentDisposition } from "content-disposition";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import type { Place } from "../base/model/account-places.ts";
 import { tidyMediaType } from "../base/model/formats.ts";
 import { type ByteRange, chooseRange, matchesEntityTag, quoteEntityTag } from "./bytes.ts";
 import { sentBytesOf } from "./connections.ts";
 import { withDeadline } from "./deadline.ts";
-import { BODY_SLICE_BYTES } from "./limits.ts";
+import { BODY_SLICE_BYTES, type TransferLimits } from "./limits.ts";
 import type { AnnouncedBody, Content, StreamBody } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
+import { onGoneOf, type TransferPlaces } from "./turns.ts";
 
 /** RFC 9530, perhaps among digests by other algorithms, which are not looked at. */
 const SHA256 = /(?:^|,[ \t]*)sha-256=:([A-Za-z0-9+/]{43}=):[ \t]*(?:$|,)/;
@@ -44,21 +44,21 @@ export function contentDigest(sha256: Buffer): string {
   return `sha-256=:${sha256.toString("base64")}:`;
 }
 
-export type ContentAnswer = {
+/** What operations share whose bodies or answers are streams. */
+export type Streaming = TransferLimits & {
+  readonly downloads: TransferPlaces;
+  /** The source failed in the middle: the client sees a broken connection, and only this tells why. */
+  readonly onSourceFailure: (error: unknown, requestId: string) => void;
+};
+
+type ContentAnswer = Streaming & {
   readonly content: Content;
+  /** Whose place among the downloads it takes. */
+  readonly accountId: string;
   /** What is left of the request's time, for the first bytes to come. */
   readonly waitMs: number;
-  /** How long the source may then give nothing. */
-  readonly progressWithinMs: number;
-  /** Asked so often while it is read. @throws Problem when the reader may see it no more */
+  /** Asked now and then while it is read. @throws Problem when the reader may see it no more */
   readonly confirm: () => Promise<void>;
-  readonly confirmEveryMs: number;
-  /** Takes a place among the downloads, which ends by `onCut` if it hardly moves. @throws when there is none */
-  readonly takePlace: (onCut: () => void) => Place;
-  /** Calls back when nobody reads the answer any more, at once if it is so already. */
-  readonly onGone: (end: () => void) => void;
-  /** The source failed in the middle: the client sees a broken connection, and only this tells why. */
-  readonly onSourceFailure: (error: unknown) => void;
 };
 
 /**
@@ -85,7 +85,7 @@ export async function sendContent(
   };
   const isSent = request.method !== "HEAD" && bytes > 0;
   // Opened before anything is answered, so that a source that is not there is an error like any other.
-  const body = isSent ? await openBody(request, answer, { first, last }) : undefined;
+  const body = isSent ? await openBody(request, reply, answer, { first, last }) : undefined;
   return reply
     .code(range === null ? 200 : 206)
     .headers(headers)
@@ -120,11 +120,16 @@ function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: 
   throw new Problem("range_not_satisfiable", { headers: { "content-range": `bytes */${bytes}` } });
 }
 
-async function openBody(request: FastifyRequest, answer: ContentAnswer, range: ByteRange): Promise<Readable> {
-  const { content, waitMs, progressWithinMs, confirm, confirmEveryMs, onSourceFailure } = answer;
+async function openBody(
+  request: FastifyRequest,
+  reply: FastifyReply,
+  { content, accountId, waitMs, confirm, ...streaming }: ContentAnswer,
+  range: ByteRange,
+): Promise<Readable> {
+  const { downloads, progressWithinMs, renewEveryMs, onSourceFailure } = streaming;
   const { socket } = request.raw;
   // Nobody is told more: what has begun cannot be answered otherwise.
-  const place = answer.takePlace(() => socket.destroy());
+  const place = downloads.take(accountId, () => socket.destroy());
   const opening = content.open(range);
   // Whoever leaves may leave before it is open.
   const letGo = () => {
@@ -132,7 +137,10 @@ async function openBody(request: FastifyRequest, answer: ContentAnswer, range: B
   };
   let isGone = false;
   // Not left to the generators: they hear of it only when the source gives something.
-  answer.onGone(() => {
+  onGoneOf(
+    request,
+    reply,
+  )(() => {
     isGone = true;
     letGo();
   });
@@ -157,13 +165,13 @@ async function openBody(request: FastifyRequest, answer: ContentAnswer, range: B
     });
     body.once("error", (error) => {
       // A reader who went away is no failure.
-      if (!socket.destroyed) onSourceFailure(error);
+      if (!socket.destroyed) onSourceFailure(error, request.id);
       socket.destroy();
     });
     // What is gone from the reader's sight meanwhile is sent no further; an outage says nothing of that.
     const confirming = setInterval(() => {
       confirm().catch((error: unknown) => error instanceof Problem && socket.destroy());
-    }, confirmEveryMs);
+    }, renewEveryMs);
     body.once("close", () => clearInterval(confirming));
     body.once("close", letGo);
     body.once("close", place.giveBack);

@@ -9,14 +9,11 @@ import type {
 import { withDeadline } from "./deadline.ts";
 import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, IDEMPOTENCY_KEY_CHARS_MAX, RELEASE_WITHIN_MS } from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
-import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
+import { invalidRequest, Problem, TemporarilyUnavailable, type TranslateError } from "./problems.ts";
 import { type OperationResponse, toStoredResponse } from "./responses.ts";
 import type { InTurn } from "./turns.ts";
 
-/**
- * Keeps claims and responses. Throws `TemporarilyUnavailable` when its database is down. No function waits for another
- * request's claim.
- */
+/** Keeps claims and responses. No function waits for another request's claim. */
 export type IdempotencyStore = {
   /** Runs `work` in one transaction: committed if it resolves, rolled back if it rejects, and settled like it. */
   transaction<T>(work: (tx: Transaction) => Promise<T>): Promise<T>;
@@ -152,6 +149,7 @@ export type IdempotencyOptions = {
   readonly recordWrite: RecordWrite;
   /** An id for a request without one, or a token for a claim: unguessable, printable ASCII. */
   readonly newId: () => string;
+  readonly translateError: TranslateError;
   /** An internal error, to be logged. */
   readonly onInternalError: (error: unknown, requestId: string) => void;
 };
@@ -161,7 +159,7 @@ export type IdempotencyOptions = {
  * @param renewEveryMs how often the claim of an upload is held for longer
  */
 export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTurn, renewEveryMs: number) {
-  const { idempotencyStore: store, recordWrite, newId, onInternalError } = options;
+  const { idempotencyStore: store, recordWrite, newId, translateError, onInternalError } = options;
 
   /** Claim, effect and stored response in one transaction; a throw of `perform` rolls all three back. */
   async function inTransaction(
@@ -318,7 +316,11 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
     waitMs: number,
     work: (tx: Transaction) => Promise<T>,
   ): Promise<T> {
-    return await inTurn(claim.accountId, { waitMs }, () => store.transaction(work));
+    try {
+      return await inTurn(claim.accountId, { waitMs }, () => store.transaction(work));
+    } catch (error) {
+      throw translateError(error);
+    }
   }
 }
 

@@ -1,26 +1,17 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { matchesEntityTag } from "./bytes.ts";
-import { readContentHeaders, sendContent } from "./content-answer.ts";
+import { readContentHeaders, type Streaming, sendContent } from "./content-answer.ts";
 import { readIdempotencyKey } from "./idempotent-write.ts";
 import { JSON_BODY_BYTES_MAX } from "./limits.ts";
 import type { Operation } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import type { Asked, Perform } from "./perform.ts";
-import { type BodyProgress, createIncomingBody } from "./received-body.ts";
+import { createIncomingBody } from "./received-body.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
 import { type OperationResponse, successHeaders } from "./responses.ts";
-import { type OnGone, onGoneOf, type TransferPlaces } from "./turns.ts";
-
-/** What operations share whose bodies or answers are streams. */
-export type Streaming = BodyProgress & {
-  readonly downloads: TransferPlaces;
-  /** How often whoever reads a long answer is asked for again. */
-  readonly renewEveryMs: number;
-  /** A source failed when its answer was under way. */
-  readonly onSourceFailure: (error: unknown, requestId: string) => void;
-};
+import { type OnGone, onGoneOf } from "./turns.ts";
 
 /** One route for one operation: authorize, perform, respond. */
 export function addOperationRoute(
@@ -30,7 +21,6 @@ export function addOperationRoute(
   perform: Perform,
   streaming: Streaming,
 ): void {
-  const { downloads, progressWithinMs, renewEveryMs, onSourceFailure } = streaming;
   const always = successHeaders(operation);
   const isRead = operation.work.kind === "read";
   const streamed = operation.body?.kind === "stream" ? operation.body : null;
@@ -66,25 +56,21 @@ export function addOperationRoute(
   }
 
   async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const onGone = onGoneOf(request, reply);
-    const { response, isReplayed, principal, waitMs } = await ask(request, onGone).finally(() =>
-      contextOf(request).bufferedBody?.giveBack(),
+    const { response, isReplayed, principal, waitMs } = await ask(request, onGoneOf(request, reply)).finally(
+      () => contextOf(request).bufferedBody?.giveBack(),
     );
     reply.headers(always);
     const { content } = response;
     if (content === undefined) return send(request, reply, response, isReplayed);
     return await sendContent(request, reply, {
+      ...streaming,
       content,
+      accountId: principal.accountId ?? principal.caller.keyId,
       waitMs,
-      progressWithinMs,
       confirm: async () => {
         await guards.confirmKey(request);
         await ask(request, () => undefined);
       },
-      confirmEveryMs: renewEveryMs,
-      takePlace: (onCut) => downloads.take(principal.accountId ?? principal.caller.keyId, onCut),
-      onGone,
-      onSourceFailure: (error) => onSourceFailure(error, request.id),
     });
   }
 

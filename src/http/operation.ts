@@ -138,14 +138,14 @@ type HeadersOf<Header extends string> = [Header] extends [never]
   ? Readonly<Record<string, never>>
   : Readonly<Partial<Record<Header, string>>>;
 
-/** What a handler returns. `etag`: an opaque tag of the bytes if the store has one; else it is computed. */
+/** What a handler returns. */
 export type ResultOf<OperationResponse> =
   OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
     ?
         | { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> }
         | ([z.output<Other>] extends [never] ? never : { readonly other: z.output<Other> })
     : OperationResponse extends BytesResponse
-      ? { readonly bytes: Uint8Array; readonly etag?: string }
+      ? { readonly bytes: Uint8Array }
       : OperationResponse extends ContentResponse
         ? { readonly content: Content }
         : // biome-ignore lint/suspicious/noConfusingVoidType: what an async handler without a return gives.
@@ -200,12 +200,7 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
 };
 
 export type ErasedRequest = OperationRequest<unknown, unknown, unknown, string>;
-export type ErasedResult =
-  | { readonly body: unknown; readonly headers?: Readonly<Record<string, string | undefined>> }
-  | { readonly bytes: Uint8Array; readonly etag?: string }
-  | { readonly other: unknown }
-  | { readonly content: Content }
-  | undefined;
+export type ErasedResult = Exclude<ResultOf<ResponseSchema>, void> | undefined;
 
 /** What an audit row tells of a write besides its operation, actor and time. Never a secret. */
 export type AuditDetails = Readonly<Record<string, unknown>>;

@@ -38,8 +38,9 @@ export function operationsList(others: readonly Operation[]): Operation {
     handle: async ({ query }) => {
       const start = cursors.read(query.cursor, "operations") ?? 0;
       const end = start + query.limit;
-      const next_cursor = end < listed.length ? cursors.write(end, "operations") : null;
-      return { body: { items: listed.slice(start, end), next_cursor, total: listed.length } };
+      const next = end < listed.length ? end : null;
+      const page = { items: listed.slice(start, end), next, total: listed.length };
+      return { body: cursors.pageBody(page, "operations", (one) => one) };
     },
   });
   const listed = [...others, self].map(describe);

@@ -17,7 +17,7 @@ import {
   UPLOAD_ENDS_WITHIN_MS,
 } from "./limits.ts";
 import type { Caller, ErasedRequest, ErasedResult, Operation, Transaction, Wait, Work } from "./operation.ts";
-import { Problem, TemporarilyUnavailable } from "./problems.ts";
+import { Problem, TemporarilyUnavailable, type TranslateError } from "./problems.ts";
 import type { IncomingBody } from "./received-body.ts";
 import { compileRequestValidator, type ReceivedRequest } from "./request-validation.ts";
 import { type CheckOutcome, compileResponse, isLarge, toStoredResponse } from "./responses.ts";
@@ -67,6 +67,7 @@ export type PerformOptions = {
   /** Tells reads that are held. */
   readonly news: AccountNews;
   readonly findSpaces: FindSpaces<Transaction>;
+  readonly translateError: TranslateError;
   readonly check: CheckOutcome | undefined;
 };
 
@@ -79,7 +80,8 @@ function isExempt({ method, response, scope }: Operation, { userId }: Caller): b
 
 /** The one way to an operation's work, for its route and for the console's pages. */
 export function compilePerform(operation: Operation, options: PerformOptions): Perform {
-  const { idempotentWrites, inTurn, onThread, lookAgain, uploads, news, findSpaces, check } = options;
+  const { idempotentWrites, inTurn, onThread, lookAgain, uploads, news, findSpaces } = options;
+  const { translateError, check } = options;
   const { work, holdsSecret, key: operationKey, audit, judgeRepeat } = operation;
   const validate = compileRequestValidator(operation);
   const toResponse = compileResponse(operation, check);
@@ -168,7 +170,10 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, async () => {
           await confirmKey?.();
           return await look(ANSWER_WITHIN_MS);
-        }).catch(nullIfUnavailable);
+        }).catch((error: unknown) => {
+          if (translateError(error) instanceof TemporarilyUnavailable) return null;
+          throw error;
+        });
         if (again === null) return result;
         result = again;
       }
@@ -209,7 +214,9 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const respond = (result: ErasedResult) => toStoredResponse(toAnswer(result), holdsSecret);
     return async (writes, lockWaitMs) => {
       const claimed = writes.map(({ claim, item, caller: { userId } }) => ({ claim, item, userId, respond }));
-      const outcomes = await handleEach(claimed, lockWaitMs);
+      const outcomes = await handleEach(claimed, lockWaitMs).catch((error: unknown) => {
+        throw translateError(error);
+      });
       return outcomes.map((outcome) =>
         outcome instanceof Problem || (outcome !== undefined && "earlier" in outcome)
           ? outcome
@@ -298,17 +305,12 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     }
   }
 
-  if (check === undefined) return perform;
   return (principal, asked) =>
-    perform(principal, asked).catch((error: unknown) => {
-      check(operation, { error });
+    perform(principal, asked).catch((cause: unknown) => {
+      const error = translateError(cause);
+      check?.(operation, { error });
       throw error;
     });
-}
-
-function nullIfUnavailable(error: unknown): null {
-  if (error instanceof TemporarilyUnavailable) return null;
-  throw error;
 }
 
 export function userOf(accountId: string, { userId }: Pick<Caller, "userId">) {

@@ -62,10 +62,10 @@ export function invalidRequest(path: string, message: string): Problem {
   return new Problem("invalid_request", { errors: [{ path, message }] });
 }
 
-/**
- * Thrown by injected functions when what is behind them (the database) is unavailable. The caller gets 503
- * `temporarily_unavailable` with Retry-After.
- */
+/** What is behind an injected function (the database) is away: 503 `temporarily_unavailable` with Retry-After. */
 export class TemporarilyUnavailable extends Error {
   override readonly name = "TemporarilyUnavailable";
 }
+
+/** What an injected function's error means to the caller: a Problem, or TemporarilyUnavailable; else it is returned. */
+export type TranslateError = (error: unknown) => unknown;

@@ -5,7 +5,7 @@ import { withDeadline } from "./deadline.ts";
 import { ANSWER_WITHIN_MS, RATE_LIMIT_WITHIN_MS } from "./limits.ts";
 import type { Caller, Operation } from "./operation.ts";
 import { type Principal, refuseCaller } from "./perform.ts";
-import { Problem, TemporarilyUnavailable } from "./problems.ts";
+import { Problem, TemporarilyUnavailable, type TranslateError } from "./problems.ts";
 import {
   addressBucket,
   type Bucket,
@@ -21,6 +21,7 @@ export type RequestGuardOptions = {
   /** Asked only for staff keys, which name one; a tenant's key belongs to one. */
   readonly accountExists: (accountId: string) => Promise<boolean>;
   readonly policies: RateLimitPolicies;
+  readonly translateError: TranslateError;
 };
 
 export type RateLimitPolicies = {
@@ -42,7 +43,7 @@ export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
 /** The checks before a request's body is read. Each throws the problem that it finds. */
 export function createRequestGuards(
-  { accountExists, policies }: RequestGuardOptions,
+  { accountExists, policies, translateError }: RequestGuardOptions,
   authenticate: Authenticate,
   rateLimits: RateLimits,
 ) {
@@ -164,7 +165,7 @@ export function createRequestGuards(
       const finding = () => withDeadline(RATE_LIMIT_WITHIN_MS, "authentication", find());
       context.key = await waitingFor(request, finding);
     } catch (error) {
-      if (!(error instanceof TemporarilyUnavailable)) throw error;
+      if (!(translateError(error) instanceof TemporarilyUnavailable)) throw error;
     }
     const { key, waitedMs } = context;
     await limit(request, reply, bucketsOf(key, request), RATE_LIMIT_WITHIN_MS - waitedMs);

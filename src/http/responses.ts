@@ -1,9 +1,10 @@
 import type { StoredResponse } from "../base/model/idempotency.ts";
-import { entityTag, quoteEntityTag } from "./bytes.ts";
+import { entityTag } from "./bytes.ts";
 import { ANSWER_BYTES_IN_TURN_MIN, RETRY_AFTER_UNAVAILABLE_SECONDS } from "./limits.ts";
 import type { Content, Deprecation, ErasedResult, Operation } from "./operation.ts";
 import {
   explainProblem,
+  invalidRequest,
   Problem,
   type ProblemCatalogue,
   type ProblemKind,
@@ -40,11 +41,10 @@ export function compileResponse(
     if (!result) return { status, headers: {}, body: null, etag: null };
     if ("content" in result) return { status, headers: {}, body: null, etag: null, content: result.content };
     if ("bytes" in result) {
-      const { bytes, etag } = result;
+      const { bytes } = result;
       const body = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
-      const tag = () => (etag === undefined ? entityTag(body) : quoteEntityTag(etag));
       const type = response.kind === "bytes" ? response.mediaType : "application/octet-stream";
-      return { status, headers: { "content-type": type }, body, etag: isTagged ? tag() : null };
+      return { status, headers: { "content-type": type }, body, etag: isTagged ? entityTag(body) : null };
     }
     const headers = { "content-type": "application/json" };
     if ("other" in result) {
@@ -136,29 +136,14 @@ function standingHeaders({ status }: ProblemKind): Readonly<Record<string, strin
   return {};
 }
 
-const BAD_URL = [
-  { path: "url", message: "The URL cannot be decoded: a % needs two hexadecimal digits after it." },
-];
-
-/** Maps any error to a problem; `fault`: the error if it is an internal one, else null. */
-export function problemFrom(
-  error: unknown,
-  problems: ProblemCatalogue,
-): { readonly problem: Problem; readonly fault: unknown } {
-  if (error instanceof Problem) {
-    if (Object.hasOwn(problems, error.code)) return { problem: error, fault: null };
-    return faultProblem(unknownCode(error.code, error));
-  }
-  if (error instanceof TemporarilyUnavailable) {
-    return { problem: new Problem("temporarily_unavailable", { cause: error }), fault: null };
-  }
-  const problem = frameworkProblem(error);
-  return problem ? { problem, fault: null } : faultProblem(error);
-}
-
-/** The caller learns nothing of it; `fault` goes to the log. */
-function faultProblem(fault: unknown): { problem: Problem; fault: unknown } {
-  return { problem: new Problem("internal_error", { cause: fault }), fault };
+/** Maps any error to a problem. The `cause` of an `internal_error` is for the log: the caller learns nothing of it. */
+export function problemFrom(error: unknown, problems: ProblemCatalogue): Problem {
+  if (error instanceof TemporarilyUnavailable)
+    return new Problem("temporarily_unavailable", { cause: error });
+  if (!(error instanceof Problem))
+    return frameworkProblem(error) ?? new Problem("internal_error", { cause: error });
+  if (Object.hasOwn(problems, error.code)) return error;
+  return new Problem("internal_error", { cause: unknownCode(error.code, error) });
 }
 
 function unknownCode(code: string, cause: unknown): Error {
@@ -167,15 +152,9 @@ function unknownCode(code: string, cause: unknown): Error {
 
 /** Null for an error that fastify did not raise about the request. */
 function frameworkProblem(error: unknown): Problem | null {
-  if (!(error instanceof Error)) return null;
-  switch ("code" in error ? error.code : undefined) {
-    case "FST_ERR_CTP_INVALID_MEDIA_TYPE":
-      return new Problem("unsupported_media_type");
-    case "FST_ERR_MAX_PARAM_LENGTH":
-      return new Problem("not_found");
-    case "FST_ERR_BAD_URL":
-      return new Problem("invalid_request", { errors: BAD_URL });
-    default:
-      return null;
-  }
+  const code = error instanceof Error && "code" in error ? error.code : null;
+  if (code === "FST_ERR_CTP_INVALID_MEDIA_TYPE") return new Problem("unsupported_media_type");
+  if (code === "FST_ERR_MAX_PARAM_LENGTH") return new Problem("not_found");
+  if (code !== "FST_ERR_BAD_URL") return null;
+  return invalidRequest("url", "The URL cannot be decoded: a % needs two hexadecimal digits after it.");
 }

@@ -14,7 +14,7 @@ import type { Transaction } from "./operation.ts";
 import { type OperationRegistry, watchAllowedMethods } from "./operation-registry.ts";
 import { addOperationRoute } from "./operation-routes.ts";
 import { compilePerform, type Perform } from "./perform.ts";
-import { explainProblem, Problem } from "./problems.ts";
+import { explainProblem, Problem, type TranslateError } from "./problems.ts";
 import { addPublicPages, type PageOptions } from "./public-routes.ts";
 import { addressBucket, createRateLimits, type RateLimitOptions } from "./rate-limits.ts";
 import {
@@ -35,6 +35,7 @@ export type ApiOptions = PageOptions &
   IdempotencyOptions &
   Omit<HttpAppOptions, "readBody" | "holdAnswer" | "onClientError" | "onUnroutableUrl"> & {
     readonly registry: OperationRegistry;
+    readonly translateError: TranslateError;
     readonly findSpaces: FindSpaces<Transaction>;
     /** Tells reads that wait; absent: nothing ever does. */
     readonly news?: AccountNews;
@@ -53,7 +54,7 @@ export type ApiOptions = PageOptions &
 
 /** The whole HTTP server: operations and public pages. Ready to listen. */
 export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
-  const { registry, policies, newId, onInternalError, onCompleted } = options;
+  const { registry, policies, newId, translateError, onInternalError, onCompleted } = options;
   const { transferLimits = limits.TRANSFER_LIMITS, news = new AccountNews(0, () => undefined) } = options;
   const renderProblem = createProblemRenderer(registry.problems, options.docsUrl);
   const rateLimits = createRateLimits(options);
@@ -70,11 +71,12 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
     uploads: createTransferPlaces("uploads", transferLimits.uploadsMax),
     news,
     findSpaces: options.findSpaces,
+    translateError,
     check: options.check,
   };
   const noteProblem = (error: unknown, request: FastifyRequest): Problem => {
-    const { problem, fault } = problemFrom(error, registry.problems);
-    if (fault !== null) onInternalError(fault, request.id);
+    const problem = problemFrom(translateError(error), registry.problems);
+    if (problem.code === "internal_error") onInternalError(problem.cause, request.id);
     contextOf(request).problemCode = problem.code;
     return problem;
   };

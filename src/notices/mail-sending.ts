@@ -1,6 +1,7 @@
-import { createHash, randomBytes } from "node:crypto";
 import type { Pool } from "pg";
 import { DAY_MS } from "../base/model/time.ts";
+import { digestSecret, newSecret } from "../http/api-keys.ts";
+import type { ConfirmationPage, Confirmations } from "../http/public-routes.ts";
 import { KINDS, momentInWords, noticeText } from "./notice-kinds.ts";
 import {
   type ClaimedMail,
@@ -64,17 +65,12 @@ const TRIES_MAX = 6;
 const FIRST_RETRY_MS = 60_000;
 const RETRY_RATIO = 4;
 
-const TOKEN_BYTES = 32;
 const TOKEN_VALID_DAYS = 7;
 /** A link that nobody has opened is good for so long, and its address is forgotten then. */
 const TOKEN_VALID_MS = TOKEN_VALID_DAYS * DAY_MS;
 
-/** Where the page is that a link leads to, below the public URL; the token follows. */
-export const CONFIRMATION_PATH = "/notices/confirm";
-
-export function digestToken(token: string): Buffer {
-  return createHash("sha256").update(token).digest();
-}
+/** Below the public URL; the token follows. */
+const CONFIRMATION_PATH = "/notices/confirm";
 
 export type SendingOptions = {
   readonly pool: Pool;
@@ -103,8 +99,8 @@ export async function sendNextMail(options: SendingOptions, signal: AbortSignal)
 async function textOf(mail: ClaimedMail, pool: Pool, publicUrl: string): Promise<MailText | null> {
   if (mail.notices !== null) return noticeMail(mail, mail.notices, publicUrl);
   // Made here, so that no row ever holds it.
-  const token = randomBytes(TOKEN_BYTES).toString("base64url");
-  const isWanted = await storeConfirmationToken(pool, mail.recipientId, digestToken(token), TOKEN_VALID_MS);
+  const token = newSecret();
+  const isWanted = await storeConfirmationToken(pool, mail.recipientId, digestSecret(token), TOKEN_VALID_MS);
   if (!isWanted) return null;
   return confirmationMail(plainName(mail.accountName), `${publicUrl}${CONFIRMATION_PATH}/${token}`);
 }
@@ -136,45 +132,40 @@ function plainName(name: string): string {
   return name.replace(/\p{Cc}+/gu, " ").trim();
 }
 
-/** A page's texts; the button's is null where there is nothing to press. */
-export type ConfirmationText = {
-  readonly title: string;
-  readonly message: string;
-  readonly button: string | null;
-};
-
-/** What the link in a mail shows. Null: it is not valid, or not any more. */
-export async function askToConfirm(pool: Pool, token: string): Promise<ConfirmationText | null> {
-  const found = await findConfirmation(pool, digestToken(token));
-  if (found === null) return null;
-  if (found.isConfirmed) return confirmed(found);
+/** The pages that the links in mails lead to. */
+export function confirmationsOf(pool: Pool): Confirmations {
   return {
-    title: "Confirm this address",
-    message:
-      `Send notices about the webhooks of "${found.accountName}" to ${found.address}? ` +
-      "If you did not expect this, close this page: nothing will be sent.",
-    button: "Yes, send them",
+    path: CONFIRMATION_PATH,
+    ask: async (token) => {
+      const found = await findConfirmation(pool, digestSecret(token));
+      if (found === null) return null;
+      if (found.isConfirmed) return confirmed(found);
+      return {
+        title: "Confirm this address",
+        message:
+          `Send notices about the webhooks of "${found.accountName}" to ${found.address}? ` +
+          "If you did not expect this, close this page: nothing will be sent.",
+        button: "Yes, send them",
+      };
+    },
+    confirm: async (token) => {
+      const found = await confirmRecipient(pool, digestSecret(token));
+      return found === null ? null : confirmed(found);
+    },
+    invalid: {
+      title: "This link is not valid",
+      message:
+        "It has expired, or the address was removed, or a newer mail has replaced it. The person who added the " +
+        "address can add it again, which sends a new link.",
+      button: null,
+    },
   };
 }
 
-/** The button was pressed. Null as above. */
-export async function confirm(pool: Pool, token: string): Promise<ConfirmationText | null> {
-  const found = await confirmRecipient(pool, digestToken(token));
-  return found === null ? null : confirmed(found);
-}
-
-function confirmed({ address, accountName }: Confirmation): ConfirmationText {
+function confirmed({ address, accountName }: Confirmation): ConfirmationPage {
   return {
     title: "Confirmed",
     message: `${address} gets notices about the webhooks of "${accountName}" from now on.`,
     button: null,
   };
 }
-
-export const INVALID_LINK: ConfirmationText = {
-  title: "This link is not valid",
-  message:
-    "It has expired, or the address was removed, or a newer mail has replaced it. The person who added the address " +
-    "can add it again, which sends a new link.",
-  button: null,
-};

@@ -55,20 +55,7 @@ function hasNoSuccess({ failingSinceMs, failedAttempts }: EndpointHealth, nowMs:
 }
 
 /** A certificate that ends sooner is told of. One that has ended fails the attempts, which is told as that. */
-const CERTIFICATE_WARNING_MS = 14 * DAY_MS;
-
-export function isCertificateExpiring(endsAtMs: number, nowMs: number): boolean {
-  return endsAtMs > nowMs && endsAtMs - nowMs <= CERTIFICATE_WARNING_MS;
-}
-
-/** The end of a rotation's overlap is told a day before, and of a short overlap when half of it is over. */
-const SECRET_WARNING_MS = DAY_MS;
-
-/** @param rotatedAtMs when the overlap began */
-export function isSecretExpiring(rotatedAtMs: number, expiresAtMs: number, nowMs: number): boolean {
-  const warningMs = Math.min(SECRET_WARNING_MS, (expiresAtMs - rotatedAtMs) / 2);
-  return expiresAtMs > nowMs && expiresAtMs - nowMs <= warningMs;
-}
+export const CERTIFICATE_WARNING_MS = 14 * DAY_MS;
 
 const ROWS_PER_STEP = 500;
 
@@ -148,25 +135,16 @@ async function tellRecovered(
 }
 
 async function lookAtSecrets(options: NewsOptions): Promise<void> {
-  for (const secret of await findExpiringSecrets(options.pool, SECRET_WARNING_MS, ROWS_PER_STEP)) {
-    const { accountId, secretId, rotatedAtMs, expiresAtMs, nowMs } = secret;
-    if (!isSecretExpiring(rotatedAtMs, expiresAtMs, nowMs)) continue;
-    const details = { rotated_at: isoTime(rotatedAtMs), expires_at: isoTime(expiresAtMs) };
-    await tell(options, { accountId, kind: "secret.expiring", subject: secretId, details });
-  }
+  for (const notice of await findExpiringSecrets(options.pool, ROWS_PER_STEP)) await tell(options, notice);
 }
 
 async function lookAtCertificates(options: NewsOptions): Promise<void> {
   for (const seen of await findExpiringCertificates(options.pool, CERTIFICATE_WARNING_MS, ROWS_PER_STEP)) {
-    const { accountId, host, expiresAtMs, endpointUrl, nowMs } = seen;
-    if (new URL(endpointUrl).host !== host || !isCertificateExpiring(expiresAtMs, nowMs)) continue;
+    const { accountId, host, expiresAtMs, endpointUrl } = seen;
+    if (new URL(endpointUrl).host !== host) continue;
     const details = { host, expires_at: isoTime(expiresAtMs) };
-    await tell(options, {
-      accountId,
-      kind: "certificate.expiring",
-      subject: `${host} ${expiresAtMs}`,
-      details,
-    });
+    const subject = `${host} ${expiresAtMs}`;
+    await tell(options, { accountId, kind: "certificate.expiring", subject, details });
   }
 }
 

@@ -1,4 +1,3 @@
-import type { Pool } from "pg";
 import { abortableDelay } from "../base/model/backoff.ts";
 import { type SendingOptions, sendNextMail } from "./mail-sending.ts";
 import { lookForNews, type NewsOptions } from "./news.ts";
@@ -13,12 +12,10 @@ const GROUPS_PER_STEP = 500;
 /** As many times more seldom than what was seen is written. */
 const LOOK_EVERY = 3;
 
-export type NoticeWorkOptions = {
-  readonly pool: Pool;
+export type NoticeWorkOptions = NewsOptions & {
   readonly everyMs: number;
-  readonly news: NewsOptions;
   /** Null: no mail is sent. */
-  readonly sending: SendingOptions | null;
+  readonly sending: Omit<SendingOptions, "pool"> | null;
   readonly onCut: (mailId: string) => void;
   readonly onError: (work: NoticeTask, error: unknown) => void;
 };
@@ -34,7 +31,7 @@ export type NoticeTask = "look" | "send";
  * @returns what stops it: a mail that is being sent is cut, and is perhaps sent if it had begun to leave
  */
 export function startNoticeWork(options: NoticeWorkOptions): () => Promise<void> {
-  const { everyMs, sending, onError } = options;
+  const { pool, everyMs, sending, onError } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
 
@@ -49,7 +46,7 @@ export function startNoticeWork(options: NoticeWorkOptions): () => Promise<void>
   if (sending !== null) {
     loops.push(
       repeat("send", everyMs, async () => {
-        while (!signal.aborted && (await sendNextMail(sending, signal)));
+        while (!signal.aborted && (await sendNextMail({ pool, ...sending }, signal)));
       }),
     );
   }
@@ -60,9 +57,9 @@ export function startNoticeWork(options: NoticeWorkOptions): () => Promise<void>
 }
 
 async function look(options: NoticeWorkOptions, signal: AbortSignal): Promise<void> {
-  const { pool, everyMs, news, sending, onCut } = options;
+  const { pool, everyMs, sending, onCut } = options;
   if (!(await takeNoticeTurn(pool, LOOK_EVERY * everyMs))) return;
-  await lookForNews(news, signal);
+  await lookForNews(options, signal);
   for (const id of await giveUpCutMails(pool)) onCut(id);
   if (sending === null) return;
   await collectMails(pool, { everyMs: MAIL_EVERY_MS, untilMs: MAILED_WITHIN_MS, groupsMax: GROUPS_PER_STEP });

@@ -21,36 +21,29 @@ export async function addNotice(database: ClientBase | Pool, notice: NewNotice):
   return rowCount === 1;
 }
 
-export type ExpiringSecret = {
-  readonly accountId: string;
-  readonly secretId: string;
-  readonly rotatedAtMs: number;
-  readonly expiresAtMs: number;
-  /** The database's time. */
-  readonly nowMs: number;
-};
-
-/** Rotated secrets that expire within `withinMs` and that nobody was told of, the first to expire first. */
+/**
+ * Notices of rotated secrets that nobody was told of, the first to expire first. The end of a rotation's overlap is
+ * told a day before, and of a short overlap when half of it is over.
+ */
 export async function findExpiringSecrets(
-  pool: Pool,
-  withinMs: number,
+  database: ClientBase | Pool,
   rowsMax: number,
-): Promise<readonly ExpiringSecret[]> {
-  const ms = (column: string) => `(extract(epoch from ${column}) * 1000)::float8`;
-  const { rows } = await pool.query<ExpiringSecret>({
+): Promise<readonly NewNotice[]> {
+  const { rows } = await database.query<NewNotice>({
     name: "find_expiring_secrets",
-    text: `select old.account_id as "accountId", old.id as "secretId", ${ms("current.created_at")} as "rotatedAtMs",
-        ${ms("old.expires_at")} as "expiresAtMs", ${ms("now()")} as "nowMs"
+    text: `select old.account_id as "accountId", 'secret.expiring' as kind, old.id as subject, json_build_object(
+        'rotated_at', ${timeText("current.created_at")}, 'expires_at', ${timeText("old.expires_at")}) as details
       from sealpost.signing_secrets as old
       join sealpost.signing_secrets as current
         on current.account_id = old.account_id and current.expires_at is null
-      where old.expires_at > now() and old.expires_at <= now() + $1::float8 * interval '1 millisecond'
+      where old.expires_at > now()
+        and old.expires_at - now() <= least(interval '1 day', (old.expires_at - current.created_at) / 2)
         and not exists (
           select from sealpost.notices as n
           where n.account_id = old.account_id and n.kind = 'secret.expiring' and n.subject = old.id::text)
       order by old.expires_at
-      limit $2`,
-    values: [withinMs, rowsMax],
+      limit $1`,
+    values: [rowsMax],
   });
   return rows;
 }

@@ -1,7 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { ACCOUNT_KEYS_MAX } from "../../src/accounts/api-keys-sql.ts";
 import { accountScopes, scopes as everyScope, userScopes } from "../../src/base/model/api-keys.ts";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { begin, changeRows, countRows, rowOf, rowsOf, untilSomebodyWaits } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { AskOptions, Json, TestAccount } from "../support/sealpost-api.ts";
@@ -17,7 +17,7 @@ beforeEach(async () => {
   account = await api.newAccount();
 });
 
-const rowOfKey = (key: string) => rowOf(database.pool, "api_keys", { digest: digestApiKey(key) });
+const rowOfKey = (key: string) => rowOf(database.pool, "api_keys", { digest: digestSecret(key) });
 const idOf = async (key: string): Promise<string> => (await rowOfKey(key)).id;
 const create = (body: Json = {}, options: AskOptions = {}) =>
   api.ask("POST", PATH, {
@@ -251,7 +251,11 @@ describe("a key that acts for a user", () => {
       [account.accountId, account.userId, ACCOUNT_KEYS_MAX],
     );
     const full = await create({}, { key: account.key });
-    expect([full.status, full.body.code]).toEqual([409, "too_many_api_keys"]);
+    expect([full.status, full.body.code, full.body.title]).toEqual([
+      409,
+      "too_many_api_keys",
+      "Too many API keys",
+    ]);
     expect((await create()).status).toBe(201);
     const colleague = await api.newUser(account.accountId);
     expect((await create({}, { key: colleague.key })).status).toBe(201);

@@ -34,7 +34,11 @@ async function insert(digest: Buffer, other: Partial<Parameters<typeof insertApi
     scopes: ["webhooks:read"],
     expiresInSeconds: null,
   };
-  return insertApiKey(database.pool, { ...key, ...other } as Parameters<typeof insertApiKey>[1]);
+  const made = await insertApiKey(database.pool, {
+    ...key,
+    ...other,
+  } as Parameters<typeof insertApiKey>[1]);
+  return made?.id ?? null;
 }
 
 describe("a key", () => {

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import type { Made } from "../support/area-tests.ts";
 import { areaTests } from "../support/areas.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -31,7 +31,7 @@ afterAll(async () => {
 });
 
 const idOf = async (key: string): Promise<string> =>
-  (await rowOf(database.pool, "api_keys", { digest: digestApiKey(key) })).id;
+  (await rowOf(database.pool, "api_keys", { digest: digestSecret(key) })).id;
 const rows = (accountId: string) => rowsOf(database.pool, "audit_log", { account_id: accountId });
 const setEndpoint = (key: string, more: object = {}) =>
   api.ask("PUT", "/v1/webhooks/endpoint", { key, body: { url: URL_SET }, ...more });
@@ -126,7 +126,7 @@ describe("every write through the API", () => {
       const everything = JSON.stringify([await rows(account.accountId), listed.body]);
       for (const secret of secrets) {
         expect(everything).not.toContain(secret);
-        expect(everything).not.toContain(digestApiKey(secret).toString("hex"));
+        expect(everything).not.toContain(digestSecret(secret).toString("hex"));
       }
     },
   );

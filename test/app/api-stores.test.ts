@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { createFindApiKey } from "../../src/app/api-server.ts";
 import { createApiPool } from "../../src/base/database/pools.ts";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { createTestAccount, createTestKey } from "../support/installation.ts";
 
@@ -17,8 +17,8 @@ test("requests with one key that come at once are one lookup and one note of its
     onError: () => undefined,
     onQuery: () => statements++,
   });
-  const findApiKey = createFindApiKey(pool, (work) => work, Date.now);
-  const digest = digestApiKey(apiKey);
+  const findApiKey = createFindApiKey(pool, Date.now);
+  const digest = digestSecret(apiKey);
   const found = await Promise.all(Array.from({ length: 5 }, () => findApiKey(digest)));
   expect(found.map((key) => key?.id)).toEqual(Array.from({ length: 5 }, () => keyId));
   // Nobody waits for the note; what is asked after it on the one connection does.

@@ -1,6 +1,6 @@
 // A cell with all that it needs on one core: PostgreSQL with a data folder of its own, `serve` and `dispatch`, and
 // whoever publishes to it and receives from it.
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type Bench, type BenchOptions, checkEachOnce, openBench, untilNoneOpen } from "./bench.ts";
 import type { BenchDatabase } from "./database.ts";
@@ -63,7 +63,7 @@ export async function startCell(
 /** The proxy's map: the SHA-256 of each key and the cell of its account, as `key list --json` tells. */
 export function keysMapOf(cells: readonly BenchCell[]): string {
   const lines = cells.flatMap(({ name, apiKeys }) =>
-    [...apiKeys.values()].map((key) => `${digestApiKey(key).toString("hex")} ${name}\n`),
+    [...apiKeys.values()].map((key) => `${digestSecret(key).toString("hex")} ${name}\n`),
   );
   return lines.join("");
 }

@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findSessions } from "../../src/accounts/console-sessions-sql.ts";
 import { openConsole } from "../../src/app/console-sessions.ts";
 import { SESSIONS_MAX } from "../../src/base/model/console.ts";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { enter, newLink, postForm, request, tokenOf } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -61,7 +61,7 @@ describe("a link", () => {
     const key = await api.newKey(api.account.accountId, ["console:link", "webhooks:read"]);
     const link = await newLink(api, { key });
     await database.pool.query("update sealpost.api_keys set revoked_at = now() where digest = $1", [
-      digestApiKey(key),
+      digestSecret(key),
     ]);
     const entered = await postForm(api.url, "/console/enter", { t: tokenOf(link) });
     expect([entered.status, entered.headers.get("set-cookie")]).toEqual([403, null]);
@@ -295,7 +295,7 @@ describe("a session", () => {
   test("acts for the user of its key, and shows nothing of what is the account's", async () => {
     const { key, accountId, userId } = api.account;
     const { cookie, get, base } = await enter(api, { key, permissions: ["webhooks:read"] });
-    const digest = digestApiKey(cookie.split("=")[1]!).toString("hex");
+    const digest = digestSecret(cookie.split("=")[1]!).toString("hex");
     expect((await findSessions(database.pool, [digest])).get(digest)).toMatchObject({ accountId, userId });
     expect((await get(`${base}/audit`)).status).toBe(403);
     for (const permission of ["audit:read", "webhooks:write", "webhooks:secrets"]) {

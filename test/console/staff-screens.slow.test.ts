@@ -2,7 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -41,7 +41,7 @@ describe("support staff in a browser", () => {
     browser = await startBrowser();
     key = await api.newKey(null);
     await database.pool.query("update sealpost.api_keys set name = 'Sam' where digest = $1", [
-      digestApiKey(key),
+      digestSecret(key),
     ]);
     await rename(api.account.accountId, "Hooli");
     for (const { name, abandoned, url, errorCode } of FAILING) {
@@ -184,7 +184,7 @@ describe("support staff in a browser", () => {
     const mine = await api.newKey(null);
     const { page, context } = await open(FRONT, {}, mine);
     await database.pool.query("update sealpost.api_keys set revoked_at = now() where digest = $1", [
-      digestApiKey(mine),
+      digestSecret(mine),
     ]);
     await page.waitForSelector(
       "#banner:has-text('This session has ended: reload the page to sign in again.')",

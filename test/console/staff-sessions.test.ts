@@ -1,5 +1,5 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { enter, postForm, request } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -58,7 +58,7 @@ describe("a staff key", () => {
   test("that is none, not staff's, revoked, or may not read across accounts, opens nothing, all alike", async () => {
     const revoked = await api.newKey(null);
     await database.pool.query("update sealpost.api_keys set revoked_at = now() where digest = $1", [
-      digestApiKey(revoked),
+      digestSecret(revoked),
     ]);
     const noScope = await api.newKey(null, ["webhooks:read", "audit:read"]);
     const keys = [
@@ -93,7 +93,7 @@ describe("a staff key", () => {
     const hand = await enterAsStaff(api, { key: mine });
     expect(await hand.get(FRONT)).toMatchObject({ status: 200 });
     await database.pool.query("update sealpost.api_keys set revoked_at = now() where digest = $1", [
-      digestApiKey(mine),
+      digestSecret(mine),
     ]);
     const ended = await hand.get(`${accountPath()}/deliveries`);
     expect(ended.status).toBe(401);

@@ -1,6 +1,6 @@
 import { afterEach, describe, expect, test } from "vitest";
 import { z } from "zod";
-import { digestApiKey, formatApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret, formatApiKey } from "../../src/http/api-keys.ts";
 import { operationDefiners } from "../../src/http/define-operation.ts";
 import { jsonResponse } from "../../src/http/operation.ts";
 import { raisedCodes } from "../../src/http/problem-catalogue.ts";
@@ -70,7 +70,7 @@ describe("a key", () => {
     await api.listen();
     const live = formatApiKey("svc", "live", Buffer.alloc(32, 1));
     await read(live);
-    expect(asked).toEqual([digestApiKey(live).toString("hex")]);
+    expect(asked).toEqual([digestSecret(live).toString("hex")]);
   });
 
   test("that was valid is looked up and counted at once; revoked since, it counts by address", async () => {
@@ -125,7 +125,7 @@ describe("a key", () => {
     const text = formatApiKey("svc", "live", Buffer.alloc(32, 255));
     expect(text).toMatch(/^svc_live_[\w-]{43}$/);
     expect(() => formatApiKey("svc", "live", Buffer.alloc(31))).toThrow(RangeError);
-    expect(digestApiKey(text)).toHaveLength(32);
+    expect(digestSecret(text)).toHaveLength(32);
   });
 });
 

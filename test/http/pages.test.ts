@@ -17,11 +17,25 @@ const get = (path: string, init: RequestInit = {}): Promise<Response> =>
   fetch(`http://127.0.0.1:${api.port()}${path}`, init);
 const html = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } };
 
+/** As people read them, some from the code and some with words of their own. */
+const TITLES: Readonly<Record<string, string>> = {
+  invalid_request: "Invalid request",
+  invalid_request_id: "Invalid request id",
+  unauthorized: "Unauthorized",
+  billing_credits_exhausted: "Billing credits exhausted",
+  not_found: "Not found",
+  idempotency_in_progress: "Idempotency key in progress",
+  payload_too_large: "Payload too large",
+  range_not_satisfiable: "Range not satisfiable",
+  box_gone: "Box gone",
+};
+
 describe("a page about an error", () => {
   test("is where the problem's type points, for every code, as JSON and as HTML", async () => {
     await start();
     for (const [code, kind] of Object.entries({ ...standardProblems, ...boxProblems })) {
-      const { title, status, meaning, remedy } = explainProblem(code, kind);
+      const { status, meaning, remedy } = kind;
+      const title = TITLES[code] ?? explainProblem(code, kind).title;
       const json = await get(`/errors/${code}`);
       expect(json.headers.get("content-type")).toBe("application/json");
       expect(await json.json()).toEqual({ code, status, title, meaning, remedy });
@@ -30,6 +44,7 @@ describe("a page about an error", () => {
       expect(page.headers.get("vary")).toBe("accept");
       const text = (await page.text()).replace(/&#(\d+);/g, (_, char) => String.fromCharCode(Number(char)));
       const asText = text.replace(/<\/?code>/g, "`");
+      expect(text).toContain(`<h1>${title}</h1>`);
       expect(asText).toContain(meaning);
       expect(asText).toContain(remedy);
       if (Number(page.headers.get("ratelimit")?.match(/r=(\d+)/)?.[1]) < 5) api.counter.reset();

@@ -1,10 +1,5 @@
 import { describe, expect, test } from "vitest";
-import {
-  type EndpointHealth,
-  isCertificateExpiring,
-  isSecretExpiring,
-  judgeEndpoint,
-} from "../../src/notices/news.ts";
+import { type EndpointHealth, judgeEndpoint } from "../../src/notices/news.ts";
 
 const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
@@ -90,27 +85,4 @@ describe("an endpoint that was failing has recovered", () => {
   ] as const)("%s", (_, changes, kind) => {
     expect(judge({ ...known, ...changes }).kind).toBe(kind);
   });
-});
-
-test.each([
-  [14 * DAY + 1, false],
-  [14 * DAY, true],
-  [1, true],
-  [0, false],
-  [-1, false],
-])("a certificate that ends in %i ms is told of: %s", (leftMs, isTold) => {
-  expect(isCertificateExpiring(NOW + leftMs, NOW)).toBe(isTold);
-});
-
-test.each([
-  ["a day before the end of a long overlap", 7 * DAY, DAY, true],
-  ["not sooner", 7 * DAY, DAY + 1, false],
-  ["at half of a day's overlap", DAY, 12 * HOUR, true],
-  ["not sooner", DAY, 12 * HOUR + 1, false],
-  ["until it has expired", DAY, 1, true],
-  ["not then", DAY, 0, false],
-  ["not without an overlap", 0, 0, false],
-])("a secret is told of %s", (_, overlapMs, leftMs, isTold) => {
-  const expiresAtMs = NOW + leftMs;
-  expect(isSecretExpiring(expiresAtMs - overlapMs, expiresAtMs, NOW)).toBe(isTold);
 });

@@ -1,5 +1,6 @@
 import { afterAll, beforeEach, describe, expect, test } from "vitest";
-import { digestToken, endingOf, sendNextMail } from "../../src/notices/mail-sending.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
+import { endingOf, sendNextMail } from "../../src/notices/mail-sending.ts";
 import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
 import { claimMail, collectMails, giveUpCutMails, settleMail } from "../../src/notices/notice-mails-sql.ts";
 import { removeRecipient } from "../../src/notices/notice-recipients-sql.ts";
@@ -190,7 +191,7 @@ describe("a mail says", () => {
       /https:\/\/api\.example\.com\/notices\/confirm\/([\w-]{43})\n/.exec(mail?.text ?? "")?.[1] ?? "";
     expect(Buffer.from(token, "base64url")).toHaveLength(32);
     const { token_digest, token_expires_at } = await rowOf(database.pool, "notice_recipients", { id });
-    expect(token_digest.equals(digestToken(token))).toBe(true);
+    expect(token_digest.equals(digestSecret(token))).toBe(true);
     const validDays = (token_expires_at.getTime() - Date.now()) / 86_400_000;
     expect(validDays).toBeGreaterThan(6.9);
     expect(validDays).toBeLessThanOrEqual(7);
@@ -295,17 +296,12 @@ test("a mail server that hangs keeps nobody from looking for news, and a stop do
     return { kind: "not_sent", error: "stopped", isRefusedForGood: false };
   };
   const { pool } = database;
-  const news = {
-    pool,
-    analysisRetentionMs: 7 * 24 * HOUR,
-    onNotice: () => found.resolve(),
-  };
-  const sending = { pool, send, publicUrl: PUBLIC_URL, onEnded: () => undefined };
   const stop = startNoticeWork({
     pool,
     everyMs: 10,
-    news,
-    sending,
+    analysisRetentionMs: 7 * 24 * HOUR,
+    onNotice: () => found.resolve(),
+    sending: { send, publicUrl: PUBLIC_URL, onEnded: () => undefined },
     onCut: () => undefined,
     onError: (_, error) => found.reject(error),
   });

@@ -2,12 +2,13 @@ import { beforeEach, describe, expect, test } from "vitest";
 import { deleteOldRows } from "../../src/base/database/old-rows.ts";
 import {
   type EndpointNews,
+  findExpiringCertificates,
   noteCertificates,
   noteEndpointNews,
 } from "../../src/delivery/endpoint-health-sql.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { lookForNews } from "../../src/notices/news.ts";
-import { listNotices } from "../../src/notices/notices-sql.ts";
+import { CERTIFICATE_WARNING_MS, lookForNews } from "../../src/notices/news.ts";
+import { findExpiringSecrets, listNotices } from "../../src/notices/notices-sql.ts";
 import {
   begin,
   changeRows,
@@ -231,6 +232,29 @@ describe("a signing secret", () => {
     expect(await look()).toEqual([]);
   });
 
+  test.each([
+    ["a day before the end of a long overlap", 7 * DAY, DAY, true],
+    ["not sooner", 7 * DAY, DAY + 1, false],
+    ["at half of a day's overlap", DAY, 12 * HOUR, true],
+    ["not sooner", DAY, 12 * HOUR + 1, false],
+    ["until it has expired", DAY, 1, true],
+    ["not then", DAY, 0, false],
+    ["not without an overlap", 0, 0, false],
+  ])("is told of %s", async (_, overlapMs, leftMs, isTold) => {
+    await rotateSecret(database.pool, accountId, 86_400);
+    // In one transaction it is always the same time.
+    const { client, rollback } = await begin(
+      database.pool,
+      `update sealpost.signing_secrets set
+         created_at = now() + interval '${leftMs - overlapMs} ms',
+         expires_at = case when expires_at is not null then now() + interval '${leftMs} ms' end
+       where account_id = '${accountId}'`,
+    );
+    const told = await findExpiringSecrets(client, 10);
+    await rollback();
+    expect(told.filter((notice) => notice.accountId === accountId)).toHaveLength(Number(isTold));
+  });
+
   test("that leaked, and has no overlap, is not", async () => {
     await rotateSecret(database.pool, accountId, 0);
     expect(await look()).toEqual([]);
@@ -258,6 +282,23 @@ describe("a certificate", () => {
   ])("%s", async (_, host, leftMs) => {
     await see(host, leftMs);
     expect(await look()).toEqual([]);
+  });
+
+  test.each([
+    [14 * DAY + 1, false],
+    [14 * DAY, true],
+    [1, true],
+    [0, false],
+    [-1, false],
+  ])("that ends in %i ms is told of: %s", async (leftMs, isTold) => {
+    const { client, rollback } = await begin(
+      database.pool,
+      `insert into sealpost.endpoint_certificates (account_id, host, ends_at)
+       values ('${accountId}', 'hooks.example.com', now() + interval '${leftMs} ms')`,
+    );
+    const told = await findExpiringCertificates(client, CERTIFICATE_WARNING_MS, 10);
+    await rollback();
+    expect(told.filter((seen) => seen.accountId === accountId)).toHaveLength(Number(isTold));
   });
 
   test("is written once, however often it is seen", async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { deleteOldRows } from "../../src/base/database/old-rows.ts";
 import { NOTICE_KINDS } from "../../src/base/model/notices.ts";
-import { digestToken } from "../../src/notices/mail-sending.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import type { NoticeContent } from "../../src/notices/notice-kinds.ts";
 import { addNotice } from "../../src/notices/notices-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -256,7 +256,7 @@ describe("recipients", () => {
     );
     const [never, again, agreed] = ids.map(({ body }) => ({ id: body.id }));
     await changeRows(database.pool, "notice_recipients", never!, old);
-    const token = { token_digest: digestToken("x"), token_expires_at: new Date(Date.now() + 60_000) };
+    const token = { token_digest: digestSecret("x"), token_expires_at: new Date(Date.now() + 60_000) };
     await changeRows(database.pool, "notice_recipients", again!, { ...old, ...token });
     await changeRows(database.pool, "notice_recipients", agreed!, { ...old, confirmed_at: new Date() });
     expect(await deleteOldRows(database.pool, "notice_recipients", 7 * 86_400_000, 100)).toBe(1);
@@ -283,7 +283,7 @@ describe("the link of a confirmation", () => {
     address = `reader${addressesCount}@example.com`;
     id = String((await add(address)).body.id);
     const token_expires_at = new Date(Date.now() + 60_000);
-    const stored = { token_digest: digestToken(token), token_expires_at };
+    const stored = { token_digest: digestSecret(token), token_expires_at };
     await changeRows(database.pool, "notice_recipients", { id }, stored);
   });
 
@@ -319,7 +319,7 @@ describe("the link of a confirmation", () => {
 
   test.each([
     ["that was never sent", "u".repeat(43)],
-    ["of its digest", digestToken(token).toString("base64url")],
+    ["of its digest", digestSecret(token).toString("base64url")],
     ["without a letter", token.slice(1)],
     ["with a NUL", "%00"],
     ["that is no text", "%ff"],

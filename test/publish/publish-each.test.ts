@@ -14,10 +14,11 @@ beforeAll(async () => {
   database = await createTestDatabase();
   ({ accountId: withEndpoint } = await createTestAccount(database, "https://hooks.example.com/x"));
   ({ accountId: withoutEndpoint } = await createTestAccount(database));
-  keyId = (await insertApiKey(database.pool, {
+  const key = await insertApiKey(database.pool, {
     ...{ accountId: withEndpoint, digest: Buffer.alloc(32), class: "test", name: null },
     ...{ scopes: [], expiresInSeconds: null },
-  }))!;
+  });
+  keyId = key!.id;
 });
 afterAll(() => database.drop());
 

@@ -197,7 +197,7 @@ export function createBoxOperations(boxes: Boxes): readonly Operation[] {
       handle: async ({ accountId, params, problem }) => {
         const bytes = boxes.texts.get(`${accountId}/${params.box_id}`);
         if (!bytes) throw problem("not_found");
-        return { bytes, etag: `text-${bytes.length}` };
+        return { bytes };
       },
     }),
     callOut({

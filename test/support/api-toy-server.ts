@@ -106,6 +106,7 @@ export async function createToyApi(overrides: ToyOverrides = {}): Promise<ToyApi
     publicUrl: "https://boxes.test",
     docsUrl: "https://docs.boxes.test",
     checkReady: async () => {},
+    translateError: (error) => error,
     findApiKey: keys.find,
     findSpaces: async () => NO_SPACES,
     keyPrefixes: ["svc_test_"],

@@ -1,5 +1,5 @@
 import type { ClaimState, IdempotencyClaim, StoredResponse } from "../../src/base/model/idempotency.ts";
-import { type ApiKey, digestApiKey, formatApiKey } from "../../src/http/api-keys.ts";
+import { type ApiKey, digestSecret, formatApiKey } from "../../src/http/api-keys.ts";
 import type { IdempotencyStore } from "../../src/http/idempotent-write.ts";
 import type { Transaction } from "../../src/http/operation.ts";
 import type { CountRequest } from "../../src/http/rate-limits.ts";
@@ -150,7 +150,7 @@ export function createToyKeys(): ToyKeys {
     find: async (digest) => keys.get(digest.toString("hex")) ?? null,
     add: ({ keyClass = "test", ...key }) => {
       const text = formatApiKey("svc", keyClass, Buffer.alloc(32, keys.size + 1));
-      keys.set(digestApiKey(text).toString("hex"), {
+      keys.set(digestSecret(text).toString("hex"), {
         id: `key-${keys.size + 1}`,
         accountId: null,
         userId: null,

@@ -1,7 +1,6 @@
 import pg from "pg";
 import { apiPartsOf } from "../../src/app/areas.ts";
 import { createSealpostRegistry, type Dependencies } from "../../src/app/operations.ts";
-import type { OutageAs503 } from "../../src/app/outage-as-503.ts";
 import { readConfig } from "../../src/base/config/config.ts";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
 import { AREAS, type Area } from "../../src/base/model/areas.ts";
@@ -37,7 +36,6 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     now: () => 0,
   };
   const config = { ...readConfig({}), areas };
-  const outageAs503: OutageAs503 = (work) => work;
-  const parts = apiPartsOf({ config, dependencies, outageAs503, onAway: () => undefined });
+  const parts = apiPartsOf({ config, dependencies, onAway: () => undefined });
   return createSealpostRegistry(dependencies, parts);
 }

@@ -53,13 +53,13 @@ test("a space that comes while the account is being closed stops the move, which
 
 test("users move, and keys act for them there; what is left names nobody", async () => {
   const key = { accountId, userId, digest: Buffer.alloc(32, 1), class: "test", name: null } as const;
-  const keyId = await insertApiKey(cells.source.pool, { ...key, scopes: [], expiresInSeconds: null });
+  const made = await insertApiKey(cells.source.pool, { ...key, scopes: [], expiresInSeconds: null });
   const [user] = await rowsOf(cells.source.pool, "users", { id: userId });
   const move = cells.move(accountId);
   await moveAccount(move);
   expect(await rowsOf(cells.target.pool, "users", { id: userId })).toEqual([user]);
-  expect(await rowOf(cells.target.pool, "api_keys", { id: keyId })).toMatchObject({ user_id: userId });
+  expect(await rowOf(cells.target.pool, "api_keys", { id: made!.id })).toMatchObject({ user_id: userId });
   await deleteMoved(move.source, accountId);
   expect(await rowsOf(cells.source.pool, "users", { id: userId })).toEqual([]);
-  expect(await rowOf(cells.source.pool, "api_keys", { id: keyId })).toMatchObject({ user_id: null });
+  expect(await rowOf(cells.source.pool, "api_keys", { id: made!.id })).toMatchObject({ user_id: null });
 });

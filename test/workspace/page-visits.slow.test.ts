@@ -1,12 +1,12 @@
 import { createHash, randomBytes, scryptSync } from "node:crypto";
 import type { Pool, QueryConfig } from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { countVisits, type OpenedLink, openLinks } from "../../src/workspace/store/page-links.ts";
 import { createRendering } from "../../src/workspace/visiting/rendering.ts";
 import {
   createPasswordTurns,
   createVisiting,
-  digestToken,
   hashPassword,
   visit,
 } from "../../src/workspace/visiting/visits.ts";
@@ -319,7 +319,7 @@ test("a link finds its version among thousands by its key, pinned or not", async
     [version.id],
   );
   const client = await database.pool.connect();
-  const digest = digestToken(tokenOf(link)).toString("hex");
+  const digest = digestSecret(tokenOf(link)).toString("hex");
   const looksAt = async () => {
     await client.query("begin");
     const { versionId } = (await openLinks(client, [digest])).get(digest)!;

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { request } from "node:http";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { listenToFeed, sequenceEvents } from "../../src/feed/feed-sql.ts";
-import { digestApiKey } from "../../src/http/api-keys.ts";
+import { digestSecret } from "../../src/http/api-keys.ts";
 import { TRANSFER_LIMITS } from "../../src/http/limits.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { countRows, publish, rowsOf } from "../support/installation.ts";
@@ -24,7 +24,7 @@ afterAll(async () => {
 async function revoke(key: string): Promise<void> {
   const { rowCount } = await database.pool.query(
     "update sealpost.api_keys set revoked_at = now() where digest = $1",
-    [digestApiKey(key)],
+    [digestSecret(key)],
   );
   expect(rowCount).toBe(1);
   expect((await api.ask("GET", "/v1/operations", { key })).status).toBe(401);

@@ -100,9 +100,6 @@ export const RUNS_PER_HOUR_OF_USER_MAX = 30;
 
 export type ReplayOutcome = (typeof REPLAY_OUTCOMES)[number];
 
-/** The result for one delivery of a bulk replay. */
-export const REPLAY_ITEM_OUTCOMES = ["replayed", "skipped"] as const;
-
 /** Shown in the delivery log; `remedy` is what the receiver's owner can do. */
 export type Explanation = {
   message: string;

@@ -1,21 +1,13 @@
-import { randomBytes } from "node:crypto";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { StaffSession } from "../../base/model/console.ts";
+import { digestSecret, newSecret } from "../../http/api-keys.ts";
 import type { DescribedProblem, Kernel } from "../../http/kernel.ts";
-import { TemporarilyUnavailable } from "../../http/problems.ts";
 import { admitting, formOf, refuseForeignPost } from "../guards.ts";
 import { html } from "../html.ts";
-import { bareFrame, notice, sendDocument } from "../page.ts";
+import { bareFrame, notice, problemPage, sendDocument } from "../page.ts";
 import { hidden } from "../parts.ts";
 import type { Page } from "../screen.ts";
-import {
-  type ConsoleContext,
-  digestOf,
-  isStaff,
-  STAFF_COOKIE,
-  STAFF_PATH,
-  type StaffPerson,
-} from "../site.ts";
+import { type ConsoleContext, isStaff, STAFF_COOKIE, STAFF_PATH, type StaffPerson } from "../site.ts";
 
 const SIGN_IN_PATH = `${STAFF_PATH}/sign-in`;
 const KEY_CHARS_MAX = 256;
@@ -30,19 +22,19 @@ export function addSignIn({ pages, kernel, options, assets }: ConsoleContext): v
     const goTo = placeOf(form.get("to") ?? "");
     const key = form.get("key");
     const person = (await options.readAssertion?.(request.headers)) ?? null;
-    const secret = randomBytes(32).toString("base64url");
+    const secret = newSecret();
     const refuse = (status: number, why: string) =>
       sendDocument(reply, bareFrame(assets), { ...signInPage(person, goTo, why), status });
     let session: StaffSession | null;
     try {
       session = key === null ? sessionOf(person) : await sessionByKey(kernel, key, request);
-      if (session !== null) await options.sessions.open(digestOf(secret), session, request.id);
+      if (session !== null) await options.sessions.open(digestSecret(secret), session, request.id);
     } catch (error) {
-      if (!(error instanceof TemporarilyUnavailable)) throw error;
+      const problem = kernel.describe(error, request);
+      reply.headers(problem.headers);
       // On the page that asks for it: nobody should look for another key.
-      const { status, headers } = kernel.describe(error, request);
-      reply.headers(headers);
-      return refuse(status, key === null ? NOT_NOW : NO_LOOK_UP);
+      if (problem.status === 503) return refuse(503, key === null ? NOT_NOW : NO_LOOK_UP);
+      return sendDocument(reply, bareFrame(assets), problemPage(problem, request.id));
     }
     if (session === null) {
       const refused = key !== null ? NOT_A_KEY : person === null ? NO_KEY : NOT_VOUCHED;

@@ -1,5 +1,6 @@
 import { z } from "zod";
 import { displayName, INTEGER_MAX, id, lineOfText, moment } from "../../api/fields.ts";
+import { digestSecret, newSecret } from "../../http/api-keys.ts";
 import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { invalidRequest, TemporarilyUnavailable } from "../../http/problems.ts";
 import { LINK_CONSTANTS, linkState, PageLink } from "../model/pages.ts";
@@ -17,7 +18,7 @@ import {
 import { findPage, findVersion } from "../store/pages.ts";
 import { holdMember } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
-import { digestToken, LINK_PATH, newToken, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
+import { LINK_PATH, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 const { get, list, write } = operationsOf("Pages");
@@ -150,9 +151,9 @@ export function pageLinkOperations({
         const page = await requirePermission(request, "edit_pages", findPage(tx, user, params.page_id));
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page.current_version === null) throw request.problem("page_not_published");
-        const token = newToken();
+        const token = newSecret();
         const newLink = { ...settings, password_hash: hashed() };
-        const link = await insertLink(tx, user, page.id, digestToken(token), newLink);
+        const link = await insertLink(tx, user, page.id, digestSecret(token), newLink);
         if (link === null) {
           const message = "Must be in the future: nobody could open the link. Give a later time, or null.";
           throw invalidRequest("body.expires_at", message);

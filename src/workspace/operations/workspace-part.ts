@@ -16,13 +16,8 @@ import { spaceOperations } from "./spaces.ts";
 import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
-export type WorkspacePartOptions = WorkspaceDependencies & {
-  /** For pages, which run no operation. */
-  readonly outageAs503: <T>(work: Promise<T>) => Promise<T>;
-};
-
 /** What the workspace adds to the API. It closes the object store. */
-export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOptions): ApiPart {
+export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
   const { pool, objects, pagesUrl } = dependencies;
   const rendering = createRendering(pool);
   const inTurn = createPasswordTurns();
@@ -57,7 +52,7 @@ export function workspacePart({ outageAs503, ...dependencies }: WorkspacePartOpt
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     addRoutes: createVisitingRoutes({
       pagesUrl,
-      visit: (visitor, inDatabaseTurn) => outageAs503(visit(visiting, visitor, inDatabaseTurn)),
+      visit: (visitor, inDatabaseTurn) => visit(visiting, visitor, inDatabaseTurn),
     }),
     close: () => objects.close(),
     sends: [],

@@ -1,4 +1,4 @@
-import { hash, randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
+import { randomBytes, type ScryptOptions, scrypt, timingSafeEqual } from "node:crypto";
 import { promisify } from "node:util";
 import type { Pool } from "pg";
 import { coalesceByTurn, gatherByTurn } from "../../base/database/coalesce.ts";
@@ -9,6 +9,7 @@ import {
   uncountRequest,
 } from "../../base/database/rate-limits.ts";
 import { AccountPlaces } from "../../base/model/account-places.ts";
+import { digestSecret } from "../../http/api-keys.ts";
 import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { addressBucket } from "../../http/rate-limits.ts";
 import { createTurns, type InTurn } from "../../http/turns.ts";
@@ -16,19 +17,8 @@ import { linkState } from "../model/pages.ts";
 import { countVisits, type OpenedLink, openLinks, readVersion } from "../store/page-links.ts";
 import { RENDERER, type Rendering } from "./rendering.ts";
 
-/** What a link's URL ends in: 32 bytes that nobody guesses. */
-const TOKEN_BYTES = 32;
-
 /** A link's, as it is written: others are not even looked for. */
 const TOKEN = /^[\w-]{43}$/;
-
-export function newToken(): string {
-  return randomBytes(TOKEN_BYTES).toString("base64url");
-}
-
-export function digestToken(token: string): Buffer {
-  return hash("sha256", token, "buffer");
-}
 
 /** Where links are opened. */
 export const LINK_PATH = "/p";
@@ -133,7 +123,7 @@ export function createVisiting(pool: Pool, rendering: Pick<Rendering, "renew">, 
      * for no row: less than to count their requests.
      */
     async findLink(token: string): Promise<OpenedLink | null> {
-      return (await find(digestToken(token).toString("hex"))).answer ?? null;
+      return (await find(digestSecret(token).toString("hex"))).answer ?? null;
     },
     /** @throws TemporarilyUnavailable when its turn does not come in time */
     tryPassword(link: OpenedLink, password: string, { address, gone }: Pick<Visitor, "address" | "gone">) {

@@ -7,7 +7,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { findApiKey } from "../../../src/accounts/api-keys-sql.ts";
 import { findEndpoint } from "../../../src/delivery/endpoint-sql.ts";
 import { findSigningSecrets } from "../../../src/delivery/signing-secrets-sql.ts";
-import { digestApiKey } from "../../../src/http/api-keys.ts";
+import { digestSecret } from "../../../src/http/api-keys.ts";
 import { runSealpost } from "../../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { countRows, rowOf } from "../../support/installation.ts";
@@ -95,7 +95,7 @@ describe("key", () => {
     const args = ["key", "create", "--account", accountId, "--scopes", "webhooks:read, analyses:publish"];
     const made = await resultOf(...args, "--name", "CI", "--expires-in", "90d");
     expect(made.api_key).toMatch(/^svc_test_[A-Za-z0-9_-]{43}$/);
-    const found = await findApiKey(database.pool, digestApiKey(made.api_key));
+    const found = await findApiKey(database.pool, digestSecret(made.api_key));
     expect(found).toMatchObject({ id: made.key_id, accountId });
     const row = await rowOf(database.pool, "api_keys", { id: made.key_id });
     expect(row).toMatchObject({ class: "test", name: "CI" });
@@ -137,7 +137,7 @@ describe("key", () => {
       expires_at: null,
       revoked_at: revoked.revoked_at,
       last_used_at: null,
-      sha256: digestApiKey(made.api_key).toString("hex"),
+      sha256: digestSecret(made.api_key).toString("hex"),
       cell: null,
       moved_to: null,
     });

@@ -1,6 +1,6 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { digestApiKey } from "../../../src/http/api-keys.ts";
+import { digestSecret } from "../../../src/http/api-keys.ts";
 import { runSealpost } from "../../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { createTestAccount, rowOf, rowsOf } from "../../support/installation.ts";
@@ -48,7 +48,7 @@ describe("user", () => {
 
     const made = await run("key", "create", "--user", user.user_id, "--scopes", "spaces:read");
     const { api_key, key_id } = JSON.parse(made.stdout);
-    const digest = digestApiKey(api_key);
+    const digest = digestSecret(api_key);
     expect(await rowOf(database.pool, "api_keys", { digest })).toMatchObject({
       id: key_id,
       account_id: accountId,

@@ -13,7 +13,7 @@ import { noteCertificates, noteEndpointNews } from "../../../src/delivery/endpoi
 import { setEndpoint } from "../../../src/delivery/endpoint-sql.ts";
 import { endSequencingLease, readFeedLag, sequenceEvents } from "../../../src/feed/feed-sql.ts";
 import { countActivity, foldActivity } from "../../../src/log/activity-sql.ts";
-import { askToConfirm, confirm, sendNextMail } from "../../../src/notices/mail-sending.ts";
+import { confirmationsOf, sendNextMail } from "../../../src/notices/mail-sending.ts";
 import { lookForNews } from "../../../src/notices/news.ts";
 import { collectMails, giveUpCutMails, takeNoticeTurn } from "../../../src/notices/notice-mails-sql.ts";
 import type { Made } from "../../support/area-tests.ts";
@@ -218,8 +218,9 @@ test("notices and their mails", async () => {
 
   expect(await takeNoticeTurn(pool, 0)).toBe(true);
   while (await sendNextMail(sending, signal));
-  expect(await confirm(pool, links[0] ?? "")).not.toBeNull();
-  expect(await askToConfirm(pool, links[0] ?? "")).not.toBeNull();
+  const { ask, confirm } = confirmationsOf(pool);
+  expect(await confirm(links[0] ?? "")).not.toBeNull();
+  expect(await ask(links[0] ?? "")).not.toBeNull();
   const seen = { accountId, url, succeededAtMs: null, abandoned: 0, errorCode: "status_503" } as const;
   const streak = { failingSinceMs: Date.now() - DAY_MS, failedAttempts: 10 };
   await noteEndpointNews(pool, [{ ...seen, ...streak }]);

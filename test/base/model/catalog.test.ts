@@ -11,7 +11,6 @@ import {
   END_REASONS,
   OUTCOMES,
   type Outcome,
-  REPLAY_ITEM_OUTCOMES,
   REPLAY_OUTCOMES,
   REPLAY_STATUSES,
   REPLAYABLE_STATUSES,
@@ -36,7 +35,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "moves.step": MOVE_STEPS,
   "notice_mails.status": MAIL_STATUSES,
   "notices.kind": NOTICE_KINDS,
-  "replay_items.outcome": REPLAY_ITEM_OUTCOMES,
+  "replay_items.outcome": ["replayed", "skipped"],
   "replays.status": REPLAY_STATUSES,
   "storage_limits.kind": STORAGE_KINDS,
 };
