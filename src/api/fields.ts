@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { EVENTS } from "../base/model/events.ts";
 import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../base/model/formats.ts";
-import { isoTime } from "../base/model/time.ts";
 import { TARGET_URL_LENGTH_MAX } from "../egress/rules/target-url.ts";
 
 /** The id of anything of ours. Any UUID will do: one that we never gave out is unknown, not malformed. */
@@ -54,11 +53,6 @@ function inUsualSpelling(input: unknown): unknown {
   if (parts === null) return input;
   const [, date, time, offset = ""] = parts;
   return `${date}T${time}${offset.toUpperCase().replace(/^(...)(\d\d)$/, "$1:$2")}`;
-}
-
-/** @param ms milliseconds since the epoch; null stays null */
-export function timeTextOrNull(ms: number | null): string | null {
-  return ms === null ? null : isoTime(ms);
 }
 
 export const event = z.enum(EVENTS);

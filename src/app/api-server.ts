@@ -9,14 +9,7 @@ import type { ApiPart } from "../api/operations.ts";
 import type { Config } from "../base/config/config.ts";
 import { AUDIT_ROW_BYTES, writeAuditEntry } from "../base/database/audit-log.ts";
 import { coalesceByTurn } from "../base/database/coalesce.ts";
-import {
-  claimIdempotencyKey,
-  claimIdempotentCall,
-  releaseIdempotentCall,
-  renewIdempotentCall,
-  storeCallResponse,
-  storingResponse,
-} from "../base/database/idempotency.ts";
+import * as idempotency from "../base/database/idempotency.ts";
 import { type ReadLog, readingFrom } from "../base/database/log-reader.ts";
 import { shareOf } from "../base/database/pools.ts";
 import { createRequestCounter } from "../base/database/rate-limits.ts";
@@ -81,21 +74,22 @@ function createIdempotencyStore(pool: Pool, secretsKey: Uint8Array): Idempotency
     transaction: (work) => inTransaction(pool, work),
     claimedTransaction: (claim, work) =>
       inPipelinedTransaction(pool, {
-        first: (client) => claimIdempotencyKey(client, claim, secretsKey),
+        first: (client) => idempotency.claimIdempotencyKey(client, claim, secretsKey),
         work: async (tx, state) => {
           const { result, completed } = await work(tx, state);
           if (completed === null) return { result, last: null };
           await requireKeyFor(tx, completed.response);
-          return { result, last: storingResponse(completed, secretsKey) };
+          return { result, last: idempotency.storingResponse(completed, secretsKey) };
         },
       }),
-    claimCall: (tx, claim, lease, counted) => claimIdempotentCall(tx, claim, lease, counted, secretsKey),
-    renewCall: renewIdempotentCall,
+    claimCall: (tx, claim, lease, counted) =>
+      idempotency.claimIdempotentCall(tx, claim, lease, counted, secretsKey),
+    renewCall: idempotency.renewIdempotentCall,
     completeCall: async (tx, { claim, response, counted }, token) => {
       await requireKeyFor(tx, response);
-      return await storeCallResponse(tx, claim, token, response, counted, secretsKey);
+      return await idempotency.storeCallResponse(tx, claim, token, response, counted, secretsKey);
     },
-    releaseCall: releaseIdempotentCall,
+    releaseCall: idempotency.releaseIdempotentCall,
   };
 }
 

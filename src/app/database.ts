@@ -120,7 +120,7 @@ export async function prepareDatabase(
   log: (line: string) => void,
 ): Promise<readonly string[]> {
   try {
-    const { applied } = await migrate({ databaseUrl, log, cell: config.cell, areas: config.areas });
+    const applied = await migrate({ databaseUrl, log, cell: config.cell, areas: config.areas });
     // Who has the wrong one may have the wrong database, whose settings stay.
     if (config.secretsKey !== null) await loadSecretsKey(pool, config);
     await writeSettings(pool, {

@@ -5,7 +5,6 @@ import { createWakeupQueue } from "../base/database/graphile-worker.ts";
 import { createDispatchPool, createGeneralPool, shareOf } from "../base/database/pools.ts";
 import { tryToLockTable } from "../base/database/table-lock.ts";
 import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics.ts";
-import { DAY_MS } from "../base/model/time.ts";
 import { findAnsweredLanes, rememberAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { type Attempts, createAttempts } from "../delivery/attempts.ts";
@@ -14,7 +13,7 @@ import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts
 import { Dispatcher } from "../delivery/dispatcher.ts";
 import { advanceHolds } from "../delivery/endpoint-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
-import { Leader, sweepMs } from "../delivery/leader.ts";
+import { startLeader, sweepMs } from "../delivery/leader.ts";
 import { type ProcessMetrics, watchDispatcher } from "../delivery/process-metrics.ts";
 import {
   createPromoting,
@@ -28,14 +27,12 @@ import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
 import { poolOptions } from "./database.ts";
-import { keepHouse } from "./housekeeping.ts";
+import { keepHouse, retentionOf } from "./housekeeping.ts";
 
 /** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
 /** Attempts at one receiver, however fast it answers. */
 const LANE_IN_FLIGHT_MAX = 128;
-const KEEP_HOUSE_EVERY_MS = 3_600_000;
-const AUDIT_RETENTION_DAYS = 365;
 
 /** Graphile-worker's: one listens, one reads the queue, one deletes what is done, and one is for when these overlap. */
 const WAKEUP_CONNECTIONS_MAX = 4;
@@ -82,8 +79,6 @@ export type DispatchProcessOptions = DeliveringOptions & {
   readonly observer: DispatchObserver;
   /** Somebody has published something. */
   readonly onPublished?: () => void;
-  /** Wall clock, milliseconds since the epoch: only for telling which days are over. */
-  readonly wallClockMs: () => number;
   readonly metrics: ProcessMetrics;
   /** Absent: LANE_IN_FLIGHT_MAX. */
   readonly laneInFlightMax?: number;
@@ -132,9 +127,11 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     jobsFrom: () => pools.wakeups.bound.from,
   });
   const leads = metrics.dispatch.leads.of({});
-  const leader = new Leader({
+  watchDispatcher(metrics, dispatcher, laneLimits);
+  // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
+  if (config.areas.includes("webhooks")) wakeups.start();
+  const stopLeader = startLeader({
     sweepMs: sweepMs(delivering.policy.windowMs),
-    holder: randomUUID(),
     lead: async (holder, leaseMs) => {
       const found = await promoting.lead(holder, leaseMs);
       leads.set(found.leads ? 1 : 0);
@@ -150,35 +147,18 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     },
     sweepJobs: () => sweepStuckJobs(general),
     countActivity: (signal) => countAllActivity(slow, delivering.leaseMs, signal),
-    keepHouse: (signal) =>
-      keepHouse(slow, {
-        retention: {
-          analysisRetentionMs,
-          logRetentionMs: config.logRetentionDays * DAY_MS,
-          auditRetentionMs: AUDIT_RETENTION_DAYS * DAY_MS,
-          idempotencyRetentionMs: DAY_MS,
-        },
-        at: null,
-        signal,
-        log,
-      }),
-    keepHouseEveryMs: KEEP_HOUSE_EVERY_MS,
+    keepHouse: (signal) => keepHouse(slow, { retention: retentionOf(config), at: null, signal, log }),
     onError: (work, err) => {
       if (work === "lead") leads.set(0);
       metrics.faults.of({ work }).add();
       log.warn({ err, work }, "the leader's work failed; trying again");
     },
   });
-
-  watchDispatcher(metrics, dispatcher, laneLimits);
-  // Without the webhooks nothing is claimed here. The leader's work needs nobody but the database.
-  if (config.areas.includes("webhooks")) wakeups.start();
-  leader.start();
   return {
     dispatcher,
     /** Claims nothing more, finishes what is in flight within the deadline, and records it. */
     stop: async () => {
-      await Promise.all([wakeups.stop(), leader.stop(), dispatcher.stop()]);
+      await Promise.all([wakeups.stop(), stopLeader(), dispatcher.stop()]);
       await dispatcher.giveBackWaiting();
       await delivering.poster.close();
     },

@@ -6,7 +6,6 @@ import { readingGauges } from "../base/database/pools.ts";
 import { createCapacityMetrics } from "../base/metrics/database-metrics.ts";
 import { createQueueMetrics } from "../base/metrics/queue-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
-import { DAY_MS } from "../base/model/time.ts";
 import {
   createAttemptLog,
   createAttemptMetrics,
@@ -20,13 +19,13 @@ import { findDatabase, untilMigrated } from "./database.ts";
 import { sampleCapacity, sampleQueue } from "./database-gauges-sql.ts";
 import {
   type DispatcherPools,
-  type DispatchProcessOptions,
   deliverInQuarantine,
   openDispatcherPools,
   startDispatching,
 } from "./dispatch-process.ts";
 import { createEgress } from "./egress.ts";
 import { sampleFeed, startSequencing } from "./feed.ts";
+import { daysKeptMs, retentionOf } from "./housekeeping.ts";
 import { startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
 import { MAIN_FILE, type ProcessContext, version } from "./process-context.ts";
@@ -128,6 +127,8 @@ async function forkQuarantine(
   return code === 0 ? "done" : code === BUSY ? "busy" : "died";
 }
 
+type DispatchOptions = Awaited<ReturnType<typeof createOptions>>;
+
 /** What is told of every attempt is counted and in the log. */
 async function createOptions(context: ProcessContext, onInterruptedTwice: (deliveryId: string) => void) {
   const config = readConfig(context.env);
@@ -150,16 +151,12 @@ async function createOptions(context: ProcessContext, onInterruptedTwice: (deliv
 }
 
 /** On the connections that slow work is kept from, so that metrics and probes answer whatever that waits for. */
-async function startDispatchMonitoring(options: DispatchProcessOptions, { general }: DispatcherPools) {
+async function startDispatchMonitoring(options: DispatchOptions, { general }: DispatcherPools) {
   const { config, metrics } = options;
   const { registry, database } = metrics;
   const pool = readingGauges(general);
-  const logMs = config.logRetentionDays * DAY_MS;
-  // A body is kept a day longer than its analysis can be read.
-  const bodiesMs = config.analysisRetentionSeconds * 1_000 + DAY_MS;
-  const retentionMs = { deliveries: logMs, attempts: logMs, bodies: bodiesMs, feed: bodiesMs };
   const sampled = [
-    sampleQueue(pool, createQueueMetrics(registry), retentionMs),
+    sampleQueue(pool, createQueueMetrics(registry), daysKeptMs(retentionOf(config))),
     sampleFeed(pool, registry),
     sampleCapacity(pool, createCapacityMetrics(registry)),
   ];

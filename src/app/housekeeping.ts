@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import type { Logger } from "pino";
+import type { Config } from "../base/config/config.ts";
 import { type Retention, writeRetention } from "../base/database/cells.ts";
 import { deleteOldRows, type OldRows } from "../base/database/old-rows.ts";
 import {
@@ -22,6 +23,24 @@ const UNCONFIRMED_KEPT_MS = 7 * DAY_MS;
 /** Counts of requests, after the end of their window. */
 const COUNTS_KEPT_MS = 3_600_000;
 
+const AUDIT_RETENTION_DAYS = 365;
+
+/** As configured. */
+export function retentionOf({ analysisRetentionSeconds, logRetentionDays }: Config): Retention {
+  return {
+    analysisRetentionMs: analysisRetentionSeconds * 1_000,
+    logRetentionMs: logRetentionDays * DAY_MS,
+    auditRetentionMs: AUDIT_RETENTION_DAYS * DAY_MS,
+    idempotencyRetentionMs: DAY_MS,
+  };
+}
+
+/** How long a day is kept after its end. A body is kept a day longer than its analysis can be read. */
+export function daysKeptMs({ analysisRetentionMs, logRetentionMs }: Retention) {
+  const bodies = analysisRetentionMs + DAY_MS;
+  return { bodies, feed: bodies, deliveries: logRetentionMs, attempts: logRetentionMs };
+}
+
 export type HouseWork = {
   readonly retention: Retention;
   /**
@@ -40,7 +59,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await writeRetention(pool, retention);
   const made = await makePartitions(pool);
   if (made > 0) work.log.info({ count: made }, "made partitions");
-  const { idempotencyRetentionMs, auditRetentionMs, logRetentionMs, analysisRetentionMs } = retention;
+  const { idempotencyRetentionMs, auditRetentionMs, logRetentionMs } = retention;
   const deleteOld = (table: OldRows, keptMs: number, rowsMax = FORGOTTEN_PER_STEP) =>
     repeat(signal, () => deleteOldRows(pool, table, keptMs, rowsMax));
   await deleteOld("idempotency_keys", idempotencyRetentionMs);
@@ -59,10 +78,10 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   // As old as the log: what they replayed is no longer seen there. One has up to 100,000 items, so each is a step.
   await deleteOld("replays", logRetentionMs, 1);
   // Last, because a day that a long transaction holds fails, and everything after it.
-  await dropOlderThan(pool, "bodies", analysisRetentionMs + DAY_MS, work);
-  await dropOlderThan(pool, "feed", analysisRetentionMs + DAY_MS, work);
-  await dropOlderThan(pool, "deliveries", logRetentionMs, work);
-  await dropOlderThan(pool, "attempts", logRetentionMs, work);
+  const days = daysKeptMs(retention);
+  for (const table of Object.keys(days) as PartitionedTable[]) {
+    await dropOlderThan(pool, table, days[table], work);
+  }
 }
 
 async function dropOlderThan(

@@ -52,11 +52,10 @@ export function startNotices(config: Config, pool: Pool, log: Logger, metrics: P
   };
 }
 
-/** Null: no mail is sent. */
+/** Null: no mail is sent. What SMTP_URL requires is set with it, or the configuration would not have been read. */
 function sendingOf({ smtpUrl, noticesFrom, publicUrl }: Config) {
   if (smtpUrl === null) return null;
-  if (noticesFrom === null || publicUrl === null) throw new Error("SMTP_URL is set without what it requires");
-  return { send: createSendMail({ url: smtpUrl, from: noticesFrom }), publicUrl };
+  return { send: createSendMail({ url: smtpUrl, from: noticesFrom! }), publicUrl: publicUrl! };
 }
 
 /** A line for each try, without the address: that is the customers', and in the list of recipients. */

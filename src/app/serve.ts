@@ -3,7 +3,7 @@ import { type AddressInfo, createServer } from "node:net";
 import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { type Config, readConfig } from "../base/config/config.ts";
-import { createLogReader, type LogReaderOptions, type ReadLog } from "../base/database/log-reader.ts";
+import { createLogReader, type LogReaderOptions } from "../base/database/log-reader.ts";
 import {
   createApiPool,
   createGeneralPool,
@@ -14,7 +14,6 @@ import {
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createDatabaseMetrics, createFaults, type PoolName } from "../base/metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
-import type { LogServer } from "../base/model/installation.ts";
 import { AccountNews } from "../http/account-news.ts";
 import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
 import { startAreaChecks } from "./areas.ts";
@@ -70,8 +69,8 @@ async function startApi(
   const registry = createMetricsRegistry();
   const database = createDatabaseMetrics(registry);
   const { general: connectionsMax, workPlaces } = apiConnections(config.databaseConnectionsMax);
-  const optionsOf = (name: PoolName, connectionsMax: number) => ({
-    ...poolOptions(config, databaseUrl, "sealpost serve", log),
+  const optionsOf = (name: PoolName, connectionsMax: number, url = databaseUrl) => ({
+    ...poolOptions(config, url, "sealpost serve", log),
     connectionsMax,
     onQuery: database.observer(name),
   });
@@ -83,21 +82,16 @@ async function startApi(
   const pool = opened("api", createApiPool(optionsOf("api", connectionsMax)));
   const logPool = readingLog(shareOf(pool, workPlaces), database.observer("log"));
   const listenPool = opened("listen", createGeneralPool(optionsOf("listen", 1)));
-  const standbyUrl = config.readDatabaseUrl;
-  const standbyPool =
-    standbyUrl === null
-      ? null
-      : opened(
-          "standby",
-          createStandbyPool({ ...optionsOf("standby", workPlaces), databaseUrl: standbyUrl }),
-        );
+  const openStandby = (url: string) =>
+    opened("standby", createStandbyPool(optionsOf("standby", workPlaces, url)));
+  const standby = config.readDatabaseUrl === null ? null : openStandby(config.readDatabaseUrl);
   const metrics = createApiMetrics(registry);
   const sampledFeed = sampleFeed(pool, registry);
   const failed = createFaults(registry, ["feed"]).of({ work: "feed" });
   const waiting = metrics.readsWaiting.of({});
   const news = new AccountNews(HELD_READS_MAX, (count) => waiting.set(count));
 
-  const reader = startLogReading({ primary: logPool, position: pool, standby: standbyPool }, metrics, log);
+  const reader = startLogReading({ primary: logPool, position: pool, standby }, metrics, log);
   resources.defer(() => reader.stop());
   const reserved = config.port === 0 ? await reservePort(config.host) : null;
   const port = reserved?.port ?? config.port;
@@ -139,23 +133,13 @@ async function startApi(
 
 /** How lists of the log are read: from the standby, if there is one, while it serves; counted, and told in the log. */
 function startLogReading(
-  { standby, ...pools }: Pick<LogReaderOptions, "primary" | "position"> & { readonly standby: Pool | null },
+  pools: Pick<LogReaderOptions, "primary" | "position" | "standby">,
   metrics: ApiMetrics,
   log: Logger,
-): ReturnType<typeof createLogReader> {
-  const onRead = (server: LogServer) => metrics.logReads.of({ server }).add();
-  if (standby === null) {
-    const read: ReadLog = async (asked) => {
-      const value = await asked(pools.primary);
-      onRead("primary");
-      return value;
-    };
-    return { read, stop: async () => undefined };
-  }
+) {
   return createLogReader({
     ...pools,
-    standby,
-    onRead,
+    onRead: (server) => metrics.logReads.of({ server }).add(),
     onFault: (why, err) => {
       metrics.standbyFaults.of({ why }).add();
       log.debug({ why, err }, "the standby did not serve");

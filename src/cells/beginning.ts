@@ -6,18 +6,7 @@ import { keepSecretsKey } from "../base/database/sealing.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { type Cells, type Move, MoveRefusedError } from "./move.ts";
-import {
-  type CellFacts,
-  findMove,
-  findMovedTo,
-  holdMove,
-  identifyDatabase,
-  insertMove,
-  lockMove,
-  readCellFacts,
-  type StoredMove,
-  setMovedTo,
-} from "./moves-sql.ts";
+import * as moves from "./moves-sql.ts";
 
 /** More than synchronized clocks differ, and less than anybody notices who waits for a retry. */
 const CLOCKS_APART_MS_MAX = 10_000;
@@ -98,7 +87,7 @@ export const WRONG_TARGET_KEY =
  * @throws MoveRefusedError when no account can go from one to the other
  */
 export async function compareCells({ source, target }: Cells, migrations: readonly string[]) {
-  const [from, to] = await Promise.all([readCellFacts(source.pool), readCellFacts(target.pool)]);
+  const [from, to] = await Promise.all([moves.readCellFacts(source.pool), moves.readCellFacts(target.pool)]);
   if (from === null || to === null) {
     throw new MoveRefusedError(
       `The ${from === null ? "source" : "target"} has no Sealpost tables yet: run \`sealpost migrate\` on it first.`,
@@ -109,12 +98,16 @@ export async function compareCells({ source, target }: Cells, migrations: readon
 }
 
 /** Null: an account can go from one to the other. */
-export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly string[]): string | null {
+export function refusalOf(
+  from: moves.CellFacts,
+  to: moves.CellFacts,
+  migrations: readonly string[],
+): string | null {
   if (from.isStandby) return "The source is a standby, which cannot be written to: name its primary.";
   if (to.isStandby) return "The target is a standby, which cannot be written to: name its primary.";
   if (from.identity === to.identity) return "The target is the same database as the source.";
   // An area's are only compared with the other database's: not every installation has them.
-  const names = (facts: CellFacts) =>
+  const names = (facts: moves.CellFacts) =>
     facts.migrations.map((one) => one.split(" ")[0]!).filter((name) => !name.includes("/"));
   const differs = [from, to].find((facts) => names(facts).join() !== migrations.join());
   if (differs === undefined && from.migrations.join() === to.migrations.join()) return null;
@@ -129,20 +122,20 @@ export function refusalOf(from: CellFacts, to: CellFacts, migrations: readonly s
  * Begins the move, or finds it begun. The target knows of it before the source is closed, which is closed only where it
  * can be copied to.
  */
-export async function beginMove(move: Move): Promise<StoredMove> {
+export async function beginMove(move: Move): Promise<moves.StoredMove> {
   const { accountId, source, target, targetName } = move;
   if (!(await accountExists(source.pool, accountId))) {
     throw new MoveRefusedError(
       `There is no account ${accountId}; \`sealpost account list\` lists all accounts.`,
     );
   }
-  const out = await findMove(source.pool, accountId);
+  const out = await moves.findMove(source.pool, accountId);
   const begun = out?.direction === "out" && out.step !== "deleted" ? out : null;
   if (begun !== null) {
     await requireItsTarget(move, begun);
     return await tellTarget(move, begun.id);
   }
-  const movedTo = await findMovedTo(source.pool, accountId);
+  const movedTo = await moves.findMovedTo(source.pool, accountId);
   if (movedTo !== null) {
     throw new MoveRefusedError(
       `Account ${accountId} is already in the cell "${movedTo}": move it from there.`,
@@ -150,31 +143,31 @@ export async function beginMove(move: Move): Promise<StoredMove> {
   }
   refuseFor(await move.findHindrance(source.pool, accountId));
   await refuseDifferences(move);
-  await refuseTarget(move, await findMove(target.pool, accountId));
+  await refuseTarget(move, await moves.findMove(target.pool, accountId));
   // In a cell that is new, what is copied is the first that is sealed there.
   if (!(await keepSecretsKey(target.pool, target.secretsKey, { isFirst: true }))) {
     throw new MoveRefusedError(WRONG_TARGET_KEY);
   }
   const id = randomUUID();
-  const otherDatabase = await identifyDatabase(target.pool);
+  const otherDatabase = await moves.identifyDatabase(target.pool);
   const begins = { id, direction: "out", otherCell: targetName, otherDatabase } as const;
   // Somebody else has just begun it: that one goes on.
-  if (!(await insertMove(source.pool, accountId, begins))) return await beginMove(move);
+  if (!(await moves.insertMove(source.pool, accountId, begins))) return await beginMove(move);
   return await tellTarget(move, id);
 }
 
 /** While it is held at the source, so that nobody calls it off, or tells of another one, meanwhile. */
-async function tellTarget(move: Move, id: string): Promise<StoredMove> {
+async function tellTarget(move: Move, id: string): Promise<moves.StoredMove> {
   const { accountId, source, sourceName, target } = move;
   return await inTransaction(source.pool, async (tx) => {
-    const out = await lockMove(tx, accountId);
+    const out = await moves.lockMove(tx, accountId);
     if (out?.id !== id) throw calledOff(accountId);
-    const into = await findMove(target.pool, accountId);
+    const into = await moves.findMove(target.pool, accountId);
     if (into?.direction === "in" && into.id === id) return out;
     await refuseTarget(move, into);
-    const otherDatabase = await identifyDatabase(source.pool);
+    const otherDatabase = await moves.identifyDatabase(source.pool);
     const arrives = { id, direction: "in", otherCell: sourceName, otherDatabase } as const;
-    if (await insertMove(target.pool, accountId, arrives)) return out;
+    if (await moves.insertMove(target.pool, accountId, arrives)) return out;
     throw new MoveRefusedError(`Somebody else is moving account ${accountId} to the target right now.`);
   });
 }
@@ -185,9 +178,9 @@ async function tellTarget(move: Move, id: string): Promise<StoredMove> {
  */
 export async function requireItsTarget(
   { accountId, target }: Pick<Move, "accountId" | "target">,
-  { otherCell, otherDatabase }: StoredMove,
+  { otherCell, otherDatabase }: moves.StoredMove,
 ): Promise<void> {
-  if (otherDatabase === null || (await identifyDatabase(target.pool)) === otherDatabase) return;
+  if (otherDatabase === null || (await moves.identifyDatabase(target.pool)) === otherDatabase) return;
   throw new MoveRefusedError(
     `Account ${accountId} is being moved, or was, to the cell "${otherCell}", in another database than this target: ` +
       "name that one.",
@@ -195,7 +188,7 @@ export async function requireItsTarget(
 }
 
 /** The account must not be there yet, but for what an earlier move away from there has left. */
-async function refuseTarget({ accountId, target }: Move, into: StoredMove | null): Promise<void> {
+async function refuseTarget({ accountId, target }: Move, into: moves.StoredMove | null): Promise<void> {
   if (into?.direction === "out" && into.step === "deleted") return;
   if (into?.direction === "in" && into.step === "deleting") {
     throw new MoveRefusedError(
@@ -212,7 +205,7 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
   if (into === null) {
     if (!(await accountExists(target.pool, accountId))) return;
     // Moved away and deleted there, and a move back was called off.
-    if ((await findMovedTo(target.pool, accountId)) !== null) return;
+    if ((await moves.findMovedTo(target.pool, accountId)) !== null) return;
   }
   throw new MoveRefusedError(
     `The target already has an account ${accountId}, which no move in progress has brought there. If it was moved ` +
@@ -222,7 +215,7 @@ async function refuseTarget({ accountId, target }: Move, into: StoredMove | null
 
 /** Publishing and writes are refused from now on. */
 export async function closeAccount({ accountId, source, targetName }: Move, moveId: string): Promise<void> {
-  await whileItGoesOn(source.pool, accountId, moveId, (tx) => setMovedTo(tx, accountId, targetName));
+  await whileItGoesOn(source.pool, accountId, moveId, (tx) => moves.setMovedTo(tx, accountId, targetName));
 }
 
 /**
@@ -236,7 +229,7 @@ export async function whileItGoesOn<T>(
   work: (tx: ClientBase) => Promise<T>,
 ): Promise<T> {
   return await inTransaction(pool, async (tx) => {
-    if (await holdMove(tx, accountId, moveId)) return await work(tx);
+    if (await moves.holdMove(tx, accountId, moveId)) return await work(tx);
     throw calledOff(accountId);
   });
 }

@@ -4,17 +4,7 @@ import { inTransaction } from "../base/database/transaction.ts";
 import { requireItsTarget } from "./beginning.ts";
 import { type Cell, type Move, MoveRefusedError } from "./move.ts";
 import { type AccountTable, ARRIVED_TABLES, LEFT_TABLES } from "./move-tables-sql.ts";
-import {
-  advanceMove,
-  deleteMove,
-  deleteRows,
-  findMove,
-  identifyDatabase,
-  lockMove,
-  type StoredMove,
-  setMovedTo,
-} from "./moves-sql.ts";
-import { unparkAll } from "./quiesce-sql.ts";
+import * as moves from "./moves-sql.ts";
 
 type Called = Pick<Move, "accountId" | "source" | "target">;
 
@@ -26,7 +16,7 @@ type Called = Pick<Move, "accountId" | "source" | "target">;
 export async function callOffMove(move: Called): Promise<void> {
   const { accountId, source, target } = move;
   const isCalledOff = await inTransaction(source.pool, async (tx) => {
-    const out = await lockMove(tx, accountId);
+    const out = await moves.lockMove(tx, accountId);
     if (!goesOn(out)) return false;
     await requireItsTarget(move, out);
     if (!(await forbidOpening(target, accountId, out.id))) {
@@ -48,7 +38,7 @@ export async function callOffMove(move: Called): Promise<void> {
  */
 export async function callOffLostMove({ accountId, source }: Omit<Called, "target">): Promise<void> {
   await inTransaction(source.pool, async (tx) => {
-    const out = await lockMove(tx, accountId);
+    const out = await moves.lockMove(tx, accountId);
     if (out?.direction !== "out" || out.step === "deleted") throw nothingToCallOff(accountId);
     if (!goesOn(out) || out.step === "opening") {
       throw new MoveRefusedError(
@@ -61,10 +51,10 @@ export async function callOffLostMove({ accountId, source }: Omit<Called, "targe
   });
 }
 
-type GoingOn = StoredMove & { readonly direction: "out"; readonly step: "begun" | "still" | "opening" };
+type GoingOn = moves.StoredMove & { readonly direction: "out"; readonly step: "begun" | "still" | "opening" };
 
 /** Whether the account is closed for it, or is about to be, and not known to be open elsewhere. */
-function goesOn(move: StoredMove | null): move is GoingOn {
+function goesOn(move: moves.StoredMove | null): move is GoingOn {
   return move?.direction === "out" && ["begun", "still", "opening"].includes(move.step);
 }
 
@@ -72,33 +62,33 @@ function nothingToCallOff(accountId: string): MoveRefusedError {
   return new MoveRefusedError(`No move of account ${accountId} is in progress that could be called off.`);
 }
 
-async function reopen(tx: ClientBase, accountId: string, { id }: StoredMove): Promise<void> {
-  await deleteMove(tx, accountId, id);
-  await unparkAll(tx, accountId);
-  await setMovedTo(tx, accountId, null);
+async function reopen(tx: ClientBase, accountId: string, { id }: moves.StoredMove): Promise<void> {
+  await moves.deleteMove(tx, accountId, id);
+  await moves.unparkAll(tx, accountId);
+  await moves.setMovedTo(tx, accountId, null);
 }
 
 /** False: the account is open at the target. */
 async function forbidOpening({ pool }: Cell, accountId: string, moveId: string): Promise<boolean> {
   return await inTransaction(pool, async (tx) => {
-    const into = await lockMove(tx, accountId);
+    const into = await moves.lockMove(tx, accountId);
     if (into?.id !== moveId || into.step === "deleting") return true;
-    return await advanceMove(tx, accountId, moveId, "begun", "deleting");
+    return await moves.advanceMove(tx, accountId, moveId, "begun", "deleting");
   });
 }
 
 /** Deletes what a move that was called off has brought to the target. False: there is nothing of one. */
 async function clearTarget({ accountId, source, target }: Called): Promise<boolean> {
-  const into = await findMove(target.pool, accountId);
+  const into = await moves.findMove(target.pool, accountId);
   if (into?.direction !== "in") return false;
   if (into.step === "begun") {
     // Called off at its source, this one, while the target was away.
-    if (into.otherDatabase !== (await identifyDatabase(source.pool))) return false;
-    if ((await findMove(source.pool, accountId))?.id === into.id) return false;
+    if (into.otherDatabase !== (await moves.identifyDatabase(source.pool))) return false;
+    if ((await moves.findMove(source.pool, accountId))?.id === into.id) return false;
     if (!(await forbidOpening(target, accountId, into.id))) return false;
   } else if (into.step !== "deleting") return false;
   await deleteAll(target, ARRIVED_TABLES, accountId);
-  await deleteMove(target.pool, accountId, into.id);
+  await moves.deleteMove(target.pool, accountId, into.id);
   return true;
 }
 
@@ -107,15 +97,15 @@ async function clearTarget({ accountId, source, target }: Called): Promise<boole
  * many rows, children not counted.
  */
 export async function deleteMoved(source: Cell, accountId: string): Promise<number> {
-  const out = await findMove(source.pool, accountId);
+  const out = await moves.findMove(source.pool, accountId);
   if (out?.direction !== "out" || goesOn(out)) {
     throw new MoveRefusedError(
       `Account ${accountId} has not been moved away from here: finish that first with \`sealpost account move\`.`,
     );
   }
-  await advanceMove(source.pool, accountId, out.id, "done", "deleting");
+  await moves.advanceMove(source.pool, accountId, out.id, "done", "deleting");
   const deleted = await deleteAll(source, LEFT_TABLES, accountId);
-  await advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
+  await moves.advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
   return deleted;
 }
 
@@ -129,7 +119,7 @@ async function deleteAll(
   for (const table of tables) {
     for (let gone = 1; gone > 0; deleted += gone) {
       const startedAtMs = performance.now();
-      gone = await inTransaction(pool, (tx) => deleteRows(tx, table, accountId));
+      gone = await inTransaction(pool, (tx) => moves.deleteRows(tx, table, accountId));
       await delay(performance.now() - startedAtMs);
     }
   }

@@ -20,26 +20,7 @@ import {
   writePage,
 } from "./move-pages-sql.ts";
 import { API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
-import {
-  advanceMove,
-  copyRevocations,
-  deleteRows,
-  findMove,
-  type StoredMove,
-  setMovedTo,
-} from "./moves-sql.ts";
-import {
-  advanceFeedPosition,
-  findOlderTransactions,
-  findPrepared,
-  findStillOpen,
-  markStill,
-  parkDeliveries,
-  readFeedReach,
-  readNextTransactionId,
-  stopBackgroundWork,
-  unparkAll,
-} from "./quiesce-sql.ts";
+import * as moves from "./moves-sql.ts";
 
 /**
  * Copies all rows that only have to be there, page by page, each in a transaction that also says how far it has come.
@@ -94,8 +75,8 @@ async function compareCounts({ accountId, source, target }: Move, moveId: string
  * done so before, or is refused.
  */
 async function announceOpening({ accountId, source }: Move, moveId: string): Promise<void> {
-  if (await advanceMove(source.pool, accountId, moveId, "still", "opening")) return;
-  const out = await findMove(source.pool, accountId);
+  if (await moves.advanceMove(source.pool, accountId, moveId, "still", "opening")) return;
+  const out = await moves.findMove(source.pool, accountId);
   if (out?.id !== moveId || (out.step !== "opening" && out.step !== "done")) throw calledOff(accountId);
 }
 
@@ -107,25 +88,25 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
   const { accountId, source, target, sourceName } = move;
   await announceOpening(move, moveId);
   // Read when the source gives no position beyond the end of its feed any more: no cursor of a reader is beyond it.
-  const { position } = await readFeedReach(source.pool);
-  await advanceFeedPosition(target.pool, position);
+  const { position } = await moves.readFeedReach(source.pool);
+  await moves.advanceFeedPosition(target.pool, position);
   const reader = new PageReader(source.pool, accountId);
   await inTransaction(target.pool, async (tx) => {
     // Held until the end: two that open it take turns, and nobody can call it off meanwhile.
-    if (!(await advanceMove(tx, accountId, moveId, "begun", "done"))) {
-      const into = await findMove(tx, accountId);
+    if (!(await moves.advanceMove(tx, accountId, moveId, "begun", "done"))) {
+      const into = await moves.findMove(tx, accountId);
       if (into?.id === moveId && into.step === "done") return;
       throw calledOff(accountId);
     }
     // Of an account that comes back, those that stayed as they were then.
-    while ((await deleteRows(tx, API_KEYS, accountId)) > 0);
+    while ((await moves.deleteRows(tx, API_KEYS, accountId)) > 0);
     for (const table of OPENING_TABLES) {
       for await (const page of reader.readPages(table)) {
         await writePage(tx, resealPage(page, source.secretsKey, target.secretsKey));
       }
     }
-    await setMovedTo(tx, accountId, null);
-    await unparkAll(tx, accountId);
+    await moves.setMovedTo(tx, accountId, null);
+    await moves.unparkAll(tx, accountId);
     await tellOf(tx, accountId, { move_id: moveId, from: sourceName });
   });
 }
@@ -135,10 +116,10 @@ async function finishAtSource(move: Move, moveId: string): Promise<void> {
   const { accountId, source, target, targetName } = move;
   // What was revoked in one of the two while the account was opened: its keys had been read already, or were not there
   // yet. From now on it can be revoked in both.
-  await copyRevocations(source.pool, target.pool, accountId);
-  await copyRevocations(target.pool, source.pool, accountId);
+  await moves.copyRevocations(source.pool, target.pool, accountId);
+  await moves.copyRevocations(target.pool, source.pool, accountId);
   await inTransaction(source.pool, async (tx) => {
-    if (!(await advanceMove(tx, accountId, moveId, "opening", "done"))) return;
+    if (!(await moves.advanceMove(tx, accountId, moveId, "opening", "done"))) return;
     await tellOf(tx, accountId, { move_id: moveId, to: targetName });
   });
 }
@@ -168,21 +149,21 @@ async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   await parkAll(move, moveId);
   await waitForFeed(move);
   onProgress("still", null);
-  await markStill(source.pool, accountId, moveId);
+  await moves.markStill(source.pool, accountId, moveId);
 }
 
 async function waitForTransactions(move: Move): Promise<void> {
   const { pool } = move.source;
-  const older = await findOlderTransactions(pool);
+  const older = await moves.findOlderTransactions(pool);
   await waitFor(move, "wait_for_transactions", LOOK_EVERY_MS, async () =>
-    (await findStillOpen(pool, older)).map(
+    (await moves.findStillOpen(pool, older)).map(
       ({ pid, role, application }) =>
         `a transaction that was open before (pid ${pid}, role ${role}, application "${application}")`,
     ),
   );
-  const xid = await readNextTransactionId(pool);
+  const xid = await moves.readNextTransactionId(pool);
   await waitFor(move, "wait_for_transactions", LOOK_EVERY_MS, async () =>
-    (await findPrepared(pool, xid)).map((gid) => `the prepared transaction "${gid}"`),
+    (await moves.findPrepared(pool, xid)).map((gid) => `the prepared transaction "${gid}"`),
   );
 }
 
@@ -190,10 +171,12 @@ async function parkAll(move: Move, moveId: string): Promise<void> {
   const { accountId, source } = move;
   await waitFor(move, "park", PARK_EVERY_MS, async () => {
     const { pool } = source;
-    const goesOn = await whileItGoesOn(pool, accountId, moveId, (tx) => stopBackgroundWork(tx, accountId));
+    const goesOn = await whileItGoesOn(pool, accountId, moveId, (tx) =>
+      moves.stopBackgroundWork(tx, accountId),
+    );
     await giveUpCutMails(pool);
     const { rest, cutIds } = await whileItGoesOn(pool, accountId, moveId, (tx) =>
-      parkDeliveries(tx, accountId, PARKED_PER_STEP_MAX),
+      moves.parkDeliveries(tx, accountId, PARKED_PER_STEP_MAX),
     );
     if (cutIds.length > 0) await recoverCut(pool, cutIds, null);
     return [
@@ -207,10 +190,10 @@ async function parkAll(move: Move, moveId: string): Promise<void> {
 async function waitForFeed(move: Move): Promise<void> {
   const { pool } = move.source;
   const holder = randomUUID();
-  const { nowMs } = await readFeedReach(pool);
+  const { nowMs } = await moves.readFeedReach(pool);
   await waitFor(move, "wait_for_feed", LOOK_EVERY_MS, async () => {
     await sequenceEvents(pool, holder, SEQUENCER_LEASE_MS);
-    const { caughtUpAtMs } = await readFeedReach(pool);
+    const { caughtUpAtMs } = await moves.readFeedReach(pool);
     return caughtUpAtMs > nowMs ? [] : ["the feed, which does not hold everything yet"];
   });
 }
@@ -246,7 +229,7 @@ async function waitFor(
  *
  * @throws MoveRefusedError saying what to do
  */
-export async function moveAccount(move: Move): Promise<StoredMove> {
+export async function moveAccount(move: Move): Promise<moves.StoredMove> {
   const { onProgress } = move;
   onProgress("prepare", null);
   const begun = await beginMove(move);
@@ -267,8 +250,8 @@ export async function moveAccount(move: Move): Promise<StoredMove> {
   return begun;
 }
 
-async function isOpen({ accountId, target }: Move, { id, step }: StoredMove): Promise<boolean> {
-  const into = await findMove(target.pool, accountId);
+async function isOpen({ accountId, target }: Move, { id, step }: moves.StoredMove): Promise<boolean> {
+  const into = await moves.findMove(target.pool, accountId);
   if (into?.id !== id || into.step === "deleting") throw calledOff(accountId);
   if (into.step === "done") return true;
   if (step !== "deleting") return false;

@@ -3,7 +3,7 @@ import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.
 import type { ConsoleSession } from "../base/model/console.ts";
 import type { AnalysisOrigin, PublishedAnalysis } from "../base/model/events.ts";
 import type { Published } from "../delivery/analyses-api.ts";
-import type * as endpoints from "../delivery/endpoint-api.ts";
+import type * as endpoints from "../delivery/endpoint-schema.ts";
 import type { SigningSecretShape } from "../delivery/signing-secrets-api.ts";
 import type { PageBody } from "../http/pagination.ts";
 import type * as accounts from "../log/accounts-api.ts";
@@ -17,7 +17,7 @@ import type { Part } from "./html.ts";
 
 export type AccountReplay = z.output<typeof accounts.AccountReplay>;
 export type DryRun = z.output<typeof replays.DryRun>;
-export type Endpoint = z.output<typeof endpoints.Endpoint>;
+export type Endpoint = endpoints.Endpoint;
 type SigningSecrets = z.output<typeof SigningSecretShape>;
 
 /** The operations that pages run, with what each answers: the types of their own schemas. */

@@ -1,19 +1,19 @@
 import type { LaneLimits } from "./lane.ts";
 
 /** What an account holds in this process, and where it stands in the turns. */
-export type Share = {
-  inFlight: number;
+export class Share {
+  inFlight = 0;
   /** Of those, to receivers that gave no answer last time, or never did. */
-  silentInFlight: number;
+  silentInFlight = 0;
   /** Of its silent receivers, how many more have answered lately than have not: so many more it may try at once. */
-  silentCredit: number;
+  silentCredit = 0;
   /** It starts nothing for now, whatever it may hold. */
-  isOverBudget: boolean;
+  isOverBudget = false;
   /** Something waits, or is in flight. */
-  isActive: boolean;
-  turn: Turn | null;
-  silentTurn: Turn | null;
-};
+  isActive = false;
+  turn: Turn | null = null;
+  silentTurn: Turn | null = null;
+}
 
 type Turn = Set<Share>;
 
@@ -25,18 +25,6 @@ const STRICTLY_RESERVED_SHARE = 1 / 16;
 const RESERVE_THRESHOLD = 1 / 4;
 /** 0, 1, 2 to 3, 4 to 7, … in flight: enough for 16,383. */
 const CLASSES = 15;
-
-export function newShare(): Share {
-  return {
-    inFlight: 0,
-    silentInFlight: 0,
-    silentCredit: 0,
-    isOverBudget: false,
-    isActive: false,
-    turn: null,
-    silentTurn: null,
-  };
-}
 
 /**
  * Which account starts next: the one with the least in flight, to a power of two, and those of one class in turn (round

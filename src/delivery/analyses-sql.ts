@@ -117,8 +117,11 @@ export async function publishWrites(
         const message = storageFullMessage("answers", answersMax!);
         return new Problem("storage_full", { errors: [{ path: "account", message }] });
       }
-      case "analysis_conflict":
-        return conflictOf();
+      case "analysis_conflict": {
+        const message = "analysis at index 0: its id was already published with another text or webhook_url";
+        const remedy = "An analysis id stands for one result: publish a new result under a new id.";
+        return new PublishRefusedError("analysis_conflict", 0, message, remedy, null);
+      }
       case "refused":
         return nextRefusal.next().value!;
       default:
@@ -219,10 +222,4 @@ async function readRefusals(
   return rows.map(({ code, fault, hint }) => {
     return new PublishRefusedError(code, 0, `analysis at index 0: ${fault}`, hint, null);
   });
-}
-
-function conflictOf(): PublishRefusedError {
-  const message = "analysis at index 0: its id was already published with another text or webhook_url";
-  const remedy = "An analysis id stands for one result: publish a new result under a new id.";
-  return new PublishRefusedError("analysis_conflict", 0, message, remedy, null);
 }

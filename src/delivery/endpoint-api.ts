@@ -1,35 +1,14 @@
 import { z } from "zod";
-import { targetUrl, time } from "../api/fields.ts";
+import { targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import type { AnalysisDependencies } from "./analyses-api.ts";
+import { Endpoint } from "./endpoint-schema.ts";
 import * as store from "./endpoint-sql.ts";
 
-const { HELD_COUNTED_MAX } = store;
 const { read, write } = operationsOf("Endpoint");
 const path = "/v1/webhooks/endpoint";
-
-export const Endpoint = z
-  .object({
-    url: z.string().describe("The URL, normalized."),
-    created_at: time,
-    updated_at: time,
-    paused_at: time.nullable().describe("Since when it has been paused; null while it is not."),
-    held: z
-      .int()
-      .nullable()
-      .describe(
-        "Deliveries that are held: while it is paused, and afterwards until they are released. Exact up to " +
-          `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it counts over the account.`,
-      ),
-    certificate_expires_at: time
-      .nullable()
-      .describe(
-        "Expiry of the certificate that the receiver last presented to a delivery; null: none was seen.",
-      ),
-  })
-  .meta({ id: "Endpoint", description: "The account's default webhook URL." });
 
 const NewEndpoint = z.strictObject({
   url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
@@ -134,6 +113,6 @@ function pausing(
   });
 }
 
-function endpointBody(endpoint: store.Endpoint, { userId }: Caller): z.output<typeof Endpoint> {
+function endpointBody(endpoint: Endpoint, { userId }: Caller): Endpoint {
   return { ...endpoint, held: userId === null ? endpoint.held : null };
 }

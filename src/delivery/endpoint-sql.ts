@@ -1,21 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
-
-/** As the API answers it to whoever reads the whole account. */
-export type Endpoint = {
-  readonly url: string;
-  readonly created_at: string;
-  readonly updated_at: string;
-  /** Null: it is not paused. */
-  readonly paused_at: string | null;
-  /** Deliveries that wait until they are let go; exact up to `HELD_COUNTED_MAX`. */
-  readonly held: number;
-  /** Of the certificate that it showed to a delivery last; null: none was seen. */
-  readonly certificate_expires_at: string | null;
-};
-
-/** Counting so many takes some 100 ms. */
-export const HELD_COUNTED_MAX = 1_000_000;
+import { type Endpoint, HELD_COUNTED_MAX } from "./endpoint-schema.ts";
 
 // A certificate of a host that the endpoint was at before is not its own. URLs are in their normal form.
 const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updated_at")} as updated_at,

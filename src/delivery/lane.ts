@@ -9,54 +9,47 @@ export type WaitingDelivery = {
 export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
 export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
-export type LaneLimits = {
+export type LaneLimits = Readonly<typeof LANE_LIMITS> & {
   /** Attempts in flight in this process. */
   readonly inFlightMax: number;
   /** Of those, how many may go to receivers that gave no answer last time, or never did. */
   readonly silentInFlightMax: number;
-  /** Of these, how many of one account before any of them has answered; each that does adds one. */
-  readonly accountSilentMin: number;
   /** Attempts in flight in one lane, however fast it answers. */
   readonly laneInFlightMax: number;
-  /** Ids that are remembered, of all accounts together, … */
-  readonly idsMax: number;
-  /** … of one lane at most, … */
-  readonly laneIdsMax: number;
-  /** … of a silent lane at most, … */
-  readonly silentLaneIdsMax: number;
-  /** … of all silent lanes of one account, … */
-  readonly accountSilentIdsMax: number;
-  /** … and of every account at least, whatever the others do. */
-  readonly accountIdsMin: number;
-  /** Idle lanes kept with their limit. */
-  readonly idleLanesMax: number;
 };
 
 /** What does not follow from the configuration. */
 export const LANE_LIMITS = {
+  /** Silent attempts in flight of one account before any of them has answered; each that does adds one. */
   accountSilentMin: 32,
+  /** Ids that are remembered, of all accounts together, … */
   idsMax: 600_000,
+  /** … of one lane at most, … */
   laneIdsMax: 10_000,
+  /** … of a silent lane at most, … */
   silentLaneIdsMax: 1_000,
+  /** … of all silent lanes of one account, … */
   accountSilentIdsMax: 10_000,
+  /** … and of every account at least, whatever the others do. */
   accountIdsMin: 100,
+  /** Idle lanes kept with their limit. */
   idleLanesMax: 20_000,
-} satisfies Partial<LaneLimits>;
+};
 
 /** A receiver of an account. Its limit follows it like TCP's congestion window: additive increase, halving. */
-export type LaneState = {
+export class LaneState {
   /** POSTs that may be in flight. */
-  limit: number;
+  limit = 1;
   /** The last attempt got no answer, or there has been none yet. */
-  isSilent: boolean;
+  isSilent = true;
   /** It has answered at some time, here or in another process. */
-  hasAnswered: boolean;
+  hasAnswered = false;
   /** Rises with each halving for overload: what was started before it tells nothing new. */
-  epoch: number;
+  epoch = 0;
   /** Time to the first byte when the receiver is at ease, and lately. Milliseconds; 0: not known. */
-  easyMs: number;
-  recentMs: number;
-};
+  easyMs = 0;
+  recentMs = 0;
+}
 
 /** What an attempt told of its receiver. */
 export type LaneAnswer =
@@ -77,10 +70,6 @@ const RECENT_WEIGHT = 0.2;
 const RISING_RATIO = 4;
 /** … and this much longer at least, so that the jitter of a fast receiver, or of this process, is not taken for it. */
 const RISING_MIN_MS = 250;
-
-export function newLaneState(): LaneState {
-  return { limit: 1, isSilent: true, hasAnswered: false, epoch: 0, easyMs: 0, recentMs: 0 };
-}
 
 /** It has answered before, as the database remembers: tried like any other receiver that answers. */
 export function setAnsweredBefore(state: LaneState): void {

@@ -1,11 +1,10 @@
-import { AccountTurns, drain, first, newShare, type Share } from "./account-turns.ts";
+import { AccountTurns, drain, first, Share } from "./account-turns.ts";
 import {
   type LaneAnswer,
   type LaneKey,
   type LaneLimits,
-  type LaneState,
+  LaneState,
   learn,
-  newLaneState,
   setAnsweredBefore,
   type TakenDelivery,
   type WaitingDelivery,
@@ -323,7 +322,7 @@ export class Lanes {
         ids: 0,
         silentIds: 0,
       };
-      account = { ...newShare(), ...empty, id };
+      account = { ...new Share(), ...empty, id };
       this.#accounts.set(id, account);
     }
     return account;
@@ -331,7 +330,7 @@ export class Lanes {
 
   #newLane(account: Account, key: string): Lane {
     const lane: Lane = {
-      ...newLaneState(),
+      ...new LaneState(),
       key,
       account,
       ids: new Set(),

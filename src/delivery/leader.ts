@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import type { Work } from "../base/metrics/database-metrics.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { Lead, Promotion } from "./promote-sql.ts";
@@ -14,6 +15,7 @@ export function sweepMs(windowMs: number): number {
 /** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
+const KEEP_HOUSE_EVERY_MS = 3_600_000;
 /** How old activity is at most, besides its lag; in proportion while the window is compressed. */
 const COUNT_ACTIVITY_EVERY_SWEEPS = 30;
 /** Of replays and of what was held: what a whole second brings at once, everybody else would notice. */
@@ -21,7 +23,6 @@ export const PACED_STEPS_PER_SWEEP = 5;
 
 export type LeaderOptions = {
   readonly sweepMs: number;
-  readonly holder: string;
   readonly lead: (holder: string, leaseMs: number) => Promise<Omit<Lead, "atMs">>;
   /** Wakes what is due; isFull: there was more than one step takes. */
   readonly promote: () => Promise<Pick<Promotion, "woken" | "isFull">>;
@@ -34,94 +35,87 @@ export type LeaderOptions = {
   readonly countActivity: (signal: AbortSignal) => Promise<void>;
   /** Partitions and retention: slow work, beside promoting; single-flight; the signal cuts it short. */
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
-  readonly keepHouseEveryMs: number;
+  /** Absent: an hour. */
+  readonly keepHouseEveryMs?: number;
   readonly onError: (work: Work, error: unknown) => void;
 };
 
-/** Every dispatcher runs one; at any time one of them holds the lease, and promotes and keeps house for all. */
-export class Leader {
-  readonly #options: LeaderOptions;
-  readonly #stopping = new AbortController();
-  #loop: Promise<void> = Promise.resolve();
-  readonly #beside = new Map<Work, { readonly startedAt: number; running: Promise<void> | null }>();
+/**
+ * Every dispatcher runs one; at any time one of them holds the lease, promotes and keeps house for all. Returns what
+ * ends it.
+ */
+export function startLeader(options: LeaderOptions): () => Promise<void> {
+  const { sweepMs, sweepJobs, countActivity, keepHouse, keepHouseEveryMs = KEEP_HOUSE_EVERY_MS } = options;
+  const holder = randomUUID();
+  const stopping = new AbortController();
+  const { signal } = stopping;
+  const besides = new Map<Work, { readonly startedAt: number; running: Promise<void> | null }>();
 
-  constructor(options: LeaderOptions) {
-    this.#options = options;
-  }
-
-  start(): void {
-    this.#loop = this.#run();
-  }
-
-  async stop(): Promise<void> {
-    this.#stopping.abort();
-    await this.#loop;
-    await Promise.all([...this.#beside.values()].map(({ running }) => running));
-  }
-
-  async #run(): Promise<void> {
-    const { signal } = this.#stopping;
+  async function run(): Promise<void> {
     while (!signal.aborted) {
       const startedAt = performance.now();
-      const found = await this.#try("lead", () => this.#options.lead(this.#options.holder, LEADER_LEASE_MS));
+      const found = await attempt("lead", () => options.lead(holder, LEADER_LEASE_MS));
       if (found?.leads) {
-        if (found.isDue) await this.#promoteAll();
-        if (found.isPaced) this.#runBeside("advance_replays", 0, startedAt, () => this.#stepAll());
-        const { sweepMs, sweepJobs, countActivity, keepHouse, keepHouseEveryMs } = this.#options;
-        this.#runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
-        this.#runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
-        this.#runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
+        if (found.isDue) await promoteAll();
+        if (found.isPaced) runBeside("advance_replays", 0, startedAt, stepAll);
+        runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
+        runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
+        runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
       }
-      await abortableDelay(this.#options.sweepMs - (performance.now() - startedAt), signal);
+      await abortableDelay(sweepMs - (performance.now() - startedAt), signal);
     }
   }
 
-  async #promoteAll(): Promise<void> {
+  async function promoteAll(): Promise<void> {
     const startedAt = performance.now();
     for (;;) {
-      const promotion = await this.#try("promote", this.#options.promote);
+      const promotion = await attempt("promote", options.promote);
       const isTimeUp = performance.now() - startedAt > SWEEP_MAX_MS;
       if (promotion === undefined || !promotion.isFull || isTimeUp) return;
     }
   }
 
   /** The steps of one sweep, for as long as there is something to do; we may not be the leader for longer. */
-  async #stepAll(): Promise<void> {
-    const everyMs = this.#options.sweepMs / PACED_STEPS_PER_SWEEP;
+  async function stepAll(): Promise<void> {
     for (let step = 1; ; step++) {
       const startedAt = performance.now();
-      const replayed = (await this.#try("advance_replays", this.#options.advanceReplays)) ?? 0;
-      const released = (await this.#try("advance_holds", this.#options.advanceHolds)) ?? 0;
-      if (replayed + released === 0 || step === PACED_STEPS_PER_SWEEP || this.#stopping.signal.aborted)
-        return;
-      await abortableDelay(everyMs - (performance.now() - startedAt), this.#stopping.signal);
+      const replayed = (await attempt("advance_replays", options.advanceReplays)) ?? 0;
+      const released = (await attempt("advance_holds", options.advanceHolds)) ?? 0;
+      if (replayed + released === 0 || step === PACED_STEPS_PER_SWEEP || signal.aborted) return;
+      await abortableDelay(sweepMs / PACED_STEPS_PER_SWEEP - (performance.now() - startedAt), signal);
     }
   }
 
   /** Beside promoting, which nothing may hold up; one of a kind at a time. */
-  #runBeside(
+  function runBeside(
     work: Work,
     everyMs: number,
     nowMs: number,
     does: (signal: AbortSignal) => Promise<unknown>,
   ): void {
-    const { signal } = this.#stopping;
-    const last = this.#beside.get(work);
+    const last = besides.get(work);
     if (signal.aborted || (last !== undefined && (last.running !== null || nowMs - last.startedAt < everyMs)))
       return;
     const begun = { startedAt: nowMs, running: null as Promise<void> | null };
-    begun.running = this.#try(work, () => does(signal)).then(() => {
+    begun.running = attempt(work, () => does(signal)).then(() => {
       begun.running = null;
     });
-    this.#beside.set(work, begun);
+    besides.set(work, begun);
   }
 
-  async #try<T>(work: Work, does: () => Promise<T>): Promise<T | undefined> {
+  async function attempt<T>(work: Work, does: () => Promise<T>): Promise<T | undefined> {
     try {
       return await does();
     } catch (error) {
-      this.#options.onError(work, error);
+      options.onError(work, error);
       return undefined;
     }
   }
+
+  const loop = run();
+  return async () => {
+    stopping.abort();
+    await loop;
+    await Promise.all([...besides.values()].map(({ running }) => running));
+  };
 }

@@ -81,9 +81,8 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
         const rotation = { overlapSeconds: body.overlap_seconds, endsPrevious: body.end_previous ?? false };
         const made = await rotateSigningSecret(tx, accountId, rotation, secretsKey);
         if (made === "rotation_in_progress") throw problem(made);
-        const rotated = secretsBody(await findSigningSecrets(tx, accountId, secretsKey));
-        if (rotated === null) throw new Error("the secret that was just made is not there");
-        return { body: rotated };
+        // There is the one that was just made.
+        return { body: secretsBody(await findSigningSecrets(tx, accountId, secretsKey))! };
       },
     }),
   ];

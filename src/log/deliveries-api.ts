@@ -150,9 +150,7 @@ export function deliveryOperations({
         const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
         const refusal = REPLAY_REFUSALS[outcome];
         if (refusal !== null) throw problem(refusal);
-        const delivery = await findLoggedDelivery(tx, who, params.delivery_id);
-        if (delivery === null)
-          throw new Error(`delivery ${params.delivery_id} was replayed and is not there`);
+        const delivery = (await findLoggedDelivery(tx, who, params.delivery_id))!;
         return { body: deliveryBody(delivery, analysisRetentionMs) };
       },
     }),

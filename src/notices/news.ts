@@ -1,5 +1,4 @@
 import type { ClientBase, Pool } from "pg";
-import { timeTextOrNull } from "../api/fields.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { type FailingReason, type NoticeKind, TO_REPLAY_MAX } from "../base/model/notices.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
@@ -100,7 +99,7 @@ async function lookAtEndpoint(options: NewsOptions, health: StoredHealth): Promi
 
 async function tellFailing(options: NewsOptions, health: StoredHealth, reason: FailingReason): Promise<void> {
   const { pool, analysisRetentionMs } = options;
-  const { accountId, endpointUrl } = health;
+  const { accountId, endpointUrl, failingSinceMs } = health;
   if (endpointUrl === null) throw new Error(`account ${accountId} has no endpoint that could be failing`);
   // The log is the truth. What a dispatcher saw last may be lost with it, a success too.
   const undelivered = await countUndelivered(pool, accountId, analysisRetentionMs, 1);
@@ -108,7 +107,7 @@ async function tellFailing(options: NewsOptions, health: StoredHealth, reason: F
   const details = {
     url: endpointUrl,
     reason,
-    since: timeTextOrNull(health.failingSinceMs),
+    since: failingSinceMs === null ? null : isoTime(failingSinceMs),
     failed_attempts: health.failedAttempts,
     abandoned: health.abandoned,
     error_code: health.errorCode,

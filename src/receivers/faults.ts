@@ -7,6 +7,7 @@ import {
   isSuccess,
   PROBE_NAMES,
   type ProbeAnswer,
+  type Probed,
   type ProbeName,
 } from "./probes.ts";
 
@@ -164,7 +165,7 @@ export function faultsOf(
   return [
     ...forgeryFaults(findings),
     ...deliveryFaults(findings, decodesSecret),
-    ...shownBy("slow", slowProbes(findings)),
+    ...shownBy("slow", namesOf(findings, isSlow)),
     ...(endsSoon ? [fault("certificate_ends_soon", [], days)] : []),
   ];
 }
@@ -174,10 +175,10 @@ const MALFORMED = ["header_malformed", "signature_missing", "signature_empty"] a
 
 /** What a receiver wrongly accepts. */
 function forgeryFaults(findings: Findings): readonly Fault[] {
-  const { accepted, all } = findings;
+  const { accepted } = findings;
   const accepts = (...names: readonly ProbeName[]) => names.filter(accepted);
   if (accepted("header_missing") && accepted("wrong_secret")) {
-    const forgeries = all.filter(({ probe }) => !probe.isGenuine).map(({ probe }) => probe.name);
+    const forgeries = namesOf(findings, ({ probe }) => !probe.isGenuine);
     return [fault("verifies_nothing", accepts(...forgeries))];
   }
   // A wrong clock accepts one of the two and nothing genuine.
@@ -277,18 +278,14 @@ function repeatFaults({ all, refused }: Findings): readonly Fault[] {
   return first !== undefined && isSuccess(first) ? [fault("refuses_repeats", ["same_delivery_again"])] : [];
 }
 
-function slowProbes({ all }: Findings): ProbeName[] {
-  return namesOf(
-    all.filter(({ answers }) =>
-      answers.some(({ statusCode, durationMs }) => statusCode !== null && durationMs >= SLOW_MS),
-    ),
-  );
+function isSlow({ answers }: Probed): boolean {
+  return answers.some(({ statusCode, durationMs }) => statusCode !== null && durationMs >= SLOW_MS);
 }
 
-function genuineProbes({ all }: Findings): ProbeName[] {
-  return namesOf(all.filter(({ probe }) => probe.isGenuine));
+function genuineProbes(findings: Findings): ProbeName[] {
+  return namesOf(findings, ({ probe }) => probe.isGenuine);
 }
 
-function namesOf(probed: Findings["all"]): ProbeName[] {
-  return probed.map(({ probe }) => probe.name);
+function namesOf({ all }: Findings, which: (probed: Probed) => boolean): ProbeName[] {
+  return all.filter(which).map(({ probe }) => probe.name);
 }

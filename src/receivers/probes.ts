@@ -154,14 +154,10 @@ export async function sendProbes<Sent extends Pick<Probe, "posts">>(
 
 export type Findings = ReturnType<typeof findingsOf>;
 
-/** The results of a check, by probe name. */
+/** The results of a check, of all its probes, by name. */
 export function findingsOf(probed: readonly Probed[]) {
   const byName = new Map(probed.map((one) => [one.probe.name, one]));
-  const find = (name: ProbeName): Probed => {
-    const found = byName.get(name);
-    if (found === undefined) throw new Error(`The probe ${name} was not made.`);
-    return found;
-  };
+  const find = (name: ProbeName) => byName.get(name)!;
   return {
     accepted: (name: ProbeName) => isAccepted(find(name)),
     /** It got a response, and the receiver was neither busy nor down: the response is about what was sent. */

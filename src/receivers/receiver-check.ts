@@ -226,10 +226,11 @@ function judgeGenuine(probed: Probed): Judgement {
   if (decisive === null || isSuccess(decisive)) {
     return ["not_judged", "Earlier responses took so long that there was no time left to send it."];
   }
-  if (answers.length < probe.posts.length || decisive === answers[0]) {
-    if (probe.posts.length > 1) return ["not_judged", "The first of the two was not accepted."];
+  if (probe.posts.length > 1 && (answers.length < probe.posts.length || decisive === answers[0])) {
+    return ["not_judged", "The first of the two was not accepted."];
   }
-  return ["wrong", `It did not accept a genuine webhook. ${whyNot(decisive)}`];
+  const why = decisive.errorCode === null ? "" : explainErrorCode(decisive.errorCode).message;
+  return ["wrong", `It did not accept a genuine webhook. ${why}`];
 }
 
 function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {
@@ -240,10 +241,6 @@ function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement 
     return ["not_judged", "It rejects genuine webhooks as well, so this says nothing about forgeries."];
   }
   return ["right", "It rejected a forgery."];
-}
-
-function whyNot({ errorCode }: ProbeAnswer): string {
-  return errorCode === null ? "" : explainErrorCode(errorCode).message;
 }
 
 function inWords({ statusCode, errorCode }: ProbeAnswer): string {

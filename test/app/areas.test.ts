@@ -85,7 +85,7 @@ describe.each(AREAS)("with %s alone", (area) => {
     await migrate({ databaseUrl: database.url });
     expect(await problems("webhooks,workspace")).toEqual([]);
     // An area that is off keeps its tables.
-    expect((await migrate({ databaseUrl: database.url, areas: ["webhooks"] })).applied).toEqual([]);
+    expect(await migrate({ databaseUrl: database.url, areas: ["webhooks"] })).toEqual([]);
   });
 });
 

@@ -4,7 +4,7 @@ import { claimIdempotencyKeys, storingResponse } from "../../src/base/database/i
 import { deleteMoved } from "../../src/cells/calling-off.ts";
 import type { MovePart } from "../../src/cells/move.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
-import { findOlderTransactions } from "../../src/cells/quiesce-sql.ts";
+import { findOlderTransactions } from "../../src/cells/moves-sql.ts";
 import { findSigningSecrets } from "../../src/delivery/signing-secrets-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { countActivity } from "../../src/log/activity-sql.ts";

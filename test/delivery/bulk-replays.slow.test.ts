@@ -1,10 +1,9 @@
-import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { COMMAND_LINE } from "../../src/base/model/audit.ts";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { Leader, PACED_STEPS_PER_SWEEP, sweepMs } from "../../src/delivery/leader.ts";
+import { PACED_STEPS_PER_SWEEP, startLeader as start, sweepMs } from "../../src/delivery/leader.ts";
 import { lead, promoteDue } from "../../src/delivery/promote-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../../src/log/replay-steps-sql.ts";
 import { createReplay, findReplay, type StoredReplay } from "../../src/log/replays-sql.ts";
@@ -61,9 +60,8 @@ function startLeader() {
   const events = new EventEmitter();
   const errors: unknown[] = [];
   let steps = 0;
-  const leader = new Leader({
+  const stop = start({
     sweepMs: sweepMs(86_400_000),
-    holder: randomUUID(),
     lead: (holder, leaseMs) => lead(database.pool, holder, leaseMs),
     promote: () => promoteDue(database.pool, null),
     advanceHolds: async () => 0,
@@ -76,12 +74,10 @@ function startLeader() {
     sweepJobs: async () => 0,
     countActivity: async () => undefined,
     keepHouse: async () => undefined,
-    keepHouseEveryMs: 3_600_000,
     onError: (work, error) => errors.push(work, error),
   });
-  leader.start();
   return {
-    leader,
+    stop,
     errors,
     steps: () => steps,
     step: (signal: AbortSignal) => once(events, "step", { signal }),
@@ -122,7 +118,7 @@ describe("a bulk replay of 50 at 100 a second starts all of them within 5 second
       const running = await countRows(database.pool, "replays", { status: "running" });
       expect(running, "the neighbours' are still at it").toBeGreaterThan(NEIGHBOURS);
     } finally {
-      await leader.leader.stop();
+      await leader.stop();
     }
   });
 });

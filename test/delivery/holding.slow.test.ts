@@ -158,7 +158,7 @@ describe("a paused endpoint", () => {
 });
 
 async function untilHeld(count: number): Promise<void> {
-  while ((await findEndpoint(database.pool, accountId))!.held < count);
+  while ((await findEndpoint(database.pool, accountId))!.held! < count);
 }
 
 async function untilEnded(count: number): Promise<void> {

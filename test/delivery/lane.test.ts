@@ -1,11 +1,5 @@
 import { describe, expect, it } from "vitest";
-import {
-  type LaneAnswer,
-  type LaneState,
-  learn,
-  newLaneState,
-  setAnsweredBefore,
-} from "../../src/delivery/lane.ts";
+import { type LaneAnswer, LaneState, learn, setAnsweredBefore } from "../../src/delivery/lane.ts";
 
 const LIMIT_MAX = 128;
 const SILENT: LaneAnswer = { kind: "silent" };
@@ -16,7 +10,7 @@ function answered(firstByteMs: number | null = null): LaneAnswer {
 }
 
 function laneAfter(...answers: LaneAnswer[]): LaneState {
-  const state = newLaneState();
+  const state = new LaneState();
   for (const answer of answers) learn(state, answer, state.epoch, LIMIT_MAX);
   return state;
 }
@@ -39,7 +33,7 @@ describe("a lane's limit", () => {
   });
 
   it("is two at once for a receiver that has answered elsewhere", () => {
-    const state = newLaneState();
+    const state = new LaneState();
     setAnsweredBefore(state);
     expect(state).toMatchObject({ limit: 2, isSilent: false, hasAnswered: true });
     learn(state, answered(), 0, LIMIT_MAX);
@@ -101,7 +95,7 @@ describe("a lane's limit", () => {
   });
 
   it("learns nothing of an answer that nobody knows", () => {
-    expect(() => learn(newLaneState(), { kind: "maybe" } as never, 0, LIMIT_MAX)).toThrow("Unknown answer");
+    expect(() => learn(new LaneState(), { kind: "maybe" } as never, 0, LIMIT_MAX)).toThrow("Unknown answer");
   });
 
   it("is not lowered by a receiver that is always slow", () => {

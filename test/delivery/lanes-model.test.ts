@@ -4,9 +4,8 @@ import { describe, it } from "vitest";
 import {
   type LaneAnswer,
   type LaneLimits,
-  type LaneState,
+  LaneState,
   learn,
-  newLaneState,
   setAnsweredBefore,
   type TakenDelivery,
 } from "../../src/delivery/lane.ts";
@@ -75,7 +74,7 @@ class Model {
     const name = `${account}/${key}`;
     let lane = this.lanes.get(name);
     if (lane === undefined) {
-      lane = { ...newLaneState(), ids: [], inFlight: 0, letGo: new Set() };
+      lane = { ...new LaneState(), ids: [], inFlight: 0, letGo: new Set() };
       this.lanes.set(name, lane);
     }
     return lane;

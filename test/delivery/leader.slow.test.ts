@@ -1,18 +1,17 @@
-import { randomUUID } from "node:crypto";
 import { EventEmitter, on, once } from "node:events";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
-import { Leader, type LeaderOptions, sweepMs } from "../../src/delivery/leader.ts";
+import { type LeaderOptions, startLeader as start, sweepMs } from "../../src/delivery/leader.ts";
 import { lead } from "../../src/delivery/promote-sql.ts";
 import { countRows, deleteRows } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 import { patience, patientSignal, watchLateness } from "../support/time-limits.ts";
 
 const database = await openDatabase();
-const leaders: Leader[] = [];
+const stops: (() => Promise<void>)[] = [];
 
 beforeEach(() => deleteRows(database.pool, "leader"));
 afterEach(async () => {
-  for (const leader of leaders.splice(0)) await leader.stop();
+  for (const stop of stops.splice(0)) await stop();
 });
 
 /** As long as the machine made the last lease: it may be quicker by the time that this is over. */
@@ -26,9 +25,8 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
     events.emit(work);
     return 0;
   };
-  const leader = new Leader({
+  const stop = start({
     sweepMs: 20,
-    holder: randomUUID(),
     lead: async (holder, leaseMs) => {
       leasedForMs = patience(leaseMs);
       return { ...(await lead(database.pool, holder, leasedForMs)), isDue: true, isPaced: true };
@@ -42,16 +40,14 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
     sweepJobs: tell("sweep_jobs"),
     countActivity: async () => void events.emit("count_activity"),
     keepHouse: async () => void events.emit("keep_house"),
-    keepHouseEveryMs: 3_600_000,
     onError: (work, error) => {
       errors.push([work, error]);
       events.emit("error in work", work);
     },
     ...options,
   });
-  leaders.push(leader);
-  leader.start();
-  return { leader, events, errors };
+  stops.push(stop);
+  return { stop, events, errors };
 }
 
 const soon = () => ({ signal: patientSignal(5_000) });
@@ -80,7 +76,7 @@ describe("of several leaders", () => {
     const latenessMs = watchLateness();
     const stoppedAt = performance.now();
     const leftMs = leasedForMs;
-    await first.leader.stop();
+    await first.stop();
     await once(second.events, "promote", { signal: AbortSignal.timeout(leftMs + patience(5_000)) });
     expect(performance.now() - stoppedAt).toBeLessThan(leftMs + patience(500) + latenessMs());
   });
@@ -152,7 +148,7 @@ describe("a leader's work", () => {
   it("is not held up by a slow step of the replays, of which there is one at a time", async () => {
     let steps = 0;
     const { promise, resolve } = Promise.withResolvers<number>();
-    const { leader, events } = startLeader({
+    const { stop, events } = startLeader({
       advanceReplays: () => {
         steps++;
         return promise;
@@ -160,7 +156,7 @@ describe("a leader's work", () => {
     });
     for (let n = 0; n < 5; n++) await once(events, "promote", soon());
     expect(steps).toBe(1);
-    const stopped = leader.stop();
+    const stopped = stop();
     resolve(0);
     await stopped;
     expect(steps).toBe(1);
@@ -176,7 +172,7 @@ describe("a leader's work", () => {
   it("keeps house beside the promoting, one at a time, and cuts it short when it stops", async () => {
     let houses = 0;
     let signal: AbortSignal | undefined;
-    const { leader, events } = startLeader({
+    const { stop, events } = startLeader({
       keepHouseEveryMs: 0,
       keepHouse: (given) => {
         houses++;
@@ -187,7 +183,7 @@ describe("a leader's work", () => {
     for (let n = 0; n < 5; n++) await once(events, "promote", soon());
     expect(houses).toBe(1);
     expect(signal?.aborted).toBe(false);
-    await leader.stop();
+    await stop();
     expect(signal?.aborted).toBe(true);
   });
 
@@ -200,11 +196,11 @@ describe("a leader's work", () => {
   });
 
   it("ends within a step when it is asked to", async () => {
-    const { leader, events } = startLeader({ sweepMs: 600_000 });
+    const { stop, events } = startLeader({ sweepMs: 600_000 });
     await once(events, "promote", soon());
     const latenessMs = watchLateness();
     const askedAt = performance.now();
-    await leader.stop();
+    await stop();
     expect(performance.now() - askedAt).toBeLessThan(patience(500) + latenessMs());
   });
 });

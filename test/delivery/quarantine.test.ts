@@ -47,7 +47,6 @@ function postInQuarantine(...deliveryIds: string[]) {
       secretsKey: SECRETS_KEY,
       log: pino({ level: "silent" }),
       random: Math.random,
-      wallClockMs: Date.now,
       observer: {
         attemptRecorded: () => undefined,
         mustBeQuarantined: () => undefined,

@@ -72,7 +72,6 @@ export function startTestDispatcher(
     secretsKey: config.secretsKey?.export() ?? SECRETS_KEY,
     log: pino({ level: "silent" }),
     random: Math.random,
-    wallClockMs: Date.now,
     metrics,
     observer: {
       attemptRecorded: (delivery, delivered, recorded) => {

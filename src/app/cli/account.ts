@@ -143,15 +143,9 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
   addMoveCommands(account, context);
 }
 
-/** How the command line names the other database. */
+/** The options that name the other database, and its key. */
 type TargetWish = {
-  /** The address of its database, which others on the machine can read, or a file that holds it. */
-  readonly to?: string | undefined;
-  readonly toFile?: string | undefined;
-  /** A file that holds its SECRETS_KEY. */
-  readonly targetSecretsKeyFile?: string | undefined;
-  /** Absent: the name that the target has itself. */
-  readonly cell?: string | undefined;
+  readonly [Name in "to" | "toFile" | "targetSecretsKeyFile" | "cell"]?: string | undefined;
 };
 
 /** Runs `work` with the database that the environment names and the one that an account moves to. */

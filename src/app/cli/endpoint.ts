@@ -1,12 +1,7 @@
 import type { Command } from "commander";
 import type { ClientBase } from "pg";
-import {
-  type Endpoint,
-  findEndpoint,
-  pauseEndpoint,
-  resumeEndpoint,
-  setEndpoint,
-} from "../../delivery/endpoint-sql.ts";
+import type { Endpoint } from "../../delivery/endpoint-schema.ts";
+import { findEndpoint, pauseEndpoint, resumeEndpoint, setEndpoint } from "../../delivery/endpoint-sql.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { changeAudited } from "../create-api-key.ts";
 import { requireAccount, withDatabase } from "../database.ts";

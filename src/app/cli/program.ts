@@ -9,9 +9,7 @@ import { addEndpointCommands } from "./endpoint.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
 import { addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
-import { addReceiverCheck } from "./receiver-check.ts";
-import { addReceiverForward } from "./receiver-forward.ts";
-import { addReceiverListen } from "./receiver-listen.ts";
+import { addReceiverCommands } from "./receiver.ts";
 import { addSecretCommands, addSignatureCommands } from "./secrets.ts";
 import { addTargetCommands } from "./target.ts";
 
@@ -51,10 +49,7 @@ function createProgram(context: ProcessContext): Command {
   addPublishCommand(program, context);
   addTargetCommands(program, context);
   addSignatureCommands(program, context);
-  const receiver = program.command("receiver").description("run a webhook receiver, or check one");
-  addReceiverCheck(receiver, context);
-  addReceiverListen(receiver, context);
-  addReceiverForward(receiver, context);
+  addReceiverCommands(program, context);
   return program;
 }
 

@@ -17,16 +17,6 @@ const URLS_MAX = 10_000;
 /** Concurrent lookups: enough that one dead name server does not delay all others. */
 const LOOKUPS_MAX = 64;
 
-type Verdict = {
-  readonly url: string;
-  readonly verdict: "allow" | "refuse";
-  /** Null when the URL is allowed. */
-  readonly code: string | null;
-  readonly message: string | null;
-  /** The normalized URL, as stored and requested; null when the URL's text is refused. */
-  readonly href: string | null;
-};
-
 export function addTargetCommands(program: Command, context: ProcessContext): void {
   program
     .command("target")
@@ -52,12 +42,11 @@ export function addTargetCommands(program: Command, context: ProcessContext): vo
     });
 }
 
-/** Checks the URL's text and, with `findAddresses`, the addresses that a connection would use. */
-async function check(
-  url: string,
-  rules: TargetRules,
-  findAddresses: FindCheckedAddresses | null,
-): Promise<Verdict> {
+/**
+ * Checks the URL's text and, with `findAddresses`, the addresses that a connection would use. `href`: the normalized
+ * URL, as stored and requested; null when the URL's text is refused.
+ */
+async function check(url: string, rules: TargetRules, findAddresses: FindCheckedAddresses | null) {
   const judged = judgeTargetUrl(url, rules);
   if (judged.verdict === "refuse") {
     return { url, verdict: "refuse", code: judged.code, message: judged.message, href: null };
@@ -83,6 +72,6 @@ function parseUrls(input: Buffer): readonly string[] {
   }
 }
 
-function verdictText({ url, verdict, code, message }: Verdict): string {
+function verdictText({ url, verdict, code, message }: Awaited<ReturnType<typeof check>>): string {
   return verdict === "allow" ? `allow   ${url}` : `refuse  ${url}\n        ${code}: ${message}`;
 }

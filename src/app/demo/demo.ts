@@ -1,14 +1,14 @@
 import { randomBytes, randomUUID } from "node:crypto";
 import { once } from "node:events";
-import type { IncomingMessage } from "node:http";
-import { request } from "node:https";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ClientBase } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "../../delivery/webhook.ts";
+import { createPoster } from "../../egress/post/post.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
 import { publish } from "../../publish/publish-analyses.ts";
 import { importSigningKey } from "../../signing/index.ts";
+import { createEgress } from "../egress.ts";
 import { inColumns, textTable } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { createDemoApi, type DemoApi } from "./api.ts";
@@ -27,13 +27,8 @@ const PASSED =
   "the one that was rolled back was never sent.";
 const NEXT = "Next: `npm start` runs Sealpost for you to use; see README.md, “Quickstart”.";
 
-export type DemoOptions = {
-  /** Keep running after the demo, until shutdown. */
-  readonly stay?: true | undefined;
-  /** Use the server of DATABASE_URL instead of an embedded one. */
-  readonly useServer?: true | undefined;
-  readonly json?: true | undefined;
-};
+/** Those of the command. */
+export type DemoOptions = { readonly [Name in "stay" | "useServer" | "json"]?: true | undefined };
 
 /** Runs the demo and leaves nothing behind, however it ends. Resolves to whether everything went as expected. */
 export async function runDemo(context: ProcessContext, options: DemoOptions): Promise<boolean> {
@@ -102,7 +97,7 @@ async function runScenario(options: StartOptions) {
   output.heading("Sealpost notifies customers' servers when the analysis of a document has finished.");
   output.heading("Starting: everything runs on this machine, in a folder that is removed at the end");
   const environment = await startDemoEnvironment(options);
-  const { receivers, hasWorkspace } = environment;
+  const { receivers, config } = environment;
   for (const [name, { behavior }] of Object.entries(RECEIVERS)) {
     const url = receivers.url(name as ReceiverName);
     output.line("receiver", { name, url }, `${url.padEnd(URL_COLUMNS)} ${behavior}`);
@@ -119,6 +114,7 @@ async function runScenario(options: StartOptions) {
   const last = await api.untilEnded(ids);
   const forgeryStatus = await forge(environment, options);
   const userApi = createDemoApi(environment.apiUrl, environment.userKey, signal);
+  const hasWorkspace = config.areas.some((area: string) => area === "workspace");
   const workspaceFaults = hasWorkspace ? await playWorkspace(environment, api, userApi, output) : [];
 
   const deliveries: readonly DemoDelivery[] = [...published].map(([deliveryId, analysis]) => {
@@ -196,12 +192,12 @@ async function replayAbandoned(
 
 /**
  * POSTs a well-formed webhook that is signed with another secret, as someone could who knows only the URL. Resolves to
- * the HTTP status of the answer.
+ * the HTTP status of the answer; null: there was none.
  */
 async function forge(
-  { receivers }: DemoEnvironment,
-  { output, signal, context }: StartOptions,
-): Promise<number> {
+  { receivers, config }: DemoEnvironment,
+  { output, context }: StartOptions,
+): Promise<number | null> {
   output.heading("Forging: someone who knows the URL but not the signing secret sends a webhook");
   const body = webhookBody({
     id: randomUUID(),
@@ -211,19 +207,14 @@ async function forge(
   });
   const wrongKey = importSigningKey(`whsec_${randomBytes(32).toString("base64")}`);
   const signature = webhookSignature(body, [wrongKey], context.now());
-  const outgoing = request(receivers.url("steady"), {
-    method: "POST",
-    ca: receivers.certPem,
-    signal,
-    agent: false,
-    // Not every system's resolver knows that names under localhost are this machine.
-    lookup: (_hostname, _options, callback) => callback(null, [{ address: "127.0.0.1", family: 4 }]),
+  const poster = createPoster({ egress: createEgress(config), now: () => performance.now() });
+  const { statusCode: status } = await poster.post({
+    url: new URL(receivers.url("steady")),
     headers: webhookHeaders({ signature, traceparent: null }),
+    body,
+    deadlineMs: config.attemptDeadlineMs,
   });
-  outgoing.end(body);
-  const [response] = (await once(outgoing, "response")) as [IncomingMessage];
-  response.resume();
-  const { statusCode: status = 0 } = response;
+  await poster.close();
   const verdict = `${status === 400 ? "refused" : "not refused"}: ${RECEIVERS.steady.hostname} answered ${status}`;
   output.result("forgery", { status }, status === 400, `${FORGED_ID.padEnd(ID_COLUMNS)}  ${verdict}`);
   return status;

@@ -112,8 +112,8 @@ export async function startDemoEnvironment(options: StartOptions) {
   return {
     ...account,
     apiUrl,
-    /** Whether the service has that area. */
-    hasWorkspace: config.areas.some((area: string) => area === "workspace"),
+    /** The service's. */
+    config,
     receivers,
     /** Of the service's database. */
     pool,

@@ -91,8 +91,8 @@ export type LogReaderOptions = {
   readonly primary: Pool;
   /** Tells how far the primary is. */
   readonly position: Pool;
-  /** From createStandbyPool. */
-  readonly standby: Pool;
+  /** From createStandbyPool. Null: there is none. */
+  readonly standby: Pool | null;
   readonly onRead: (server: LogServer) => void;
   readonly onFault: (fault: StandbyFault, error: unknown) => void;
   /** The standby is read from, from now on or no longer. */
@@ -106,10 +106,7 @@ export type LogReaderOptions = {
  *
  * A standby that fails is set aside at once, and tried again beside the requests until it serves.
  */
-export function createLogReader(options: LogReaderOptions): {
-  readonly read: ReadLog;
-  stop(): Promise<void>;
-} {
+export function createLogReader(options: LogReaderOptions) {
   const { primary, standby, onRead, onFault, onChange } = options;
   const readPrimary = coalesceByTurn(() => readPosition(options.position));
   const stopping = new AbortController();
@@ -137,6 +134,7 @@ export function createLogReader(options: LogReaderOptions): {
 
   /** Null: it has to be read from the primary. */
   async function onStandby<T>(read: (client: ClientBase) => Promise<T>): Promise<{ value: T } | null> {
+    if (standby === null) return null;
     // Null when the primary does not answer, or is none: whoever reads is told by the primary itself.
     const position = await readPrimary("").catch(() => null);
     if (position === null) return null;
@@ -160,14 +158,14 @@ export function createLogReader(options: LogReaderOptions): {
     return null;
   }
 
-  let trying = tryUntilUsed(0);
+  let trying = standby === null ? Promise.resolve() : tryUntilUsed(0);
   return {
-    read: async (read) => {
+    read: (async (read) => {
       const found = isUsed ? await onStandby(read) : null;
       const value = found === null ? await read(primary) : found.value;
       onRead(found === null ? "primary" : "standby");
       return value;
-    },
+    }) satisfies ReadLog,
     stop: async () => {
       stopping.abort();
       await trying;

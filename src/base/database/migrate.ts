@@ -52,7 +52,7 @@ const LOCK_WAIT_MAX_MS = 10 * 60_000;
  * @returns the names of the files that this call applied.
  * @throws MigrationError naming the file, the line and what PostgreSQL said.
  */
-export async function migrate(options: MigrateOptions): Promise<{ applied: readonly string[] }> {
+export async function migrate(options: MigrateOptions): Promise<readonly string[]> {
   const {
     databaseUrl,
     log = () => undefined,
@@ -69,7 +69,7 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
     await waitForLock(lock, lockWaitMaxMs, log);
     if (cell !== null) await refuseOtherCell(lock, cell).catch(explainCell);
     await migrateGraphileWorker(databaseUrl, log);
-    const applied = await withClient(databaseUrl, async (client) => {
+    return await withClient(databaseUrl, async (client) => {
       const everApplied = await readApplied(client);
       // Each folder is numbered by itself.
       const sets = Map.groupBy(files, ({ name }) => dirname(name)).values();
@@ -81,7 +81,6 @@ export async function migrate(options: MigrateOptions): Promise<{ applied: reado
       if (cell !== null) await writeCell(client, cell).catch(explainCell);
       return missing.map((file) => file.name);
     });
-    return { applied };
   });
 }
 

@@ -1,6 +1,7 @@
 import pg, { type Pool } from "pg";
 import { PARTITIONED_TABLES } from "../model/installation.ts";
 import { isOpenedBy, SEALED, type Sealed, WRONG_SECRETS_KEY } from "./sealing.ts";
+import { onConnection } from "./transaction.ts";
 
 const FIND = `
 select
@@ -38,17 +39,10 @@ commit`;
 
 /** Writes what only a database that takes writes can. @throws what the database says, or the driver when it is away */
 export async function probeWriting(pool: Pool): Promise<void> {
-  const client = await pool.connect();
-  let isBroken = false;
   try {
-    await client.query(PROBE);
+    await onConnection(pool, (client) => client.query(PROBE));
   } catch (error) {
-    await client.query("rollback").catch(() => {
-      isBroken = true;
-    });
     if (!(error instanceof pg.DatabaseError) || error.code !== IS_LOCKED) throw error;
-  } finally {
-    client.release(isBroken);
   }
 }
 

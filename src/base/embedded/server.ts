@@ -176,8 +176,7 @@ async function becomesReady(
   ended: Promise<void>,
   log: (line: string) => void,
 ): Promise<void> {
-  if (child.stderr === null) throw new Error("PostgreSQL was started without a pipe for its log.");
-  const lines = createInterface({ input: child.stderr });
+  const lines = createInterface({ input: child.stderr! });
   const kept: string[] = [];
   const outcome = Promise.withResolvers<"ready" | "ended" | "silent">();
   const timer = setTimeout(() => outcome.resolve("silent"), START_TIMEOUT_MS);

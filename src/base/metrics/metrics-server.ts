@@ -12,14 +12,12 @@ export type MetricsServerOptions = {
   readonly checkReadiness: () => Promise<readonly string[]>;
 };
 
-export type MetricsServer = { readonly port: number; close(): Promise<void> };
-
 /** Enough for monitors and probes; nobody else may exhaust the server. */
 const CONNECTIONS_MAX = 50;
 const REQUEST_WITHIN_MS = 5_000;
 
 /** Serves `/metrics` and the probes on a private port. @throws the socket's error when the port cannot be had */
-export async function startMetricsServer(options: MetricsServerOptions): Promise<MetricsServer> {
+export async function startMetricsServer(options: MetricsServerOptions) {
   const server = createServer(
     { requestTimeout: REQUEST_WITHIN_MS, headersTimeout: REQUEST_WITHIN_MS },
     createListener(options),
@@ -30,8 +28,7 @@ export async function startMetricsServer(options: MetricsServerOptions): Promise
   return {
     port: (server.address() as AddressInfo).port,
     close: async () => {
-      const closed = once(server, "close");
-      server.close();
+      const closed = server[Symbol.asyncDispose]();
       server.closeAllConnections();
       await closed;
     },

@@ -7,14 +7,6 @@ export type BackoffLimits = {
   readonly maxMs: number;
 };
 
-/** Counts the failures in a row of one thing that is retried until it works. */
-export type Backoff = {
-  /** Milliseconds to wait before the next try. */
-  nextMs(): number;
-  /** The thing worked: the next failure is a first one. */
-  reset(): void;
-};
-
 /**
  * Exponential backoff with equal jitter, from half of the nominal delay up to all of it: what failed together does not
  * come back together, and (unlike with full jitter) a child that cannot start is never started again at once.
@@ -28,11 +20,18 @@ export function backoffMs(failures: number, { baseMs, maxMs }: BackoffLimits, ra
   return Math.round((nominalMs * (1 + random)) / 2);
 }
 
-/** @param random uniform in [0, 1), a new number for each call */
-export function createBackoff(limits: BackoffLimits, random: () => number): Backoff {
+export type Backoff = ReturnType<typeof createBackoff>;
+
+/**
+ * Counts the failures in a row of one thing that is retried until it works.
+ * @param random uniform in [0, 1), a new number for each call
+ */
+export function createBackoff(limits: BackoffLimits, random: () => number) {
   let failures = 0;
   return {
+    /** Milliseconds to wait before the next try. */
     nextMs: () => backoffMs(failures++, limits, random()),
+    /** The thing worked: the next failure is a first one. */
     reset: () => {
       failures = 0;
     },

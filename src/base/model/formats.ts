@@ -36,18 +36,16 @@ export function tidyMediaType(text: string): string | null {
 export const MAIL_ADDRESS_CHARS_MAX = 254;
 const LOCAL_PART_CHARS_MAX = 64;
 
-export type JudgedMailAddress =
-  | { readonly isAllowed: true; readonly address: string }
-  /** A sentence that says what is wrong. */
-  | { readonly isAllowed: false; readonly message: string };
-
 // What browsers take for an address: no quotes, no comments, which nobody's address needs and parsers disagree on. But
 // without `%` and `!`, by which relays forward, without `|`, by which they run programs, and without a `-` in front.
 const LOCAL_PART = /^(?!-)[A-Za-z0-9#$&'*+/=?^_`{}~-]+(?:\.[A-Za-z0-9#$&'*+/=?^_`{}~-]+)*$/;
 const DOMAIN = /^(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z](?:[a-z0-9-]{0,61}[a-z0-9])$/;
 
-/** One plain address, `name@example.com`, safe in headers and SMTP commands as it is; the domain in lower case. */
-export function judgeMailAddress(text: string): JudgedMailAddress {
+/**
+ * One plain address, `name@example.com`, safe in headers and SMTP commands as it is; the domain in lower case. Or a
+ * sentence that says what is wrong.
+ */
+export function judgeMailAddress(text: string) {
   const refuse = (message: string) => ({ isAllowed: false, message }) as const;
   if (text.length > MAIL_ADDRESS_CHARS_MAX) return refuse("An address has at most 254 characters.");
   if (/\p{Cc}/u.test(text)) return refuse("An address has no line breaks or control characters.");
@@ -65,7 +63,7 @@ export function judgeMailAddress(text: string): JudgedMailAddress {
     );
   }
   if (!DOMAIN.test(domain)) return refuse("What follows the @ is not a public domain name.");
-  return { isAllowed: true, address: `${local}@${domain}` };
+  return { isAllowed: true, address: `${local}@${domain}` } as const;
 }
 
 /** `a***@example.com`: for who knows the address to recognise. `address`: as judgeMailAddress gives it. */

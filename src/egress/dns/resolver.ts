@@ -81,14 +81,7 @@ function codeOf(error: unknown): unknown {
   return error instanceof Error && "code" in error ? error.code : undefined;
 }
 
-export type Resolver = {
-  /**
-   * All addresses that DNS has for a name, public or not, IPv4 first; at least one. The answer may be 30 s old and is
-   * not judged: whoever connects judges it, every time.
-   * @throws ConnectError dns_not_found, dns_failed or dns_timeout
-   */
-  resolve(hostname: string): Promise<readonly ResolvedAddress[]>;
-};
+export type Resolver = ReturnType<typeof createResolver>;
 
 export type ResolverOptions = {
   /** `address` or `address:port` of each name server; else the system's. */
@@ -116,7 +109,7 @@ const CACHED_ADDRESSES_MAX = 32;
  * Asks DNS through c-ares. `dns.lookup` would use the thread pool, where six names with dead servers hold up every
  * other one for half a minute; it would also read the hosts file and search domains, which have no public target.
  */
-export function createResolver(options: ResolverOptions): Resolver {
+export function createResolver(options: ResolverOptions) {
   const { timeoutMs, now } = options;
   const shared = createDns(options.servers);
 
@@ -148,7 +141,12 @@ export function createResolver(options: ResolverOptions): Resolver {
   }
 
   return {
-    async resolve(hostname) {
+    /**
+     * All addresses that DNS has for a name, public or not, IPv4 first; at least one. The answer may be 30 s old and is
+     * not judged: whoever connects judges it, every time.
+     * @throws ConnectError dns_not_found, dns_failed or dns_timeout
+     */
+    async resolve(hostname: string): Promise<readonly ResolvedAddress[]> {
       const resolution = cache.get(hostname) ?? (await askOnce(hostname));
       if ("addresses" in resolution) return resolution.addresses;
       throw dnsError(resolution, hostname);

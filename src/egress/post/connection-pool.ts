@@ -152,17 +152,17 @@ function createClient(origin: string, socket: TLSSocket, limits: PostLimits, end
   });
 }
 
-export type ConnectionPoolOptions = {
-  readonly unsafeAllowedTargets: UnsafeAllowedTargets;
-  readonly limits: PostLimits;
-  /** Monotonic milliseconds. */
-  readonly now: () => number;
-};
-
 export type ConnectionPool = ReturnType<typeof createConnectionPool>;
 
-/** All connections of a poster: those with a POST on them, and those that are kept for the next one. */
-export function createConnectionPool({ unsafeAllowedTargets, limits, now }: ConnectionPoolOptions) {
+/**
+ * All connections of a poster: those with a POST on them, and those that are kept for the next one.
+ * @param now monotonic milliseconds
+ */
+export function createConnectionPool(
+  unsafeAllowedTargets: UnsafeAllowedTargets,
+  limits: PostLimits,
+  now: () => number,
+) {
   const all = new Set<Connection>();
   // Both sets in the order of going idle, so that the first one is the one to evict.
   const idle = new Set<Connection>();

@@ -30,29 +30,23 @@ export type PosterOptions = {
   readonly now: () => number;
 };
 
-export type Poster = {
-  /**
-   * POSTs once and says how it ended. Never follows a redirect, never sends again.
-   * @throws Error only for a malformed request, which is a programming error
-   */
-  post(request: PostRequest): Promise<PostResult>;
-  /** Cuts what is in flight as `shut_down` and ends all connections; later POSTs end as `shut_down` unsent. */
-  close(): Promise<void>;
-  /** `idleConnections`: those of the open ones that wait for the next POST. */
-  gauges(): { readonly inFlight: number } & Readonly<ReturnType<ConnectionPool["counts"]>>;
-};
+export type Poster = ReturnType<typeof createPoster>;
 
-export function createPoster(options: PosterOptions): Poster {
+export function createPoster(options: PosterOptions) {
   const { egress, now } = options;
   const { connect, unsafeAllowedTargets } = egress;
   const limits: PostLimits = { ...POST_LIMITS, ...options.limits };
-  const pool = createConnectionPool({ unsafeAllowedTargets, limits, now });
+  const pool = createConnectionPool(unsafeAllowedTargets, limits, now);
   const inFlight = new UnorderedSet<Exchange>();
   const setting = { connect, pool, inFlight, limits, now };
   let isClosed = false;
 
   return {
-    async post(request) {
+    /**
+     * POSTs once and says how it ended. Never follows a redirect, never sends again.
+     * @throws Error only for a malformed request, which is a programming error
+     */
+    async post(request: PostRequest): Promise<PostResult> {
       // It could name another host than the one whose certificate was verified.
       if (Object.keys(request.headers).some((name) => name.toLowerCase() === "host"))
         throw new Error("The host header is not to be set.");
@@ -63,12 +57,14 @@ export function createPoster(options: PosterOptions): Poster {
       return await ended.promise;
     },
 
-    async close() {
+    /** Cuts what is in flight as `shut_down` and ends all connections; later POSTs end as `shut_down` unsent. */
+    async close(): Promise<void> {
       isClosed = true;
       for (const exchange of inFlight.all()) exchange.cut("shut_down");
       pool.endIdle();
     },
 
+    /** `idleConnections`: those of the open ones that wait for the next POST. */
     gauges: () => ({ inFlight: inFlight.size, ...pool.counts() }),
   };
 }

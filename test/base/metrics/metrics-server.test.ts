@@ -2,10 +2,10 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { afterEach, beforeEach, expect, test } from "vitest";
-import { type MetricsServer, startMetricsServer } from "../../../src/base/metrics/metrics-server.ts";
+import { startMetricsServer } from "../../../src/base/metrics/metrics-server.ts";
 import { createMetricsRegistry } from "../../../src/base/metrics/registry.ts";
 
-let server: MetricsServer;
+let server: Awaited<ReturnType<typeof startMetricsServer>>;
 let problems: string[] = [];
 
 beforeEach(async () => {

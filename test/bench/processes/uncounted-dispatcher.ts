@@ -39,7 +39,6 @@ const options: DispatchProcessOptions = {
   secretsKey: config.secretsKey?.export() ?? Buffer.alloc(0),
   log: pino({ level: "silent" }),
   random: Math.random,
-  wallClockMs: Date.now,
   observer,
   metrics,
 };

@@ -1,0 +1,28 @@
+import { z } from "zod";
+import { time } from "../api/fields.ts";
+
+/** Counting so many takes some 100 ms. */
+export const HELD_COUNTED_MAX = 1_000_000;
+
+export const Endpoint = z
+  .object({
+    url: z.string().describe("The URL, normalized."),
+    created_at: time,
+    updated_at: time,
+    paused_at: time.nullable().describe("Since when it has been paused; null while it is not."),
+    held: z
+      .int()
+      .nullable()
+      .describe(
+        "Deliveries that are held: while it is paused, and afterwards until they are released. Exact up to " +
+          `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it counts over the account.`,
+      ),
+    certificate_expires_at: time
+      .nullable()
+      .describe(
+        "Expiry of the certificate that the receiver last presented to a delivery; null: none was seen.",
+      ),
+  })
+  .meta({ id: "Endpoint", description: "The account's default webhook URL." });
+
+export type Endpoint = z.output<typeof Endpoint>;
