@@ -15,7 +15,7 @@ RUN install --directory --owner=node .cache
 COPY src ./src
 USER node
 RUN export NODE_COMPILE_CACHE=/app/.cache/compiled && node src/sealpost.mjs --version && \
-  node --eval 'for (const name of ["serve", "api-server", "dispatch-process"]) import(`/app/src/app/${name}.ts`)'
+  node --eval 'for (const name of ["serve", "api-server", "dispatch"]) import(`/app/src/app/${name}.ts`); import("graphile-worker")'
 
 FROM ${NODE_IMAGE}
 # Node strips types itself, but not below node_modules, so the program is in its own folder.

@@ -1315,16 +1315,19 @@ begin
     from free
     where o.ctid = free.place
     returning free.n, o.delivery_id
+  ), further as materialized (
+    select page.n, delivery_id from page where nth = page.rows_max + 1
+  ), last as materialized (
+    select delivery_id from looked order by delivery_id offset looks_max - 1 limit 1
   )
   select a.n,
     array(select delivery_id from moved where moved.n = a.n order by delivery_id),
     case
       when a.from_id < from_ids[1] then a.from_id
-      else coalesce(
-        (select delivery_id from page where page.n = a.n and nth = a.rows_max + 1),
-        (select greatest(delivery_id, a.from_id) from looked order by delivery_id offset looks_max - 1 limit 1))
+      when further.delivery_id is not null then further.delivery_id
+      when last.delivery_id is not null then greatest(last.delivery_id, a.from_id)
     end
-  from asked as a;
+  from asked as a left join further on further.n = a.n left join last on true;
 end
 $$;
 

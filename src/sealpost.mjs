@@ -11,8 +11,8 @@ const main = new URL("./main.ts", import.meta.url);
 const packages = new URL("../node_modules", import.meta.url);
 const ownNode = fileURLToPath(new URL("../node_modules/.bin/node", import.meta.url));
 
-// What Node compiles is kept: it starts in half the time, and without its compiler of types, whose memory would stay.
-// Where the folder cannot be written, nothing is kept. For the processes that are started from here, too.
+// Node's compile cache: it starts in half the time, and without loading its type stripper, whose memory would stay.
+// Processes that are started from here have it, too. Where the folder cannot be written, nothing is cached.
 process.env.NODE_COMPILE_CACHE ??= fileURLToPath(new URL("../.cache/compiled", import.meta.url));
 
 if (Number.parseInt(process.versions.node, 10) >= MAJOR_MIN) {

@@ -19,7 +19,7 @@ export function receiversGuide(): DocumentPage {
 }
 
 async function htmlOf(text: string): Promise<string> {
-  // Only now, as most processes are never asked for it.
+  // Imported here: most processes are never asked for the guide.
   const { default: MarkdownIt } = await import("markdown-it");
   const markdown = new MarkdownIt({ html: false });
   const { rules } = markdown.renderer;

@@ -154,7 +154,7 @@ export function createReceiverCheck({
       facts ??= factsOf(connection);
       return connection;
     };
-    // Only now: most API processes check no receiver, and its HTTP client takes 20 MiB.
+    // Imported here: most API processes check no receiver, and the HTTP client takes 20 MiB.
     const { createPoster } = await import("../egress/post/post.ts");
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {

@@ -28,12 +28,12 @@ const JOBS_FETCHED_MAX = 100;
 /** Whoever adds jobs tells of them; this is the net below. */
 const POLL_MS = 3_000;
 
-/** Only now: the API, which counts what waits, has no use for it, and it takes 10 MiB. */
-const packageOf = () => import("graphile-worker");
+/** Imported when it is used: the API only counts what waits, and needs none of its 10 MiB. */
+const importWorker = () => import("graphile-worker");
 
 /** Brings graphile-worker's own schema to the pinned version. */
 export async function migrateGraphileWorker(databaseUrl: string, log: (line: string) => void): Promise<void> {
-  const { Logger, runMigrations } = await packageOf();
+  const { Logger, runMigrations } = await importWorker();
   const logger = new Logger(() => (level, message) => {
     if (level === "error" || level === "warning") log(`graphile-worker: ${message}`);
   });
@@ -183,7 +183,7 @@ export async function startWakeupRunner(options: WakeupRunnerOptions) {
     options.onLook(jobIds, () => localQueue.pulse(1));
   });
   events.on("pool:gracefulShutdown", options.onEnding);
-  const { Logger, run } = await packageOf();
+  const { Logger, run } = await importWorker();
   const runner = await run({
     events,
     pgPool: pool,

@@ -2,10 +2,10 @@ import type { Pool } from "pg";
 
 const KEPT = "$1::float8 * interval '1 millisecond'";
 
-/** Of each table that is not dropped by days, the rows that may go: what follows `where`. */
+/** Of each table that is not partitioned by days, the rows that may go: what follows `where`. */
 const OLD = {
   activity: `bucket < now() - ${KEPT}`,
-  // Of a session that it opened it is still to be known.
+  // A session that is kept names the key that opened it.
   api_keys: `least(expires_at, revoked_at) < now() - ${KEPT} and id not in (
     select key_id from sealpost.console_sessions where key_id is not null)`,
   audit_log: `id < sealpost.uuid_v7_floor(now() - ${KEPT}) order by id`,

@@ -6,10 +6,10 @@ import type { Duplex } from "node:stream";
 const HANDSHAKE_BYTES_MAX = 16_384;
 /** Of the thread that everybody waits for; a usual handshake takes 1 to 5 ms, and 17 on a busy machine. */
 const USUAL_MS = 20;
-/** What takes longer is followed by so many times as long without another handshake of the same payer … */
+/** What takes longer is followed by so many times as long without another handshake of the same payer. */
 const REST_TIMES = 20;
-/** … and by as many times more as others rest, divided by this: all of them together get a tenth of the thread. */
-const RESTING_FREE = 2;
+/** Where more rest at once than these, each rests longer in proportion: together they get a tenth of the thread. */
+const RESTING_PAYERS = 2;
 
 /** The code of the error that ends a handshake in which more came. */
 const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
@@ -123,7 +123,7 @@ export class HandshakeTurns {
     const ms = work();
     const isCostly = ms > USUAL_MS;
     if (isCostly && !this.#lines.has(payer)) this.#lines.set(payer, new Set());
-    const restMs = REST_TIMES * ms * Math.max(1, this.#lines.size / RESTING_FREE);
+    const restMs = REST_TIMES * ms * Math.max(1, this.#lines.size / RESTING_PAYERS);
     if (isCostly) setTimeout(() => this.#next(payer), restMs).unref();
     else if (this.#lines.has(payer)) setImmediate(() => this.#next(payer));
   }

@@ -96,7 +96,7 @@ async function dumpAll(client: pg.Client): Promise<void> {
   for (const { name } of rows) await client.query(`copy (select * from only ${name}) to '/dev/null'`);
 }
 
-type Besides = {
+type BesideOptions = {
   readonly besideMs: number;
   readonly prepare?: (database: BenchDatabase) => Promise<void>;
   readonly begin: (database: BenchDatabase) => Promise<Beside>;
@@ -105,7 +105,7 @@ type Besides = {
 async function measureBeside(
   bench: Bench,
   tell: (line: string) => void,
-  { besideMs, prepare, begin }: Besides,
+  { besideMs, prepare, begin }: BesideOptions,
 ): Promise<Figure[]> {
   const database = await bench.server.createDatabase();
   await prepare?.(database);
