@@ -1,13 +1,13 @@
-import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { CONNECT_ERRORS, TLS_ERRORS } from "../base/model/error-codes.ts";
+import type { Incoming } from "./connect/reading.ts";
 import type { UnsafeAllowedTargets } from "./rules/host.ts";
 
 /** `hostname` as in a judged URL: an IPv6 address stands in brackets. */
 export type Target = {
   readonly hostname: string;
   readonly port: number;
-  /** Whose handshakes wait when one takes long: an account. Absent: the host's alone. */
+  /** Who waits when reading from one of its hosts takes long: an account. Absent: the host's alone. */
   readonly payer?: string | undefined;
 };
 
@@ -20,8 +20,7 @@ export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedCon
 
 export type OpenedConnection = Readonly<ConnectProgress> & {
   readonly socket: TLSSocket;
-  /** What `socket` runs on. Its `bytesRead` counts all that came, be it TLS's own records. */
-  readonly transport: Socket;
+  readonly incoming: Incoming;
 };
 
 /** How far a connection got. */

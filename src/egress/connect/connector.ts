@@ -1,6 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { once } from "node:events";
 import { isIP, type Socket } from "node:net";
+import type { Duplex } from "node:stream";
 import {
   connect,
   createSecureContext,
@@ -13,7 +14,7 @@ import { TtlMap } from "../../base/model/caches.ts";
 import { type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
 import { bareHost } from "../rules/host.ts";
 import { tlsError } from "./failures.ts";
-import { guardHandshake, type HandshakePayer, HandshakeTurns } from "./handshake.ts";
+import { guardReading, ReadingTurns } from "./reading.ts";
 
 export type ConnectorOptions = {
   /** Certificates in PEM that are trusted besides the public roots. */
@@ -23,7 +24,7 @@ export type ConnectorOptions = {
 };
 
 /** One for all connectors, as there is one thread for them. */
-const turns = new HandshakeTurns();
+const turns = new ReadingTurns();
 
 /** Opens what TLS with the target runs on. It notes how far it got, but for the time that all of it took. */
 export type OpenTransport = (
@@ -49,10 +50,11 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
       const { hostname, port } = target;
       const host = bareHost(hostname);
-      const paid = { turns, payer: target.payer ?? host };
-      const socket = await openTls(transport, { host, port, ...tls, signal, paid });
+      const { stream, incoming, done } = guardReading(transport, { turns, payer: target.payer ?? host });
+      const socket = await openTls(stream, { host, port, ...tls, signal });
+      done();
       timings.tlsMs = now() - connectedAtMs;
-      return { socket, transport, ...progress };
+      return { socket, incoming, ...progress };
     } catch (error) {
       if (error instanceof ConnectError) error.progress = progress;
       throw error;
@@ -193,21 +195,18 @@ export type TlsOptions = {
   readonly secureContext: SecureContext;
   readonly sessions: TlsSessions;
   readonly signal: AbortSignal;
-  /** Absent: the peer is trusted with our time, and with any amount of bytes. */
-  readonly paid?: HandshakePayer;
 };
 
 /**
- * Does the TLS handshake on a connected socket and verifies that the peer is the host.
+ * Does the TLS handshake on a connected stream and verifies that the peer is the host.
  * @throws ConnectError
  */
-export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSSocket> {
-  const { host, port, secureContext, sessions, signal, paid } = options;
+export async function openTls(stream: Duplex, options: TlsOptions): Promise<TLSSocket> {
+  const { host, port, secureContext, sessions, signal } = options;
   const peer = `${host}:${port}`;
   const earlier = sessions.recall(peer);
-  const guard = paid && guardHandshake(socket, paid);
   const secured = connect({
-    socket: guard?.stream ?? socket,
+    socket: stream,
     secureContext,
     // `host` names what the certificate is checked against; SNI must not carry addresses (RFC 6066).
     host,
@@ -231,11 +230,7 @@ export async function openTls(socket: Socket, options: TlsOptions): Promise<TLSS
   };
   const toAbortError = () =>
     new ConnectError("tls_timeout", `The TLS handshake with ${host} did not finish in time.`);
-  try {
-    await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
-  } finally {
-    guard?.done();
-  }
+  await untilEvent(secured, "secureConnect", signal, toAbortError, toSocketError);
   // The peer may have closed in the very packet that finished the handshake.
   if (secured.destroyed) throw toSocketError(secured.errored ?? new Error("closed after the handshake"));
   secured.disableRenegotiation();

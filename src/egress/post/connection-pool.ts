@@ -14,8 +14,6 @@ export const POST_LIMITS = {
    * what is skipped in reading it: TLS's own records, chunk extensions, empty lines.
    */
   transportBytesMax: 131_072,
-  /** How often that is looked at. A reader of small records gets through some 20 MB a second. */
-  transportCheckMs: 50,
   /** Of the answer's header names and values. */
   responseHeadBytesMax: 16_384,
   /** 1xx heads before the real one. A slow flood of them ends at the deadline, a fast one here. */
@@ -52,14 +50,12 @@ export type PostLimits = Readonly<typeof POST_LIMITS>;
  * One TLS connection with an undici client of its own, lent to one POST at a time: a POST that runs into its deadline
  * is ended by destroying its client, which must not take others with it.
  */
-export type Connection = Pick<OpenedConnection, "remoteAddress" | "socket" | "transport"> & {
+export type Connection = Pick<OpenedConnection, "remoteAddress" | "socket" | "incoming"> & {
   readonly origin: string;
   readonly target: Target;
   /** When the receiver's certificate expires, in ms since the epoch; null: it could not be read. */
   readonly certificateEndsAtMs: number | null;
   readonly client: Client;
-  /** What may have come over the transport by the end of its POST, or of being kept after it. */
-  transportBytesAllowed: number;
   readonly openedAtMs: number;
   /** Its origin had one POST lately and no second one: keeping it may not pay. */
   isNewcomer: boolean;
@@ -80,11 +76,6 @@ export class ConnectionEndedError extends Error {
   override readonly name = "ConnectionEndedError";
   // undici reconnects for ever after errors that have one of its own codes.
   readonly code = "SEALPOST_CONNECTION_ENDED";
-}
-
-/** The receiver sends without end, if not as an answer. */
-export class TransportFloodedError extends Error {
-  override readonly name = "TransportFloodedError";
 }
 
 /** Whether an idle connection was closed by the receiver, rather than by the idle timeout or by us. */
@@ -172,8 +163,6 @@ export function createConnectionPool(
   const distrusted = new TtlMap<string, true>(limits.distrustedOriginsMax, now);
   /** Origins that had a POST so lately that a connection kept since then would still be there. */
   const seen = new TtlMap<string, true>(limits.seenOriginsMax, now);
-  // One timer for all: TLS handles most of its own records without a word to us, so there is no event to count at.
-  let watch: NodeJS.Timeout | null = null;
 
   /** For a while, keeps no connection to the origin of this one, which its receiver closed unannounced. */
   function distrust({ origin }: Connection): void {
@@ -190,10 +179,6 @@ export function createConnectionPool(
   function onEnded(connection: Connection, cause: Error): void {
     connection.endedBy ??= cause;
     all.delete(connection);
-    if (all.size === 0 && watch !== null) {
-      clearInterval(watch);
-      watch = null;
-    }
     forgetIdle(connection);
   }
 
@@ -205,11 +190,10 @@ export function createConnectionPool(
     else idleByOrigin.delete(connection.origin);
   }
 
-  function endFlooded(): void {
-    for (const connection of all) {
-      if (connection.transport.bytesRead > connection.transportBytesAllowed)
-        end(connection, new TransportFloodedError("far more came than an answer may have"));
-    }
+  /** For the next POST on it. */
+  function limitIncoming(incoming: Connection["incoming"]): void {
+    incoming.bytesAllowed = incoming.bytes + limits.transportBytesMax;
+    incoming.readMs = 0;
   }
 
   function evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
@@ -248,7 +232,7 @@ export function createConnectionPool(
         forgetIdle(connection);
         if (isFit(connection) && isStillAllowed(connection)) {
           connection.isNewcomer = false;
-          connection.transportBytesAllowed = connection.transport.bytesRead + limits.transportBytesMax;
+          limitIncoming(connection.incoming);
           return connection;
         }
         end(connection, new ConnectionEndedError("too old to be used again"));
@@ -256,7 +240,7 @@ export function createConnectionPool(
     },
 
     /** Makes a fresh connection usable. The caller gives it back or ends it. */
-    open(origin: string, target: Target, { socket, transport, remoteAddress }: OpenedConnection): Connection {
+    open(origin: string, target: Target, { socket, incoming, remoteAddress }: OpenedConnection): Connection {
       const openedAtMs = now();
       const connection: Connection = {
         origin,
@@ -264,8 +248,7 @@ export function createConnectionPool(
         remoteAddress,
         certificateEndsAtMs: socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
         socket,
-        transport,
-        transportBytesAllowed: transport.bytesRead + limits.transportBytesMax,
+        incoming,
         client: createClient(origin, socket, limits, () => connection.endedBy),
         openedAtMs,
         isNewcomer: true,
@@ -273,6 +256,7 @@ export function createConnectionPool(
         endedBy: null,
         beginning: "",
       };
+      limitIncoming(incoming);
       keepBeginning(connection);
       connection.client.on("disconnect", (_origin, _clients, error) => {
         const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
@@ -280,7 +264,6 @@ export function createConnectionPool(
         onEnded(connection, error);
       });
       all.add(connection);
-      watch ??= setInterval(endFlooded, limits.transportCheckMs).unref();
       return connection;
     },
 

@@ -3,8 +3,8 @@ import { errors } from "undici";
 import { type ErrorCode, outcomeOfErrorCode } from "../../base/model/error-codes.ts";
 import { statusErrorCode } from "../../base/model/http-status-errors.ts";
 import type { Outcome } from "../../base/model/statuses.ts";
+import { TransportFloodedError } from "../connect/reading.ts";
 import { ConnectError, type ConnectProgress } from "../egress.ts";
-import { TransportFloodedError } from "./connection-pool.ts";
 
 /** How one POST ended, whatever the receiver did. Durations are milliseconds. */
 export type PostResult = PostEnding & {

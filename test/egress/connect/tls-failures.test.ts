@@ -2,6 +2,7 @@ import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
 
 import { KeyObject } from "node:crypto";
 import type { Socket } from "node:net";
+import { PassThrough } from "node:stream";
 import * as x509 from "@peculiar/x509";
 import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
 import { DAY_MS } from "../../../src/base/model/time.ts";
@@ -11,7 +12,7 @@ import {
   openTls,
 } from "../../../src/egress/connect/connector.ts";
 import { createDirectConnector, openTcp } from "../../../src/egress/connect/direct-connector.ts";
-import { HandshakeTurns } from "../../../src/egress/connect/handshake.ts";
+import { guardReading, ReadingTurns } from "../../../src/egress/connect/reading.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import {
@@ -91,19 +92,19 @@ describe("a handshake", () => {
   it("that takes long of our time is followed by a rest for all of its account's, in line", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
     try {
-      const turns = new HandshakeTurns();
+      const turns = new ReadingTurns();
       const done: string[] = [];
       const take = (payer: string, name: string, ms: number) =>
         turns.take(payer, () => {
           done.push(name);
-          return ms;
+          return { costlyMs: ms, isAll: true };
         });
       take("a", "costly", 100);
-      take("a", "next", 1);
-      const leave = take("a", "gone", 1);
+      take("a", "next", 0);
+      const leave = take("a", "gone", 0);
       take("a", "behind", 50);
-      take("a", "last", 1);
-      take("b", "other", 1);
+      take("a", "last", 0);
+      take("b", "other", 0);
       leave();
       expect(done).toEqual(["costly", "other"]);
       await vi.advanceTimersByTimeAsync(1_999);
@@ -113,7 +114,7 @@ describe("a handshake", () => {
       await vi.advanceTimersByTimeAsync(990);
       expect(done.slice(4)).toEqual([]);
       await vi.advanceTimersByTimeAsync(20);
-      take("a", "later", 1);
+      take("a", "later", 0);
       expect(done.slice(4)).toEqual(["last", "later"]);
     } finally {
       vi.useRealTimers();
@@ -124,12 +125,12 @@ describe("a handshake", () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
     try {
       for (const count of [2, 20, 200]) {
-        const turns = new HandshakeTurns();
+        const turns = new ReadingTurns();
         let takenMs = 0;
         // Each is one of its own.
         const costly = () => () => {
           takenMs += 75;
-          return 75;
+          return { costlyMs: 75, isAll: true };
         };
         for (let n = 0; n < count; n++) for (let one = 0; one < 500; one++) turns.take(`${n}`, costly());
         const atOnceMs = takenMs;
@@ -139,7 +140,7 @@ describe("a handshake", () => {
         let isDone = false;
         turns.take("another", () => {
           isDone = true;
-          return 1;
+          return { costlyMs: 0, isAll: true };
         });
         expect(isDone, "at once").toBe(true);
       }
@@ -151,27 +152,93 @@ describe("a handshake", () => {
   it("whose flight was held back waits for its account's turn all the same", async () => {
     const { keyPem: key, certPem: cert } = await authority.issue({ names });
     server = await startTlsServer({ key, cert });
-    const turns = new HandshakeTurns();
+    const turns = new ReadingTurns();
     const open = async () => {
       const { signal } = new AbortController();
       const tcp = await openTcp({ address: "127.0.0.1", family: 4 }, server!.port, signal);
       const secureContext = createTargetSecureContext(authority.caPem);
       const sessions = createTlsSessions(() => performance.now());
-      return openTls(tcp, {
+      const { stream } = guardReading(tcp, { turns, payer: "a" });
+      return openTls(stream, {
         host: "localhost",
         port: server!.port,
         secureContext,
         sessions,
         signal,
-        paid: { turns, payer: "a" },
       });
     };
-    turns.take("a", () => 25);
+    turns.take("a", () => ({ costlyMs: 25, isAll: true }));
     const startedAtMs = performance.now();
     const sockets = await Promise.all([open(), open()]);
     expect(performance.now() - startedAtMs, "a rest of 500 ms").toBeGreaterThan(480);
     for (const socket of sockets) socket.destroy();
   });
+});
+
+describe("what comes after a handshake", () => {
+  function threadMs(): number {
+    const { user, system } = process.threadCpuUsage();
+    return (user + system) / 1_000;
+  }
+
+  /** Connections on which all bytes have come, with a reader that takes so many ms for each slice. */
+  function openAll(
+    turns: ReadingTurns,
+    payers: readonly string[],
+    { bytes, sliceMs }: { bytes: number; sliceMs: number },
+  ) {
+    const taken = new Map(payers.map((payer) => [payer, 0]));
+    for (const payer of payers) {
+      const socket = new PassThrough();
+      const { stream, done } = guardReading(socket as unknown as Socket, { turns, payer });
+      done();
+      stream.on("data", (slice: Buffer) => {
+        const untilMs = threadMs() + sliceMs;
+        while (threadMs() < untilMs);
+        taken.set(payer, taken.get(payer)! + slice.length);
+      });
+      socket.emit("data", Buffer.alloc(bytes));
+    }
+    return taken;
+  }
+
+  it("is read in slices, so that a wave of costly records holds the thread for a moment only", async () => {
+    const turns = new ReadingTurns();
+    const payers = Array.from({ length: 64 }, (_, n) => `${n % 2}`);
+    const startedAtMs = threadMs();
+    const taken = openAll(turns, payers, { bytes: 65_536, sliceMs: 8 });
+    expect(threadMs() - startedAtMs).toBeLessThan(100);
+    for (const bytes of taken.values()) expect([8_192, 16_384, 24_576], "of 32 × 65,536").toContain(bytes);
+  });
+
+  it("is read whole where it is quick, and at once", () => {
+    const taken = openAll(new ReadingTurns(), ["a", "a", "a"], { bytes: 65_536, sliceMs: 0 });
+    expect(taken.get("a")).toBe(3 * 65_536);
+  });
+
+  it.each([1, 2, 20])(
+    "is a tenth of the thread's when each answer is costly, of %i accounts",
+    async (count) => {
+      vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate", "performance"] });
+      try {
+        const turns = new ReadingTurns();
+        let takenMs = 0;
+        const answer = () => () => {
+          takenMs += 1.5;
+          return { costlyMs: 1.5, isAll: true };
+        };
+        // In a minute, each account is sent 200 a second.
+        for (let ms = 0; ms < 60_000; ms += 100) {
+          for (let n = 0; n < count; n++) for (let one = 0; one < 20; one++) turns.take(`${n}`, answer());
+          await vi.advanceTimersByTimeAsync(100);
+        }
+        expect(takenMs / 60_000).toBeLessThan(0.15);
+        expect(takenMs, "and they are read").toBeGreaterThan(500);
+      } finally {
+        vi.useRealTimers();
+      }
+    },
+  );
 });
 
 describe("a certificate", () => {

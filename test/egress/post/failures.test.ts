@@ -6,8 +6,8 @@ import {
   outcomeOfErrorCode,
   TLS_ERRORS,
 } from "../../../src/base/model/error-codes.ts";
+import { TransportFloodedError } from "../../../src/egress/connect/reading.ts";
 import { ConnectError, type ConnectErrorCode } from "../../../src/egress/egress.ts";
-import { TransportFloodedError } from "../../../src/egress/post/connection-pool.ts";
 import { classifyAnswerError, classifyConnectError } from "../../../src/egress/post/result.ts";
 
 function errorWith(code: string, message = "something"): Error {
@@ -71,7 +71,7 @@ describe("an error after the request was begun", () => {
   });
 
   it("knows a head that never ends", () => {
-    expect(classifyAnswerError(new TransportFloodedError("x"))).toBe("response_head_too_large");
+    expect(classifyAnswerError(new TransportFloodedError())).toBe("response_head_too_large");
   });
 
   it("takes an error without a code for unexpected", () => {
