@@ -104,7 +104,8 @@ export function unlessAborted<T>(
 
 /**
  * Waits for an event of a socket that is being set up. On an error or an abort the socket is destroyed. The socket
- * keeps one error listener for good: an error while it changes hands would otherwise end the process.
+ * keeps one error listener for good: an error while it changes hands would otherwise end the process, and so would a
+ * second error, after the close, which undici does not expect: TLS over a stream passes errors on and stays open.
  */
 export async function untilEvent(
   socket: Socket,
@@ -113,7 +114,7 @@ export async function untilEvent(
   toAbortError: () => ConnectError,
   toSocketError: (error: Error) => ConnectError,
 ): Promise<void> {
-  socket.on("error", () => {});
+  socket.on("error", () => socket.destroy());
   try {
     await once(socket, event, { signal });
   } catch (error) {

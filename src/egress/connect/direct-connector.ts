@@ -62,8 +62,9 @@ function takeTurns(addresses: readonly ResolvedAddress[]): readonly ResolvedAddr
   return addresses.flatMap((_, turn) => [ipv4[turn], ipv6[turn]]).filter((address) => address !== undefined);
 }
 
-/** For all sockets: what came is copied, or used up, before the next is read. A new one for each was a cost. */
-const READ_BUFFER = new Uint8Array(65_536);
+/** For all sockets: what came is copied, or used up, before the next is read. A new one for each was a cost, and what
+ * waits in line is a copy of as much. */
+const READ_BUFFER = new Uint8Array(16_384);
 
 /**
  * Connects to exactly this address and writes nothing. What it emits as data is there until the listener returns.

@@ -241,6 +241,23 @@ describe("what comes after a handshake", () => {
   );
 });
 
+describe("a connection", () => {
+  it("that was reset, which writing meets first, tells its error before it closes", async () => {
+    const { keyPem: key, certPem: cert } = await authority.issue({ names });
+    server = await startTlsServer({ key, cert });
+    const { socket } = await connectTo(server);
+    const events: string[] = [];
+    socket.on("error", (error: NodeJS.ErrnoException) => events.push(error.code ?? error.message));
+    const closed = new Promise((resolve) => socket.on("close", () => resolve(events.push("close"))));
+    const sent = new Promise((resolve) => socket.write("x", resolve));
+    server.sockets[0]!.resetAndDestroy();
+    // In one go with the reset, so that no poll comes between them.
+    for (let n = 0; n < 3; n++) socket.write("x".repeat(10_000));
+    await Promise.all([closed, sent]);
+    expect(events).toEqual(["ECONNRESET", "close"]);
+  });
+});
+
 describe("a certificate", () => {
   it("that is in order is accepted up to its last day and from its first", async () => {
     const good = await authority.issue({ names, notBefore: daysFromNow(-0.01), notAfter: daysFromNow(0.01) });
