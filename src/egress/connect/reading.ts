@@ -11,6 +11,8 @@ const USUAL_ANSWER_MS = 0.5;
 /** What all answers that take longer may take of a second, and one payer's whatever the others' take. */
 const COSTLY_ANSWERS_MS = 100;
 const COSTLY_ANSWERS_MIN_MS = 20;
+/** A payer of whose reads fewer than one in so many are costly is busy: garbage collection makes some take long. */
+const COSTLY_ONE_IN = 8;
 /** After that it is seen how long reading took so far. */
 const SLICE_BYTES = 8_192;
 /** What takes longer is followed by so many times as long without anything more of the same payer. */
@@ -43,6 +45,7 @@ export function guardReading(
   let waiting: Buffer | null = null;
   /** While a piece waits nothing that comes behind it may pass it. */
   let isHeld = false;
+  let isReading = false;
   let leave = () => {};
   // As much of a Duplex as TLS uses. A real one, with a buffer for each read, took 180 µs of a dispatcher's POST.
   const stream = Object.assign(new EventEmitter(), {
@@ -65,11 +68,7 @@ export function guardReading(
     }
     waiting = chunk;
     leave = turns.take(payer, read);
-    if (waiting === null) return;
-    // What it came in is used again for what comes next.
-    waiting = Buffer.from(waiting);
-    isHeld = true;
-    socket.pause();
+    if (!isReading) hold();
   });
   socket.on("end", () => isHeld || stream.emit("end"));
   socket.on("error", (error) => stream.emit("error", error));
@@ -88,26 +87,39 @@ export function guardReading(
     },
   };
 
+  function hold(): void {
+    if (isHeld || waiting === null) return;
+    isHeld = true;
+    // What it came in is used again for what comes next.
+    waiting = Buffer.from(waiting);
+    socket.pause();
+  }
+
   /** Hands on what waits, or the beginning of it. */
-  function read(): Read {
-    let ms = 0;
-    while (waiting !== null && !socket.destroyed && ms <= USUAL_MS) {
+  function read(finish: (read: Read) => void, ms = 0): void {
+    isReading = waiting !== null && !socket.destroyed && ms <= USUAL_MS;
+    if (waiting !== null && isReading) {
       const slice: Buffer = waiting.subarray(0, SLICE_BYTES);
       waiting = slice.length < waiting.length ? waiting.subarray(SLICE_BYTES) : null;
       const before = process.threadCpuUsage();
       stream.emit("data", slice);
-      const { user, system } = process.threadCpuUsage(before);
-      ms += (user + system) / 1_000;
+      // undici reads what TLS made of it in a tick of its own.
+      process.nextTick(() => {
+        const { user, system } = process.threadCpuUsage(before);
+        read(finish, ms + (user + system) / 1_000);
+      });
+      return;
     }
     incoming.readMs += ms;
     const isAll = waiting === null || socket.destroyed;
-    if (isHeld && isAll) {
+    if (!isAll) hold();
+    else if (isHeld) {
       isHeld = false;
       if (socket.readableEnded) stream.emit("end");
       else socket.resume();
     }
-    const isUsual = isDone ? incoming.readMs <= USUAL_ANSWER_MS : ms <= USUAL_MS;
-    return { costlyMs: isUsual ? 0 : ms, isAll };
+    const isCostly = isDone ? incoming.readMs > USUAL_ANSWER_MS : ms > USUAL_MS;
+    finish({ costlyMs: isCostly ? ms : 0, isAll });
   }
 }
 
@@ -133,8 +145,11 @@ function handshakeTooLarge(): Error {
   return Object.assign(new Error(message), { code: HANDSHAKE_TOO_LARGE });
 }
 
+/** Reads and then says, before anything else is read, what it was. */
+export type Reader = (finish: (read: Read) => void) => void;
+
 /** What was read in a turn. */
-export type Read = {
+type Read = {
   /** Milliseconds of processor time; 0 for what is usual. */
   readonly costlyMs: number;
   /** False: more of it waits for another turn, after more than 20 ms of this one. */
@@ -149,53 +164,53 @@ export type Read = {
  */
 export class ReadingTurns {
   /** Of those who rest; each line is as long as its account's open connections at most. */
-  readonly #lines = new Map<string, Set<() => Read>>();
-  /** What was costly of this second, in milliseconds, by payer. */
-  readonly #costlyMs = new Map<string, number>();
+  readonly #lines = new Map<string, Set<Reader>>();
+  /** What was read in this second, by payer. */
+  readonly #reads = new Map<string, { count: number; costly: number; costlyMs: number }>();
   #second = 0;
 
   /** Reads now or in its turn, and in further ones until it is all. The result gives the turn up. */
-  take(payer: string, read: () => Read): () => void {
+  take(payer: string, read: Reader): () => void {
     const line = this.#lines.get(payer);
-    if (line === undefined) this.#run(payer, read);
+    if (line === undefined) this.#run(payer, read, false);
     else line.add(read);
     return () => void this.#lines.get(payer)?.delete(read);
   }
 
-  #run(payer: string, read: () => Read): void {
-    const { costlyMs, isAll } = read();
-    const ms = costlyMs === 0 ? 0 : this.#count(payer, costlyMs);
-    const share = Math.max(COSTLY_ANSWERS_MIN_MS, COSTLY_ANSWERS_MS / this.#costlyMs.size);
-    const rests = costlyMs > USUAL_MS || ms > share;
-    if (rests && !this.#lines.has(payer)) this.#lines.set(payer, new Set());
-    const line = this.#lines.get(payer);
-    if (line === undefined) return;
-    if (!isAll) line.add(read);
-    if (rests) {
-      this.#costlyMs.delete(payer);
-      const restMs = REST_TIMES * ms * Math.max(1, this.#lines.size / RESTING_PAYERS);
-      setTimeout(() => this.#next(payer), restMs).unref();
-    } else setImmediate(() => this.#next(payer));
+  /** `isNext`: of its line, which goes on when it was read. */
+  #run(payer: string, read: Reader, isNext: boolean): void {
+    read(({ costlyMs, isAll }) => {
+      const reads = this.#count(payer, costlyMs);
+      const share = Math.max(COSTLY_ANSWERS_MIN_MS, COSTLY_ANSWERS_MS / this.#reads.size);
+      const rests =
+        costlyMs > USUAL_MS || (reads.costlyMs > share && reads.costly * COSTLY_ONE_IN > reads.count);
+      const isNew = rests && !this.#lines.has(payer);
+      if (isNew) this.#lines.set(payer, new Set());
+      if (!isAll) this.#lines.get(payer)!.add(read);
+      if (!isNew && !isNext) return;
+      if (rests) {
+        this.#reads.delete(payer);
+        const restMs = REST_TIMES * reads.costlyMs * Math.max(1, this.#lines.size / RESTING_PAYERS);
+        setTimeout(() => this.#next(payer), restMs).unref();
+      } else setImmediate(() => this.#next(payer));
+    });
   }
 
-  /** Returns what it makes of this second. */
-  #count(payer: string, costlyMs: number): number {
+  #count(payer: string, costlyMs: number) {
     const second = Math.floor(performance.now() / 1_000);
-    if (second !== this.#second) this.#costlyMs.clear();
+    if (second !== this.#second) this.#reads.clear();
     this.#second = second;
-    const ms = costlyMs + (this.#costlyMs.get(payer) ?? 0);
-    this.#costlyMs.set(payer, ms);
-    return ms;
+    const before = this.#reads.get(payer) ?? { count: 0, costly: 0, costlyMs: 0 };
+    const costly = before.costly + (costlyMs > 0 ? 1 : 0);
+    const reads = { count: before.count + 1, costly, costlyMs: before.costlyMs + costlyMs };
+    this.#reads.set(payer, reads);
+    return reads;
   }
 
   #next(payer: string): void {
     const line = this.#lines.get(payer)!;
     const [first] = line;
-    if (first === undefined) {
-      this.#lines.delete(payer);
-      return;
-    }
-    line.delete(first);
-    this.#run(payer, first);
+    if (first === undefined) this.#lines.delete(payer);
+    else if (line.delete(first)) this.#run(payer, first, true);
   }
 }

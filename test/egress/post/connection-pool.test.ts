@@ -6,7 +6,7 @@ import type { Connect } from "../../../src/egress/egress.ts";
 
 import { createPoster, type Poster } from "../../../src/egress/post/post.ts";
 import { sharedAuthority } from "../../support/certificates.ts";
-import { type HostileBehaviour, startHostileReceiver } from "../../support/hostile-receiver.ts";
+import { startHostileReceiver } from "../../support/hostile-receiver.ts";
 import { createTestPoster, egressOf, postRequest, type TestPosterOptions } from "../../support/poster.ts";
 import { type Receiver, type ReceiverOptions, startReceiver } from "../../support/receiver.ts";
 import { patience, watchLateness } from "../../support/time-limits.ts";
@@ -164,33 +164,36 @@ describe("a kept connection", () => {
 });
 
 describe("connections that their receiver closes unannounced", () => {
-  async function setUpClosing(
-    more: Partial<TestPosterOptions> = {},
-    closes: HostileBehaviour = "closes_idle",
-  ) {
-    const authority = await sharedAuthority();
-    const receiver = await startHostileReceiver(closes, authority);
-    const poster = createTestPoster({ ports: [receiver.port], caPem: authority.caPem, ...more });
-    open.push(receiver, poster);
-    const request = postRequest(new URL(`https://localhost:${receiver.port}/`));
-    const untilClosed = () => expect.poll(() => poster.gauges().openConnections, { interval: 1 }).toBe(0);
-    return { receiver, poster, request, untilClosed };
+  /** The clock stands: whatever the receiver closes, it does so soon. */
+  async function setUpClosing(more: Partial<TestPosterOptions> = {}) {
+    const { receiver, poster } = await setUp({ now: () => 0, ...more });
+    return {
+      ...{ receiver, poster },
+      /** Returns how many connections are kept before the receiver closes them. */
+      async postAndClose(host?: string) {
+        expect((await poster.post(postRequest(receiver.url("/", host)))).outcome).toBe("succeeded");
+        const { idleConnections } = poster.gauges();
+        receiver.dropConnections();
+        await expect.poll(() => poster.gauges().openConnections, { interval: 1 }).toBe(0);
+        return idleConnections;
+      },
+    };
   }
 
   it("are no longer kept for a while, so that no POST is lost on one", async () => {
-    const { receiver, poster, request, untilClosed } = await setUpClosing();
-    await poster.post(request);
-    expect(poster.gauges().idleConnections).toBe(1);
-    await untilClosed();
-    for (let n = 0; n < 50; n += 1) {
-      expect((await poster.post(request)).outcome).toBe("succeeded");
-      expect(poster.gauges().idleConnections).toBe(0);
-    }
+    const { receiver, postAndClose } = await setUpClosing();
+    expect(await postAndClose()).toBe(1);
+    for (let n = 0; n < 50; n += 1) expect(await postAndClose()).toBe(0);
     expect(receiver.connectionsCount).toBe(51);
   });
 
   it("cost at most one POST for each connection kept before that was known", async () => {
-    const { poster, request } = await setUpClosing({ limits: { soonMs: 0 } }, "closes_behind_answer");
+    const authority = await sharedAuthority();
+    const receiver = await startHostileReceiver("closes_behind_answer", authority);
+    const ports = [receiver.port];
+    const poster = createTestPoster({ ports, caPem: authority.caPem, limits: { soonMs: 0 } });
+    open.push(receiver, poster);
+    const request = postRequest(new URL(`https://localhost:${receiver.port}/`));
     const outcomes: string[] = [];
     for (let n = 0; n < 50; n += 1) outcomes.push((await poster.post(request)).outcome);
     expect(outcomes.filter((outcome) => outcome !== "succeeded").length).toBeLessThanOrEqual(1);
@@ -221,30 +224,21 @@ describe("connections that their receiver closes unannounced", () => {
   });
 
   it("are kept again afterwards: a restart of a good receiver looks the same", async () => {
-    let laterMs = 0;
-    const now = () => performance.now() + laterMs;
-    const { poster, request, untilClosed } = await setUpClosing({ now, limits: { distrustMs: 10_000 } });
-    await poster.post(request);
-    await untilClosed();
-    laterMs = 9_000;
-    await poster.post(request);
-    expect(poster.gauges().idleConnections).toBe(0);
-    laterMs = 11_000;
-    await poster.post(request);
-    expect(poster.gauges().idleConnections).toBe(1);
+    let nowMs = 0;
+    const { postAndClose } = await setUpClosing({ now: () => nowMs, limits: { distrustMs: 10_000 } });
+    expect(await postAndClose()).toBe(1);
+    nowMs = 9_000;
+    expect(await postAndClose()).toBe(0);
+    nowMs = 11_000;
+    expect(await postAndClose()).toBe(1);
   });
 
   it("are remembered for a limited number of origins", async () => {
-    const { receiver, poster, untilClosed } = await setUpClosing({ limits: { distrustedOriginsMax: 1 } });
-    const postTo = async (name: string) => {
-      await poster.post(postRequest(new URL(`https://${name}:${receiver.port}/`)));
-      const { idleConnections } = poster.gauges();
-      await untilClosed();
-      return idleConnections;
-    };
-    expect([await postTo("localhost"), await postTo("localhost")]).toEqual([1, 0]);
-    expect([await postTo("a.many.localhost"), await postTo("a.many.localhost")]).toEqual([1, 0]);
-    expect(await postTo("localhost"), "forgotten, and so kept again").toBe(1);
+    const { postAndClose } = await setUpClosing({ limits: { distrustedOriginsMax: 1 } });
+    expect([await postAndClose(), await postAndClose()]).toEqual([1, 0]);
+    const other = "a.many.localhost";
+    expect([await postAndClose(other), await postAndClose(other)]).toEqual([1, 0]);
+    expect(await postAndClose(), "forgotten, and so kept again").toBe(1);
   });
 });
 

