@@ -8,20 +8,15 @@ const HANDSHAKE_BYTES_MAX = 16_384;
 const USUAL_MS = 20;
 /** To read a usual answer takes 0.05 ms, but thousands of headers, chunks or TLS records can be in one. */
 const USUAL_ANSWER_MS = 0.5;
-/** What all answers that take longer may take of a second, and one payer's whatever the others' take. */
-const COSTLY_ANSWERS_MS = 100;
-const COSTLY_ANSWERS_MIN_MS = 20;
-/** A payer of whose reads fewer than one in so many are costly is busy: garbage collection makes some take long. */
-const COSTLY_ONE_IN = 8;
+/** Whoever has one costly read for so many answers is busy, not costly: garbage collection makes some take long. */
+const ANSWERS_PER_COSTLY = 8;
 /** After that it is seen how long reading took so far. */
 const SLICE_BYTES = 8_192;
-/** What takes longer is followed by so many times as long without anything more of the same payer. */
+/** Each payer owes so many times as long as what it had read took; time pays, and whoever owes too much rests. */
 const REST_TIMES = 20;
-/** Where more rest at once than these, each rests longer in proportion: together they get a tenth of the thread. */
-const RESTING_PAYERS = 2;
-
-/** The code of the error that ends a handshake in which more came. */
-const HANDSHAKE_TOO_LARGE = "ERR_HANDSHAKE_TOO_LARGE";
+const OWED_MAX_MS = REST_TIMES * USUAL_MS;
+/** Where more owe than these, each owes more in proportion: together they get a tenth of the thread. */
+const OWING_PAYERS = 2;
 
 /** Whose turns reading takes. */
 export type ReadingPayer = { readonly turns: ReadingTurns; readonly payer: string };
@@ -32,9 +27,9 @@ export type ReadingPayer = { readonly turns: ReadingTurns; readonly payer: strin
  * a receiver can make 64 KB of key updates, or of headers, take as long as 2,000 usual answers. So the bytes pass
  * through here first, each piece in its payer's turn: counted, and timed.
  *
- * It stays between TLS and the socket for good, because Node cannot take it out, and costs a dispatcher about 10 µs for
- * each POST (test/bench, http-endpoint). Losing options: only for receivers that are not known yet, who may answer well
- * once and then not; counting what came natively, which is known when OpenSSL has done its work.
+ * It stays between TLS and the socket for good, as Node cannot take it out, and costs a dispatcher about 10 µs a POST.
+ * Losing options: only for receivers that are not known yet, who may answer well once and then not; counting what came
+ * natively, which is known when OpenSSL has done its work.
  */
 export function guardReading(
   socket: Socket,
@@ -62,7 +57,8 @@ export function guardReading(
   socket.on("data", (chunk: Buffer) => {
     incoming.bytes += chunk.length;
     if (incoming.bytes > incoming.bytesAllowed) {
-      stream.emit("error", isDone ? new TransportFloodedError() : handshakeTooLarge());
+      const tooLarge = { code: "ERR_HANDSHAKE_TOO_LARGE" };
+      stream.emit("error", isDone ? new TransportFloodedError() : Object.assign(new Error(), tooLarge));
       socket.destroy();
       return;
     }
@@ -110,6 +106,7 @@ export function guardReading(
       });
       return;
     }
+    const beforeMs = incoming.readMs;
     incoming.readMs += ms;
     const isAll = waiting === null || socket.destroyed;
     if (!isAll) hold();
@@ -118,8 +115,9 @@ export function guardReading(
       if (socket.readableEnded) stream.emit("end");
       else socket.resume();
     }
-    const isCostly = isDone ? incoming.readMs > USUAL_ANSWER_MS : ms > USUAL_MS;
-    finish({ costlyMs: isCostly ? ms : 0, isAll });
+    const usualMs = isDone ? USUAL_ANSWER_MS : USUAL_MS;
+    const costlyMs = incoming.readMs <= usualMs ? 0 : beforeMs <= usualMs ? incoming.readMs : ms;
+    finish({ costlyMs, isAll, isAnswer: isDone && beforeMs === 0 });
   }
 }
 
@@ -140,11 +138,6 @@ export class TransportFloodedError extends Error {
   }
 }
 
-function handshakeTooLarge(): Error {
-  const message = `More than ${HANDSHAKE_BYTES_MAX} bytes came before the handshake was done.`;
-  return Object.assign(new Error(message), { code: HANDSHAKE_TOO_LARGE });
-}
-
 /** Reads and then says, before anything else is read, what it was. */
 export type Reader = (finish: (read: Read) => void) => void;
 
@@ -154,19 +147,22 @@ type Read = {
   readonly costlyMs: number;
   /** False: more of it waits for another turn, after more than 20 ms of this one. */
   readonly isAll: boolean;
+  /** It is the first of an answer. */
+  readonly isAnswer: boolean;
 };
 
 /**
- * After a piece that took long, or many answers that did, what comes for the same payer waits in line: all of it
- * together gets a twentieth of the thread, however many names and addresses it is from, and all payers together a
- * tenth; one that is quick lets the next through at once. By the account that the attempts are for: by address, others
- * behind the same one would wait, too.
+ * After a piece that took long, or many answers that did, what comes for the same payer waits in line: all of it gets a
+ * twentieth of the thread, however many names and addresses it is from, and all payers together a tenth. By the account
+ * that the attempts are for: by address, others behind the same one would wait, too.
  */
 export class ReadingTurns {
   /** Of those who rest; each line is as long as its account's open connections at most. */
   readonly #lines = new Map<string, Set<Reader>>();
+  /** Until when each payer owes, by the monotonic clock. */
+  readonly #paidAtMs = new Map<string, number>();
   /** What was read in this second, by payer. */
-  readonly #reads = new Map<string, { count: number; costly: number; costlyMs: number }>();
+  readonly #reads = new Map<string, { answers: number; costly: number }>();
   #second = 0;
 
   /** Reads now or in its turn, and in further ones until it is all. The result gives the turn up. */
@@ -179,32 +175,35 @@ export class ReadingTurns {
 
   /** `isNext`: of its line, which goes on when it was read. */
   #run(payer: string, read: Reader, isNext: boolean): void {
-    read(({ costlyMs, isAll }) => {
-      const reads = this.#count(payer, costlyMs);
-      const share = Math.max(COSTLY_ANSWERS_MIN_MS, COSTLY_ANSWERS_MS / this.#reads.size);
-      const rests =
-        costlyMs > USUAL_MS || (reads.costlyMs > share && reads.costly * COSTLY_ONE_IN > reads.count);
+    read(({ costlyMs, isAll, isAnswer }) => {
+      const owedMs = this.#count(payer, costlyMs, isAnswer);
+      const rests = owedMs > OWED_MAX_MS;
       const isNew = rests && !this.#lines.has(payer);
       if (isNew) this.#lines.set(payer, new Set());
       if (!isAll) this.#lines.get(payer)!.add(read);
       if (!isNew && !isNext) return;
-      if (rests) {
-        this.#reads.delete(payer);
-        const restMs = REST_TIMES * reads.costlyMs * Math.max(1, this.#lines.size / RESTING_PAYERS);
-        setTimeout(() => this.#next(payer), restMs).unref();
-      } else setImmediate(() => this.#next(payer));
+      if (rests) setTimeout(() => this.#next(payer), owedMs).unref();
+      else setImmediate(() => this.#next(payer));
     });
   }
 
-  #count(payer: string, costlyMs: number) {
-    const second = Math.floor(performance.now() / 1_000);
+  /** Returns what the payer owes after a costly read, in milliseconds; 0 after another one. */
+  #count(payer: string, costlyMs: number, isAnswer: boolean): number {
+    const nowMs = performance.now();
+    const second = Math.floor(nowMs / 1_000);
     if (second !== this.#second) this.#reads.clear();
     this.#second = second;
-    const before = this.#reads.get(payer) ?? { count: 0, costly: 0, costlyMs: 0 };
-    const costly = before.costly + (costlyMs > 0 ? 1 : 0);
-    const reads = { count: before.count + 1, costly, costlyMs: before.costlyMs + costlyMs };
+    const reads = this.#reads.get(payer) ?? { answers: 0, costly: 0 };
     this.#reads.set(payer, reads);
-    return reads;
+    if (isAnswer) reads.answers += 1;
+    if (costlyMs === 0) return 0;
+    reads.costly += 1;
+    if (costlyMs <= USUAL_MS && reads.costly * ANSWERS_PER_COSTLY <= reads.answers) return 0;
+    for (const [one, paidAtMs] of this.#paidAtMs) if (paidAtMs <= nowMs) this.#paidAtMs.delete(one);
+    const beforeMs = this.#paidAtMs.get(payer) ?? nowMs;
+    const paidAtMs = beforeMs + REST_TIMES * costlyMs * Math.max(1, this.#paidAtMs.size / OWING_PAYERS);
+    this.#paidAtMs.set(payer, paidAtMs);
+    return paidAtMs - nowMs;
   }
 
   #next(payer: string): void {

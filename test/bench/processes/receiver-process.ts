@@ -11,6 +11,8 @@ export type ReceiverManners = {
   readonly delayMs: number;
   /** The hosts h0 to h<silentHosts - 1> take the POST and never answer. */
   readonly silentHosts: number;
+  /** The hosts h0 to h<costlyHosts - 1> succeed by an answer that takes long to read: 10,000 chunks of one byte. */
+  readonly costlyHosts: number;
   /** Reads which analysis it got, and keeps when its first byte came. */
   readonly isTiming: boolean;
 };
@@ -31,8 +33,11 @@ const SEQUENCES_MAX = 10 ** SEQUENCE_DIGITS;
 const HEAD_END = Buffer.from("\r\n\r\n");
 const LENGTH_HEADER = Buffer.from("content-length: ");
 const ANSWER = Buffer.from("HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\ncontent-length: 2\r\n\r\nok");
+const COSTLY_ANSWER = Buffer.from(
+  `HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n${"1\r\nx\r\n".repeat(10_000)}0\r\n\r\n`,
+);
 
-let manners: ReceiverManners = { delayMs: 0, silentHosts: 0, isTiming: false };
+let manners: ReceiverManners = { delayMs: 0, silentHosts: 0, costlyHosts: 0, isTiming: false };
 /** By sequence number of the analysis, on the shared clock; 0: has not come. Made when it is first needed. */
 let firstBytesAtMs = new Float64Array(0);
 let answered = 0;
@@ -65,14 +70,16 @@ function serve(socket: TLSSocket): void {
       return;
     }
     if (manners.isTiming) keep(received, firstByteAtMs);
-    if (manners.delayMs > 0) setTimeout(answer, manners.delayMs, socket);
-    else answer(socket);
+    const isCostly = host >= 0 && host < manners.costlyHosts;
+    if (isCostly) answer(socket, COSTLY_ANSWER);
+    else if (manners.delayMs > 0) setTimeout(answer, manners.delayMs, socket, ANSWER);
+    else answer(socket, ANSWER);
   });
 }
 
-function answer(socket: TLSSocket): void {
+function answer(socket: TLSSocket, bytes: Buffer): void {
   answered += 1;
-  socket.write(ANSWER);
+  socket.write(bytes);
 }
 
 /** Where the request that begins here ends; -1: its head is not whole yet. */

@@ -2,9 +2,8 @@ import "reflect-metadata"; // @peculiar/x509 needs it loaded first.
 
 import { KeyObject } from "node:crypto";
 import type { Socket } from "node:net";
-import { PassThrough } from "node:stream";
 import * as x509 from "@peculiar/x509";
-import { afterEach, beforeAll, describe, expect, it, vi } from "vitest";
+import { afterEach, beforeAll, describe, expect, it } from "vitest";
 import { DAY_MS } from "../../../src/base/model/time.ts";
 import {
   createTargetSecureContext,
@@ -12,7 +11,7 @@ import {
   openTls,
 } from "../../../src/egress/connect/connector.ts";
 import { createDirectConnector, openTcp } from "../../../src/egress/connect/direct-connector.ts";
-import { guardReading, type Reader, ReadingTurns } from "../../../src/egress/connect/reading.ts";
+import { guardReading, ReadingTurns } from "../../../src/egress/connect/reading.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import {
@@ -89,66 +88,6 @@ describe("a handshake", () => {
     expect(await failureOf(connectTo(flood))).toMatchObject({ code: "tls_protocol" });
   });
 
-  it("that takes long of our time is followed by a rest for all of its account's, in line", async () => {
-    vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
-    try {
-      const turns = new ReadingTurns();
-      const done: string[] = [];
-      const take = (payer: string, name: string, ms: number) =>
-        turns.take(payer, (finish) => {
-          done.push(name);
-          finish({ costlyMs: ms, isAll: true });
-        });
-      take("a", "costly", 100);
-      take("a", "next", 0);
-      const leave = take("a", "gone", 0);
-      take("a", "behind", 50);
-      take("a", "last", 0);
-      take("b", "other", 0);
-      leave();
-      expect(done).toEqual(["costly", "other"]);
-      await vi.advanceTimersByTimeAsync(1_999);
-      expect(done).toEqual(["costly", "other"]);
-      await vi.advanceTimersByTimeAsync(2);
-      expect(done.slice(2), "a quick one lets the next through").toEqual(["next", "behind"]);
-      await vi.advanceTimersByTimeAsync(990);
-      expect(done.slice(4)).toEqual([]);
-      await vi.advanceTimersByTimeAsync(20);
-      take("a", "later", 0);
-      expect(done.slice(4)).toEqual(["last", "later"]);
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-
-  it("that takes long leaves nine tenths of our time, however many accounts have such ones", async () => {
-    vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate"] });
-    try {
-      for (const count of [2, 20, 200]) {
-        const turns = new ReadingTurns();
-        let takenMs = 0;
-        // Each is one of its own.
-        const costly = (): Reader => (finish) => {
-          takenMs += 75;
-          finish({ costlyMs: 75, isAll: true });
-        };
-        for (let n = 0; n < count; n++) for (let one = 0; one < 500; one++) turns.take(`${n}`, costly());
-        const atOnceMs = takenMs;
-        await vi.advanceTimersByTimeAsync(600_000);
-        expect(atOnceMs, "each one's first").toBe(75 * count);
-        expect((takenMs - atOnceMs) / 600_000, `${count}`).toBeLessThan(0.11);
-        let isDone = false;
-        turns.take("another", (finish) => {
-          isDone = true;
-          finish({ costlyMs: 0, isAll: true });
-        });
-        expect(isDone, "at once").toBe(true);
-      }
-    } finally {
-      vi.useRealTimers();
-    }
-  });
-
   it("whose flight was held back waits for its account's turn all the same", async () => {
     const { keyPem: key, certPem: cert } = await authority.issue({ names });
     server = await startTlsServer({ key, cert });
@@ -167,81 +106,12 @@ describe("a handshake", () => {
         signal,
       });
     };
-    turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true }));
+    turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true, isAnswer: false }));
     const startedAtMs = performance.now();
     const sockets = await Promise.all([open(), open()]);
     expect(performance.now() - startedAtMs, "a rest of 500 ms").toBeGreaterThan(480);
     for (const socket of sockets) socket.destroy();
   });
-});
-
-describe("what comes after a handshake", () => {
-  function threadMs(): number {
-    const { user, system } = process.threadCpuUsage();
-    return (user + system) / 1_000;
-  }
-
-  /** Connections on which all bytes have come, with a reader that takes so many ms for each slice. */
-  function openAll(
-    turns: ReadingTurns,
-    payers: readonly string[],
-    { bytes, sliceMs }: { bytes: number; sliceMs: number },
-  ) {
-    const taken = new Map(payers.map((payer) => [payer, 0]));
-    for (const payer of payers) {
-      const socket = new PassThrough();
-      const { stream, done } = guardReading(socket as unknown as Socket, { turns, payer });
-      done();
-      stream.on("data", (slice: Buffer) => {
-        const untilMs = threadMs() + sliceMs;
-        while (threadMs() < untilMs);
-        taken.set(payer, taken.get(payer)! + slice.length);
-      });
-      // Each in a callback of its own, as the sockets of a poll are.
-      setImmediate(() => socket.emit("data", Buffer.alloc(bytes)));
-    }
-    return taken;
-  }
-
-  it("is read in slices, so that a wave of costly records holds the thread for a moment only", async () => {
-    const turns = new ReadingTurns();
-    const payers = Array.from({ length: 64 }, (_, n) => `${n % 2}`);
-    const startedAtMs = threadMs();
-    const taken = openAll(turns, payers, { bytes: 65_536, sliceMs: 8 });
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(threadMs() - startedAtMs).toBeLessThan(100);
-    for (const bytes of taken.values()) expect([8_192, 16_384, 24_576], "of 32 × 65,536").toContain(bytes);
-  });
-
-  it("is read whole where it is quick, and at once", async () => {
-    const taken = openAll(new ReadingTurns(), ["a", "a", "a"], { bytes: 65_536, sliceMs: 0 });
-    await new Promise((resolve) => setImmediate(resolve));
-    expect(taken.get("a")).toBe(3 * 65_536);
-  });
-
-  it.each([1, 2, 20])(
-    "is a tenth of the thread's when each answer is costly, of %i accounts",
-    async (count) => {
-      vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate", "performance"] });
-      try {
-        const turns = new ReadingTurns();
-        let takenMs = 0;
-        const answer = (): Reader => (finish) => {
-          takenMs += 1.5;
-          finish({ costlyMs: 1.5, isAll: true });
-        };
-        // In a minute, each account is sent 200 a second.
-        for (let ms = 0; ms < 60_000; ms += 100) {
-          for (let n = 0; n < count; n++) for (let one = 0; one < 20; one++) turns.take(`${n}`, answer());
-          await vi.advanceTimersByTimeAsync(100);
-        }
-        expect(takenMs / 60_000).toBeLessThan(0.15);
-        expect(takenMs, "and they are read").toBeGreaterThan(500);
-      } finally {
-        vi.useRealTimers();
-      }
-    },
-  );
 });
 
 describe("a connection", () => {

@@ -31,15 +31,15 @@ export type PreparedFlood = {
   stop(): Promise<readonly Figure[]>;
 };
 
-/** How much of what was published, or replayed, for the account has been delivered. */
+/** How much of what was published, or replayed, for the accounts has been delivered. */
 export async function countDelivered(
   { pool }: BenchDatabase,
-  accountId: string | undefined,
+  accountIds: readonly string[],
 ): Promise<number> {
   const { rows } = await pool.query<{ delivered: number }>(
     `/* bench */ select count(*)::integer as delivered from sealpost.deliveries
-     where account_id = $1 and status = 'succeeded'`,
-    [accountId],
+     where account_id = any ($1) and status = 'succeeded'`,
+    [accountIds],
   );
   return rows[0]?.delivered ?? 0;
 }

@@ -10,7 +10,7 @@ import { busyMachine } from "./busy-machine.ts";
 import type { Flood } from "./flood.ts";
 import { httpPublishes } from "./http-publishes.ts";
 import { names } from "./names.ts";
-import { oneLane } from "./one-lane.ts";
+import { costlyAnswers, oneLane } from "./one-lane.ts";
 import { replays } from "./replays.ts";
 
 const FLOODS: readonly Flood[] = [
@@ -18,6 +18,8 @@ const FLOODS: readonly Flood[] = [
   timeouts,
   deadNameServers,
   oneLane,
+  costlyAnswers(1),
+  costlyAnswers(20),
   names,
   replays,
   httpPublishes,
@@ -43,7 +45,7 @@ export const isolation: BenchCase<Bench> = {
   name: "isolation",
   says:
     "COMMIT to first byte for 800 healthy accounts, 300 a second, one a transaction: 20 s alone, then 30 s from the " +
-    "moment when somebody floods the same dispatcher. Six floods and a control, each with a database and a " +
+    "moment when somebody floods the same dispatcher. Eight floods and a control, each with a database and a " +
     "dispatcher of its own.",
   run: async (bench, tell) => {
     const figures: Figure[] = [];

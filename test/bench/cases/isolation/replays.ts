@@ -41,7 +41,7 @@ export const replays: Flood = {
         return [
           { name: "replays", value: count, unit: `of ${deliveries.toLocaleString("en")}` },
           { name: "deliveries started", value: rows[0]?.started ?? 0, unit: "" },
-          { name: "deliveries that arrived", value: await countDelivered(database, accountId), unit: "" },
+          { name: "deliveries that arrived", value: await countDelivered(database, [accountId]), unit: "" },
         ];
       },
     };

@@ -1,0 +1,174 @@
+// Turns in reading what receivers send: whose answers are costly to read keeps nobody else waiting.
+import type { Socket } from "node:net";
+import { PassThrough } from "node:stream";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { guardReading, type Reader, ReadingTurns } from "../../../src/egress/connect/reading.ts";
+
+describe("a handshake", () => {
+  it("that takes long of our time is followed by a rest for all of its account's, in line", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate", "performance"] });
+    try {
+      const turns = new ReadingTurns();
+      const done: string[] = [];
+      const take = (payer: string, name: string, ms: number) =>
+        turns.take(payer, (finish) => {
+          done.push(name);
+          finish({ costlyMs: ms, isAll: true, isAnswer: false });
+        });
+      take("a", "costly", 100);
+      take("a", "next", 0);
+      const leave = take("a", "gone", 0);
+      take("a", "behind", 50);
+      take("a", "last", 0);
+      take("b", "other", 0);
+      leave();
+      expect(done).toEqual(["costly", "other"]);
+      await vi.advanceTimersByTimeAsync(1_999);
+      expect(done).toEqual(["costly", "other"]);
+      await vi.advanceTimersByTimeAsync(2);
+      expect(done.slice(2), "a quick one lets the next through").toEqual(["next", "behind"]);
+      await vi.advanceTimersByTimeAsync(990);
+      expect(done.slice(4)).toEqual([]);
+      await vi.advanceTimersByTimeAsync(20);
+      take("a", "later", 0);
+      expect(done.slice(4)).toEqual(["last", "later"]);
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it("that takes long leaves nine tenths of our time, however many accounts have such ones", async () => {
+    vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate", "performance"] });
+    try {
+      for (const count of [2, 20, 200]) {
+        const turns = new ReadingTurns();
+        let takenMs = 0;
+        // Each is one of its own.
+        const costly = (): Reader => (finish) => {
+          takenMs += 75;
+          finish({ costlyMs: 75, isAll: true, isAnswer: false });
+        };
+        for (let n = 0; n < count; n++) for (let one = 0; one < 500; one++) turns.take(`${n}`, costly());
+        const atOnceMs = takenMs;
+        await vi.advanceTimersByTimeAsync(600_000);
+        expect(atOnceMs, "each one's first").toBe(75 * count);
+        expect((takenMs - atOnceMs) / 600_000, `${count}`).toBeLessThan(0.11);
+        let isDone = false;
+        turns.take("another", (finish) => {
+          isDone = true;
+          finish({ costlyMs: 0, isAll: true, isAnswer: false });
+        });
+        expect(isDone, "at once").toBe(true);
+      }
+    } finally {
+      vi.useRealTimers();
+    }
+  });
+});
+
+describe("what comes after a handshake", () => {
+  function threadMs(): number {
+    const { user, system } = process.threadCpuUsage();
+    return (user + system) / 1_000;
+  }
+
+  /** Connections on which all bytes have come, with a reader that takes so many ms for each slice. */
+  function openAll(
+    turns: ReadingTurns,
+    payers: readonly string[],
+    { bytes, sliceMs }: { bytes: number; sliceMs: number },
+  ) {
+    const taken = new Map(payers.map((payer) => [payer, 0]));
+    for (const payer of payers) {
+      const socket = new PassThrough();
+      const { stream, done } = guardReading(socket as unknown as Socket, { turns, payer });
+      done();
+      stream.on("data", (slice: Buffer) => {
+        const untilMs = threadMs() + sliceMs;
+        while (threadMs() < untilMs);
+        taken.set(payer, taken.get(payer)! + slice.length);
+      });
+      // Each in a callback of its own, as the sockets of a poll are.
+      setImmediate(() => socket.emit("data", Buffer.alloc(bytes)));
+    }
+    return taken;
+  }
+
+  it("is read in slices, so that a wave of costly records holds the thread for a moment only", async () => {
+    const turns = new ReadingTurns();
+    const payers = Array.from({ length: 64 }, (_, n) => `${n % 2}`);
+    const startedAtMs = threadMs();
+    const taken = openAll(turns, payers, { bytes: 65_536, sliceMs: 8 });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(threadMs() - startedAtMs).toBeLessThan(100);
+    for (const bytes of taken.values()) expect([8_192, 16_384, 24_576], "of 32 × 65,536").toContain(bytes);
+  });
+
+  it("is read whole where it is quick, and at once", async () => {
+    const taken = openAll(new ReadingTurns(), ["a", "a", "a"], { bytes: 65_536, sliceMs: 0 });
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(taken.get("a")).toBe(3 * 65_536);
+  });
+
+  /** Returns how long reading took of a minute, in milliseconds. Every 100 ms each account is sent `reads` as often. */
+  async function readForAMinute(
+    payers: readonly string[],
+    { times, reads }: { times: number; reads: readonly Parameters<Parameters<Reader>[0]>[0][] },
+    turns = new ReadingTurns(),
+  ): Promise<number> {
+    let takenMs = 0;
+    const answers = reads.map(
+      (read) => (): Reader => (finish) => {
+        takenMs += read.costlyMs;
+        finish(read);
+      },
+    );
+    for (let ms = 0; ms < 60_000; ms += 100) {
+      for (const payer of payers)
+        for (let n = 0; n < times; n++) for (const answer of answers) turns.take(payer, answer());
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    return takenMs;
+  }
+
+  describe("when answers are costly", () => {
+    beforeEach(() => void vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate", "performance"] }));
+    afterEach(() => void vi.useRealTimers());
+    const first = { costlyMs: 0, isAll: true, isAnswer: true };
+    const costly = { costlyMs: 1.5, isAll: true, isAnswer: false };
+    const more = { costlyMs: 0, isAll: true, isAnswer: false };
+    const named = (count: number) => Array.from({ length: count }, (_, n) => `${n}`);
+
+    it.each([1, 2, 20, 60])("is a tenth of the thread's, of %i accounts", async (count) => {
+      const takenMs = await readForAMinute(named(count), { times: 20, reads: [first, costly] });
+      expect(takenMs / 60_000).toBeLessThan(0.11);
+      expect(takenMs, "and they are read").toBeGreaterThan(500);
+    });
+
+    it("is no more when they come in many pieces of which few are costly", async () => {
+      const pieces = [first, ...Array.from({ length: 20 }, () => more), costly];
+      expect((await readForAMinute(named(20), { times: 20, reads: pieces })) / 60_000).toBeLessThan(0.11);
+    });
+
+    it("never waits where an account has few of many, whatever others have", async () => {
+      const turns = new ReadingTurns();
+      const others = readForAMinute(named(20), { times: 20, reads: [first, costly] }, turns);
+      const reads = [...Array.from({ length: 10 }, () => first), costly];
+      let waitedCount = 0;
+      for (let n = 0; n < 500; n++) {
+        await vi.advanceTimersByTimeAsync(100);
+        for (const read of reads) {
+          let isRead = false;
+          turns.take("busy", (finish) => {
+            isRead = true;
+            finish(read);
+          });
+          if (!isRead) waitedCount += 1;
+        }
+      }
+      expect(waitedCount).toBe(0);
+      await vi.advanceTimersByTimeAsync(60_000);
+      await others;
+    });
+  });
+});
