@@ -1,6 +1,6 @@
 import type { TLSSocket } from "node:tls";
 import type { CONNECT_ERRORS, TLS_ERRORS } from "../base/model/error-codes.ts";
-import type { Incoming } from "./connect/reading.ts";
+import type { AllowAnswer } from "./connect/reading.ts";
 import type { UnsafeAllowedTargets } from "./rules/host.ts";
 
 /** `hostname` as in a judged URL: an IPv6 address stands in brackets. */
@@ -20,7 +20,7 @@ export type Connect = (target: Target, signal: AbortSignal) => Promise<OpenedCon
 
 export type OpenedConnection = Readonly<ConnectProgress> & {
   readonly socket: TLSSocket;
-  readonly incoming: Incoming;
+  readonly allowAnswer: AllowAnswer;
 };
 
 /** How far a connection got. */

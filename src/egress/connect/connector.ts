@@ -50,11 +50,10 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
       const { hostname, port } = target;
       const host = bareHost(hostname);
-      const { stream, incoming, done } = guardReading(transport, { turns, payer: target.payer ?? host });
+      const { stream, allow } = guardReading(transport, { turns, payer: target.payer ?? host });
       const socket = await openTls(stream, { host, port, ...tls, signal });
-      done();
       timings.tlsMs = now() - connectedAtMs;
-      return { socket, incoming, ...progress };
+      return { socket, allowAnswer: allow, ...progress };
     } catch (error) {
       if (error instanceof ConnectError) error.progress = progress;
       throw error;

@@ -8,8 +8,8 @@ const HANDSHAKE_BYTES_MAX = 16_384;
 const USUAL_MS = 20;
 /** To read a usual answer takes 0.05 ms, but thousands of headers, chunks or TLS records can be in one. */
 const USUAL_ANSWER_MS = 0.5;
-/** Whoever has one costly read for so many answers is busy, not costly: garbage collection makes some take long. */
-const ANSWERS_PER_COSTLY = 8;
+/** One costly read for so many usual answers of a second is free: garbage collection makes some take long. */
+const USUAL_PER_COSTLY = 8;
 /** After that it is seen how long reading took so far. */
 const SLICE_BYTES = 8_192;
 /** Each payer owes so many times as long as what it had read took; time pays, and whoever owes too much rests. */
@@ -34,9 +34,12 @@ export type ReadingPayer = { readonly turns: ReadingTurns; readonly payer: strin
 export function guardReading(
   socket: Socket,
   { turns, payer }: ReadingPayer,
-): { readonly stream: Duplex; readonly incoming: Incoming; readonly done: () => void } {
-  const incoming: Incoming = { bytes: 0, bytesAllowed: HANDSHAKE_BYTES_MAX, readMs: 0 };
-  let isDone = false;
+): { readonly stream: Duplex; readonly allow: AllowAnswer } {
+  let bytes = 0;
+  let bytesAllowed = HANDSHAKE_BYTES_MAX;
+  let isHandshake = true;
+  /** Milliseconds of processor time, of the handshake or of this answer. */
+  let readMs = 0;
   let waiting: Buffer | null = null;
   /** While a piece waits nothing that comes behind it may pass it. */
   let isHeld = false;
@@ -55,10 +58,10 @@ export function guardReading(
     destroy: () => socket.destroy(),
   });
   socket.on("data", (chunk: Buffer) => {
-    incoming.bytes += chunk.length;
-    if (incoming.bytes > incoming.bytesAllowed) {
+    bytes += chunk.length;
+    if (bytes > bytesAllowed) {
       const tooLarge = { code: "ERR_HANDSHAKE_TOO_LARGE" };
-      stream.emit("error", isDone ? new TransportFloodedError() : Object.assign(new Error(), tooLarge));
+      stream.emit("error", isHandshake ? Object.assign(new Error(), tooLarge) : new TransportFloodedError());
       socket.destroy();
       return;
     }
@@ -75,11 +78,11 @@ export function guardReading(
   });
   return {
     stream: stream as unknown as Duplex,
-    incoming,
-    done: () => {
-      isDone = true;
-      incoming.bytesAllowed = Number.POSITIVE_INFINITY;
-      incoming.readMs = 0;
+    allow: (bytesMax) => {
+      if (!isHandshake && readMs > 0 && readMs <= USUAL_ANSWER_MS) turns.countUsual(payer);
+      isHandshake = false;
+      bytesAllowed = bytes + bytesMax;
+      readMs = 0;
     },
   };
 
@@ -106,8 +109,8 @@ export function guardReading(
       });
       return;
     }
-    const beforeMs = incoming.readMs;
-    incoming.readMs += ms;
+    const beforeMs = readMs;
+    readMs += ms;
     const isAll = waiting === null || socket.destroyed;
     if (!isAll) hold();
     else if (isHeld) {
@@ -115,20 +118,13 @@ export function guardReading(
       if (socket.readableEnded) stream.emit("end");
       else socket.resume();
     }
-    const usualMs = isDone ? USUAL_ANSWER_MS : USUAL_MS;
-    const costlyMs = incoming.readMs <= usualMs ? 0 : beforeMs <= usualMs ? incoming.readMs : ms;
-    finish({ costlyMs, isAll, isAnswer: isDone && beforeMs === 0 });
+    const usualMs = isHandshake ? USUAL_MS : USUAL_ANSWER_MS;
+    finish({ costlyMs: readMs <= usualMs ? 0 : beforeMs <= usualMs ? readMs : ms, isAll });
   }
 }
 
-/** What came over a connection, be it TLS's own records. Whoever uses the connection sets the limits anew. */
-export type Incoming = {
-  bytes: number;
-  /** With more the connection ends, by a TransportFloodedError. */
-  bytesAllowed: number;
-  /** Milliseconds of processor time that reading took since this was set to 0. */
-  readMs: number;
-};
+/** Called for each answer that is expected: with more bytes, TLS's own too, a TransportFloodedError ends all. */
+export type AllowAnswer = (bytesMax: number) => void;
 
 /** The receiver sends without end, if not as an answer. */
 export class TransportFloodedError extends Error {
@@ -147,8 +143,6 @@ type Read = {
   readonly costlyMs: number;
   /** False: more of it waits for another turn, after more than 20 ms of this one. */
   readonly isAll: boolean;
-  /** It is the first of an answer. */
-  readonly isAnswer: boolean;
 };
 
 /**
@@ -161,8 +155,8 @@ export class ReadingTurns {
   readonly #lines = new Map<string, Set<Reader>>();
   /** Until when each payer owes, by the monotonic clock. */
   readonly #paidAtMs = new Map<string, number>();
-  /** What was read in this second, by payer. */
-  readonly #reads = new Map<string, { answers: number; costly: number }>();
+  /** Answers, and costly reads, of this second, by payer. */
+  readonly #answers = new Map<string, { usual: number; costly: number }>();
   #second = 0;
 
   /** Reads now or in its turn, and in further ones until it is all. The result gives the turn up. */
@@ -175,8 +169,8 @@ export class ReadingTurns {
 
   /** `isNext`: of its line, which goes on when it was read. */
   #run(payer: string, read: Reader, isNext: boolean): void {
-    read(({ costlyMs, isAll, isAnswer }) => {
-      const owedMs = this.#count(payer, costlyMs, isAnswer);
+    read(({ costlyMs, isAll }) => {
+      const owedMs = costlyMs === 0 ? 0 : this.#owe(payer, costlyMs);
       const rests = owedMs > OWED_MAX_MS;
       const isNew = rests && !this.#lines.has(payer);
       if (isNew) this.#lines.set(payer, new Set());
@@ -187,18 +181,26 @@ export class ReadingTurns {
     });
   }
 
-  /** Returns what the payer owes after a costly read, in milliseconds; 0 after another one. */
-  #count(payer: string, costlyMs: number, isAnswer: boolean): number {
-    const nowMs = performance.now();
-    const second = Math.floor(nowMs / 1_000);
-    if (second !== this.#second) this.#reads.clear();
+  /** An answer for the payer was quick to read, and no other is part of it. */
+  countUsual(payer: string): void {
+    this.#answersOf(payer).usual += 1;
+  }
+
+  #answersOf(payer: string) {
+    const second = Math.floor(performance.now() / 1_000);
+    if (second !== this.#second) this.#answers.clear();
     this.#second = second;
-    const reads = this.#reads.get(payer) ?? { answers: 0, costly: 0 };
-    this.#reads.set(payer, reads);
-    if (isAnswer) reads.answers += 1;
-    if (costlyMs === 0) return 0;
-    reads.costly += 1;
-    if (costlyMs <= USUAL_MS && reads.costly * ANSWERS_PER_COSTLY <= reads.answers) return 0;
+    const answers = this.#answers.get(payer) ?? { usual: 0, costly: 0 };
+    this.#answers.set(payer, answers);
+    return answers;
+  }
+
+  /** Returns what the payer owes then, in milliseconds. */
+  #owe(payer: string, costlyMs: number): number {
+    const answers = this.#answersOf(payer);
+    answers.costly += 1;
+    if (costlyMs <= USUAL_MS && answers.costly * USUAL_PER_COSTLY <= answers.usual) return 0;
+    const nowMs = performance.now();
     for (const [one, paidAtMs] of this.#paidAtMs) if (paidAtMs <= nowMs) this.#paidAtMs.delete(one);
     const beforeMs = this.#paidAtMs.get(payer) ?? nowMs;
     const paidAtMs = beforeMs + REST_TIMES * costlyMs * Math.max(1, this.#paidAtMs.size / OWING_PAYERS);

@@ -50,7 +50,7 @@ export type PostLimits = Readonly<typeof POST_LIMITS>;
  * One TLS connection with an undici client of its own, lent to one POST at a time: a POST that runs into its deadline
  * is ended by destroying its client, which must not take others with it.
  */
-export type Connection = Pick<OpenedConnection, "remoteAddress" | "socket" | "incoming"> & {
+export type Connection = Pick<OpenedConnection, "remoteAddress" | "socket" | "allowAnswer"> & {
   readonly origin: string;
   readonly target: Target;
   /** When the receiver's certificate expires, in ms since the epoch; null: it could not be read. */
@@ -190,12 +190,6 @@ export function createConnectionPool(
     else idleByOrigin.delete(connection.origin);
   }
 
-  /** For the next POST on it. */
-  function limitIncoming(incoming: Connection["incoming"]): void {
-    incoming.bytesAllowed = incoming.bytes + limits.transportBytesMax;
-    incoming.readMs = 0;
-  }
-
   function evictBeyond(max: number, kept: ReadonlySet<Connection>): void {
     for (const longestIdle of kept) {
       if (kept.size <= max) return;
@@ -232,7 +226,7 @@ export function createConnectionPool(
         forgetIdle(connection);
         if (isFit(connection) && isStillAllowed(connection)) {
           connection.isNewcomer = false;
-          limitIncoming(connection.incoming);
+          connection.allowAnswer(limits.transportBytesMax);
           return connection;
         }
         end(connection, new ConnectionEndedError("too old to be used again"));
@@ -240,7 +234,11 @@ export function createConnectionPool(
     },
 
     /** Makes a fresh connection usable. The caller gives it back or ends it. */
-    open(origin: string, target: Target, { socket, incoming, remoteAddress }: OpenedConnection): Connection {
+    open(
+      origin: string,
+      target: Target,
+      { socket, allowAnswer, remoteAddress }: OpenedConnection,
+    ): Connection {
       const openedAtMs = now();
       const connection: Connection = {
         origin,
@@ -248,7 +246,7 @@ export function createConnectionPool(
         remoteAddress,
         certificateEndsAtMs: socket.getPeerX509Certificate()?.validToDate.getTime() ?? null,
         socket,
-        incoming,
+        allowAnswer,
         client: createClient(origin, socket, limits, () => connection.endedBy),
         openedAtMs,
         isNewcomer: true,
@@ -256,7 +254,7 @@ export function createConnectionPool(
         endedBy: null,
         beginning: "",
       };
-      limitIncoming(incoming);
+      allowAnswer(limits.transportBytesMax);
       keepBeginning(connection);
       connection.client.on("disconnect", (_origin, _clients, error) => {
         const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;

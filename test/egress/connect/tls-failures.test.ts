@@ -106,7 +106,7 @@ describe("a handshake", () => {
         signal,
       });
     };
-    turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true, isAnswer: false }));
+    turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true }));
     const startedAtMs = performance.now();
     const sockets = await Promise.all([open(), open()]);
     expect(performance.now() - startedAtMs, "a rest of 500 ms").toBeGreaterThan(480);

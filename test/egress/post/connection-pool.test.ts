@@ -149,7 +149,7 @@ describe("a kept connection", () => {
       await new Promise((resolve) => socket.once("secureConnect", resolve));
       return {
         socket,
-        incoming: { bytes: 0, bytesAllowed: 0, readMs: 0 },
+        allowAnswer: () => undefined,
         remoteAddress: "127.0.0.1",
         timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 },
       };
