@@ -1,6 +1,7 @@
 import { readFileSync } from "node:fs";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
+import { REFUSED_IPV4_RANGES } from "../../src/egress/rules/address.ts";
 import { PRIVATE_NAMES, parseUnsafeAllowedTargets } from "../../src/egress/rules/host.ts";
 import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { openDatabase } from "../support/open.ts";
@@ -36,6 +37,12 @@ describe("what SQL says of a webhook_url", () => {
     const names = [...PRIVATE_NAMES].flatMap((name) => [name, `x.${name}`, `x.y.${name}`]);
     const urls = names.map((name) => `https://${name}/`);
     expect(urls.filter((url) => judgeTargetUrl(url).verdict === "allow")).toEqual([]);
+    const found = await faults(urls);
+    expect(urls.filter((_, at) => found[at] === null)).toEqual([]);
+  });
+
+  it("refuses each range of IPv4 that the full rules refuse", async () => {
+    const urls = REFUSED_IPV4_RANGES.map(({ cidr }) => `https://${cidr.split("/")[0]}/`);
     const found = await faults(urls);
     expect(urls.filter((_, at) => found[at] === null)).toEqual([]);
   });
