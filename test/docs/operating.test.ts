@@ -54,7 +54,7 @@ test("the document counts a dispatcher's connections, and those of its other pro
   expect(dispatch + wakeups + general).toBe(own);
   const all = own + STEP_CONNECTIONS + 2;
   expect(document).toMatch(new RegExp(`^\\| \`serve\` \\|.*\\| ${own} \\|$`, "m"));
-  const others = `${STEP_CONNECTIONS} of its steps' process, and briefly 2 more`;
+  const others = `${STEP_CONNECTIONS} for its step process, and briefly 2 more`;
   expect(document).toMatch(new RegExp(`^\\| \`dispatch\` \\|.*\\| ${own}, ${others} \\|$`, "m"));
   expect(document).toContain(`${own} per \`serve\``);
   expect(document).toContain(`${all} per \`dispatch\``);

@@ -38,8 +38,8 @@ describe("the document", () => {
 
   // What hostile reviews have broken at some time, each with the file that would notice if it broke again.
   test.each([
-    ["search path", "Nothing that stands in `public`", "test/base/database/search-path.slow.test.ts"],
-    ["slow readers", "Slow readers share", "test/app/slow-readers.slow.test.ts"],
+    ["search path", "Nothing in `public`", "test/base/database/search-path.slow.test.ts"],
+    ["slow readers", "Slow readers take", "test/app/slow-readers.slow.test.ts"],
     ["a flood of host names", "A flood of host names", "test/delivery/silent-lanes.test.ts"],
     ["bulk replays", "Bulk replays have a budget", "test/log/replay-shares.test.ts"],
     ["slow requests to the API", "slow requests to the API", "test/api/fair-requests.test.ts"],

@@ -20,13 +20,13 @@ export const variables = {
   ),
   READ_DATABASE_URL: optional(
     kinds.databaseUrl(),
-    "URL of a streaming standby that lists of the delivery log are read from, while it has all that was committed. " +
+    "URL of a streaming standby from which lists of the delivery log are read, while it is up to date. " +
       "Unset: they are read from `DATABASE_URL`.",
   ),
   DATABASE_CONNECTIONS_MAX: withDefault(
     kinds.wholeNumber(5, 200),
     "12",
-    "Connections to PostgreSQL that `serve` and `dispatch` hold at most, each; half as many when idle.",
+    "Maximum connections to PostgreSQL of each `serve` and `dispatch`; half as many when idle.",
   ),
   CELL: optional(
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),

@@ -48,8 +48,8 @@ export function createApiMetrics(registry: MetricsRegistry) {
     standbyFaults: registry.counter({
       name: "sealpost_log_standby_faults_total",
       help:
-        "How often the standby did not serve and was set aside, or still did not when it was tried again: away, " +
-        "behind, refused (promoted, or another server); or that it ended a statement (cancelled).",
+        "How often the standby was set aside, or tried again in vain: away, behind, refused (promoted, or another " +
+        "server); or ended a statement (cancelled).",
       unit: "faults",
       labels: { why: STANDBY_FAULTS },
     }),
