@@ -44,7 +44,7 @@ export const AuditEntry = z
       .string()
       .describe(
         "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
-          "`console.staff.sign_in`, which no operation does.",
+          "`console.staff.sign_in`, which is not an operation.",
       ),
     actor: z.object({
       kind: z.enum(ACTOR_KINDS),
@@ -70,7 +70,7 @@ export const AuditEntry = z
   .meta({ id: "AuditEntry", description: "One change to the account, and who made it." });
 
 export const AccountAuditEntry = AuditEntry.extend({
-  account: AccountName.nullable().describe("Null: it concerned none, such as a staff key."),
+  account: AccountName.nullable().describe("Null: none, for example for a staff key."),
 }).meta({ id: "AccountAuditEntry", description: "One change, which account it concerned, and who made it." });
 
 export type ApiKey = z.output<typeof ApiKey>;

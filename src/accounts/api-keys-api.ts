@@ -34,7 +34,7 @@ const NewApiKey = z.strictObject({
     .min(1)
     .max(API_KEY_LIFETIME_SECONDS_MAX)
     .optional()
-    .describe("When it expires, at the latest with the caller's own key. Absent: with that key."),
+    .describe("Its lifetime: not beyond the caller's own key. Absent: it expires with that key."),
 });
 
 export type ApiKeyDependencies = {

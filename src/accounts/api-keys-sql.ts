@@ -80,7 +80,7 @@ function dateOrNull(ms: number | null): Date | null {
 }
 
 /** Whether a key is good now: a transaction that began long after its request asks again. */
-export async function isApiKeyGood(tx: ClientBase, id: string): Promise<boolean> {
+export async function isApiKeyValid(tx: ClientBase, id: string): Promise<boolean> {
   const { rowCount } = await tx.query(
     `select from sealpost.api_keys
      where id = $1 and revoked_at is null and (expires_at is null or expires_at > clock_timestamp())`,

@@ -32,7 +32,7 @@ const NewLink = z.strictObject({
     .min(1)
     .max(accountScopes.length)
     .default([...DEFAULT_PERMISSIONS])
-    .describe("Scopes of the session, each of which the key must have. Without them: reading the log."),
+    .describe("Scopes of the session, each of which the key must have. Absent: `webhooks:read`."),
   session_seconds: z
     .int()
     .min(SESSION_SECONDS.min)

@@ -11,7 +11,7 @@ const bytes = z.int().min(0);
 const Usage = z
   .object({
     analyses_counted_at: time.describe(
-      "What was published until then is counted, unless its transaction was still open; about half a minute ago.",
+      "What was published by then is counted, unless its transaction was still open; about half a minute ago.",
     ),
     storage: z.array(
       z.object({
@@ -25,7 +25,7 @@ const Usage = z
               "which are removed soon; `pages` with their versions; `workflows` with theirs; `runs` with their " +
               "items, including ended runs.",
           ),
-        bytes: bytes.describe("Stored now. Rows count 1 KiB besides what is in them."),
+        bytes: bytes.describe("Stored now. A row counts 1 KiB on top of its content."),
         bytes_max: bytes
           .nullable()
           .describe("More than that is refused: 409 `storage_full`. Null: no limit."),
@@ -43,7 +43,7 @@ export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly
       summary: "Get what the account stores",
       description:
         "How many bytes of each kind the account stores, how many it may store, and how many are left. 403 for keys " +
-        "that act for a user: it counts over the whole account.",
+        "that act for a user: it covers the whole account.",
       path: "/v1/usage",
       scope: "usage:read",
       isOfAccount: true,

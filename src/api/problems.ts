@@ -42,7 +42,7 @@ const ownProblems = {
   rotation_in_progress: {
     status: 409,
     meaning:
-      "The signing secret was rotated before, and the secret before it still signs: rotating again now would lock " +
+      "The signing secret was rotated recently, and the old secret still signs: rotating again now would lock " +
       "out every receiver that has only that one.",
     remedy:
       "Give all receivers the current secret and wait until the overlap ends (`previous.expires_at` of the signing " +
@@ -81,7 +81,7 @@ const ownProblems = {
   replay_changed: {
     status: 409,
     meaning:
-      "By now more than 1 % more or fewer deliveries match than `expected_matched`, so nothing was replayed.",
+      "The number that matches now differs from `expected_matched` by more than 1 %, so nothing was replayed.",
     remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
   },
   analysis_expired: {

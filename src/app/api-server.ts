@@ -212,7 +212,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     onConnectionCut: (reason) => metrics.connectionsClosed.of({ why: reason }).add(),
     onRateLimitFailure: (err) => {
       metrics.limiterFailures.of({}).add();
-      log.warn({ err }, "a request was counted by this process alone");
+      log.warn({ err }, "the rate limiter's store failed: a request was counted here alone");
     },
     addRoutes: async (app, kernel) => {
       if (hasWebhooks) await createDeliveryConsole(options, registry.operations, parts)(app, kernel);

@@ -142,11 +142,11 @@ function startLogReading(
     onRead: (server) => metrics.logReads.of({ server }).add(),
     onFault: (why, err) => {
       metrics.standbyFaults.of({ why }).add();
-      log.debug({ why, err }, "the standby did not serve");
+      log.debug({ why, err }, "the standby could not be used");
     },
     onChange: (isUsed, why) => {
       if (isUsed) log.info("lists of the log are read from the standby");
-      else log.warn({ why }, "lists of the log are read from the primary: the standby does not serve");
+      else log.warn({ why }, "lists of the log are read from the primary: the standby cannot be used");
     },
   });
 }

@@ -59,7 +59,7 @@ export function clockRefusalOf(aheadMs: number): string | null {
       ? ["ahead of", "expires early, and retries come early"]
       : ["behind", "expires late, and retries come late"];
   return (
-    `The clock of the target's server is ${seconds} s ${where} the source's: what has a time (keys, the log) ` +
+    `The clock of the target's server is ${seconds} s ${where} the source's: what can expire (keys, the log) ` +
     `${effect} there. Set the clocks (NTP) first.`
   );
 }
@@ -78,8 +78,7 @@ async function measureAheadMs({ source, target }: Cells): Promise<number> {
 }
 
 /** For people. */
-export const WRONG_TARGET_KEY =
-  "The target's secrets are encrypted with another key than the one given for it.";
+export const WRONG_TARGET_KEY = "The target's secrets are encrypted with a different key from the one given.";
 
 /**
  * Compares the two databases.
@@ -113,8 +112,8 @@ export function refusalOf(
   if (differs === undefined && from.migrations.join() === to.migrations.join()) return null;
   const which = differs === from ? "source" : "target";
   return (
-    `The ${which} is not of this version: run this version's \`sealpost migrate\` on both databases, ` +
-    "and its processes."
+    `The ${which} is not on this version: run this version's \`sealpost migrate\` on both databases, ` +
+    "and this version's processes."
   );
 }
 
@@ -182,7 +181,7 @@ export async function requireItsTarget(
 ): Promise<void> {
   if (otherDatabase === null || (await moves.identifyDatabase(target.pool)) === otherDatabase) return;
   throw new MoveRefusedError(
-    `Account ${accountId} is being moved, or was, to the cell "${otherCell}", in another database than this target: ` +
+    `Account ${accountId} is being moved, or was, to the cell "${otherCell}", whose database is not this target's: ` +
       "name that one.",
   );
 }
@@ -192,8 +191,8 @@ async function refuseTarget({ accountId, target }: Move, into: moves.StoredMove 
   if (into?.direction === "out" && into.step === "deleted") return;
   if (into?.direction === "in" && into.step === "deleting") {
     throw new MoveRefusedError(
-      `What a move of account ${accountId} that was called off has copied to the target is still being deleted: run ` +
-        "it with --cancel again, which completes that.",
+      `The target still has copies from a move of account ${accountId} that was called off: run ` +
+        "the move with --cancel again, which deletes the rest.",
     );
   }
   if (into?.direction === "in" && into.step === "begun") {
@@ -208,7 +207,7 @@ async function refuseTarget({ accountId, target }: Move, into: moves.StoredMove 
     if ((await moves.findMovedTo(target.pool, accountId)) !== null) return;
   }
   throw new MoveRefusedError(
-    `The target already has an account ${accountId}, which no move in progress has brought there. If it was moved ` +
+    `The target already has an account ${accountId}, which is not from a move in progress. If it was moved ` +
       "away from there, run `sealpost account delete-moved` there first.",
   );
 }

@@ -43,7 +43,7 @@ export async function callOffLostMove({ accountId, source }: Omit<Called, "targe
     if (!goesOn(out) || out.step === "opening") {
       throw new MoveRefusedError(
         `Account ${accountId} ${goesOn(out) ? "may be" : "is"} open at the target, in the cell "${out.otherCell}": ` +
-          "opened here, too, it would send again what was sent there, and lack what was published there. Restore the " +
+          "reopened here, it would send again what was sent there, and lack what was published there. Restore the " +
           "target from its backup, and run the move again, which completes or continues it.",
       );
     }
@@ -59,7 +59,7 @@ function goesOn(move: moves.StoredMove | null): move is GoingOn {
 }
 
 function nothingToCallOff(accountId: string): MoveRefusedError {
-  return new MoveRefusedError(`No move of account ${accountId} is in progress that could be called off.`);
+  return new MoveRefusedError(`Account ${accountId} has no move in progress that could be called off.`);
 }
 
 async function reopen(tx: ClientBase, accountId: string, { id }: moves.StoredMove): Promise<void> {
@@ -100,7 +100,7 @@ export async function deleteMoved(source: Cell, accountId: string): Promise<numb
   const out = await moves.findMove(source.pool, accountId);
   if (out?.direction !== "out" || goesOn(out)) {
     throw new MoveRefusedError(
-      `Account ${accountId} has not been moved away from here: finish that first with \`sealpost account move\`.`,
+      `Account ${accountId} has not been moved away from here: finish the move first with \`sealpost account move\`.`,
     );
   }
   await moves.advanceMove(source.pool, accountId, out.id, "done", "deleting");

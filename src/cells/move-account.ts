@@ -5,7 +5,7 @@ import { type AuditEntry, writeAuditEntry } from "../base/database/audit-log.ts"
 import { makePartitionsSince, readFirstDay } from "../base/database/partitions.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { ACCOUNT_MOVED, COMMAND_LINE } from "../base/model/audit.ts";
-import { recoverCut } from "../delivery/claim-sql.ts";
+import { recoverInterrupted } from "../delivery/claim-sql.ts";
 import { sequenceEvents } from "../feed/feed-sql.ts";
 import { giveUpCutMails } from "../notices/notice-mails-sql.ts";
 import { beginMove, calledOff, closeAccount, whileItGoesOn } from "./beginning.ts";
@@ -145,7 +145,7 @@ async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   // Looked at again: now nothing can come any more that hinders it.
   const hindrance = await move.findHindrance(source.pool, accountId);
   if (hindrance !== null)
-    throw new MoveRefusedError(`${hindrance} It is closed: call the move off with --cancel.`);
+    throw new MoveRefusedError(`${hindrance} The account is closed now: call the move off with --cancel.`);
   await parkAll(move, moveId);
   await waitForFeed(move);
   onProgress("still", null);
@@ -178,10 +178,10 @@ async function parkAll(move: Move, moveId: string): Promise<void> {
     const { rest, cutIds } = await whileItGoesOn(pool, accountId, moveId, (tx) =>
       moves.parkDeliveries(tx, accountId, PARKED_PER_STEP_MAX),
     );
-    if (cutIds.length > 0) await recoverCut(pool, cutIds, null);
+    if (cutIds.length > 0) await recoverInterrupted(pool, cutIds, null);
     return [
-      ...(rest > 0 ? [`${rest} deliveries, which dispatchers hold or which are still to be parked`] : []),
-      ...(goesOn ? ["a receiver check or a mail in progress"] : []),
+      ...(rest > 0 ? [`${rest} deliveries that dispatchers hold or that are still to be parked`] : []),
+      ...(goesOn ? ["a receiver check or an email in progress"] : []),
     ];
   });
 }
@@ -213,7 +213,7 @@ async function waitFor(
     const waited = others.length === 0 ? first : `${first}, and ${others.length} more`;
     if (performance.now() - startedAtMs > waitMaxMs) {
       throw new MoveRefusedError(
-        `Account ${accountId} is closed, but not quiet after ${Math.round(waitMaxMs / 1_000)} s of waiting for ` +
+        `Account ${accountId} is closed, but not idle after ${Math.round(waitMaxMs / 1_000)} s of waiting for ` +
           `${waited}. Run the same command again, which continues here; with --cancel it calls the move off.`,
       );
     }
@@ -256,7 +256,7 @@ async function isOpen({ accountId, target }: Move, { id, step }: moves.StoredMov
   if (into.step === "done") return true;
   if (step !== "deleting") return false;
   throw new MoveRefusedError(
-    `The target has lost account ${accountId}, perhaps by a restore, and what the source has left of it is being ` +
-      "deleted: restore the target to a later time.",
+    `The target has lost account ${accountId}, perhaps through a restore, and what the source has left of it is ` +
+      "being deleted: restore the target to a later point in time.",
   );
 }

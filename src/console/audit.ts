@@ -41,7 +41,7 @@ function nothing(isOfAll: boolean): Html {
   return html`<section class="empty"><h2>Nothing has been changed yet</h2>${
     !isOfAll &&
     html`
-<p>Replays, changes of the endpoint and its secret, keys and links to this console show up here.</p>`
+<p>Replays, changes to the endpoint and its secret, keys and console links show up here.</p>`
   }</section>`;
 }
 

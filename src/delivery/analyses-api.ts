@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
-import { isInTheWay } from "../base/database/transaction.ts";
+import { isTransactionConflict } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { LockWaitError } from "../http/idempotent-write.ts";
@@ -211,7 +211,7 @@ export function analysisOperations({
           return publishWrites(database, asked, { secretsKey, unsafeAllowedTargets, lockWaitMs });
         });
         const results = await publishing.catch((error: unknown) => {
-          if (!isInTheWay(error)) throwAsProblem(error);
+          if (!isTransactionConflict(error)) throwAsProblem(error);
           throw new LockWaitError("another transaction was in the way", { cause: error });
         });
         return results.map((result, n) => {

@@ -250,7 +250,7 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
   for (const [day, ids] of Map.groupBy(input.deliveryIds, dayOf)) {
     const cutIds = await claimOfDay(day, ids);
     if (cutIds.length === 0) continue;
-    const recovered = await recoverCut(pool, cutIds, input.at);
+    const recovered = await recoverInterrupted(pool, cutIds, input.at);
     for (const { deliveryId, hadAttempt } of recovered) if (hadAttempt) interrupted.add(deliveryId);
     await claimOfDay(
       day,
@@ -268,7 +268,7 @@ export async function claimDeliveries(pool: Pool, input: ClaimInput): Promise<Cl
 type Recovered = { readonly deliveryId: string; readonly hadAttempt: boolean };
 
 /** Ends attempts whose dispatcher has died, and leaves the rows for whoever wants them: it returns which. */
-export async function recoverCut(
+export async function recoverInterrupted(
   pool: Pool,
   cutIds: readonly string[],
   at: Date | null,

@@ -15,7 +15,7 @@ export const Endpoint = z
       .nullable()
       .describe(
         "Deliveries that are held: while it is paused, and afterwards until they are released. Exact up to " +
-          `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it counts over the account.`,
+          `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it covers the account.`,
       ),
     certificate_expires_at: time
       .nullable()

@@ -38,8 +38,8 @@ export const sentEvents: readonly SentRequest[] = EVENTS.map((event) => {
     tag: "Webhooks",
     summary,
     description:
-      "Sent to the `webhook_url` of the publication, else to the account's endpoint. At least once: the same `id` " +
-      "can come again, and in any order. Redirects are not followed, and an answer is due within 15 seconds.",
+      "Sent to the `webhook_url` of the publication, else to the account's endpoint. At least once, in any order: " +
+      "the same `id` can come again. Redirects are not followed, and an answer is due within 15 seconds.",
     headers,
     body: z
       .object({

@@ -149,12 +149,12 @@ export function eventOperations({
       summary: "List events",
       description:
         "Everything that was published, oldest first, each event once, with its webhook and a fresh " +
-        "signature: for receivers that cannot be reached, and for finding what one missed. Nothing is " +
+        "signature: for receivers that cannot be reached, and for finding missed events. Nothing is " +
         "skipped, in whatever order transactions commit: keep reading page after page with `next_cursor`. A page " +
         "holds at most 1 MiB of analyses, and at least one event if there is any. A cursor that is older than the " +
         "oldest analysis kept (7 days) is refused with 410. A key that acts for a user does not get what " +
-        "workflow runs published in spaces that the user is not a member of: a page looks at 10,000 events at " +
-        "most, and may be empty if the user sees none of them. Then it comes at once, whatever `wait` is, with " +
+        "workflow runs published in spaces that the user is not a member of. A page covers at most 10,000 events, " +
+        "and is empty if the user may see none of them. Then it comes at once, whatever `wait` is, with " +
         "`More-Behind: true`.",
       path: "/v1/webhooks/events",
       scope: "analyses:read",

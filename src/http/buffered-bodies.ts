@@ -6,7 +6,7 @@ import { BUFFERED_BODY_BYTES_FIRST } from "./limits.ts";
 import { invalidRequest, Problem } from "./problems.ts";
 import { addressBucket } from "./rate-limits.ts";
 import { contextOf } from "./request-context.ts";
-import { onGoneOf, type TransferPlaces } from "./turns.ts";
+import { onDisconnectOf, type TransferPlaces } from "./turns.ts";
 
 /**
  * Reads bodies into memory, each within its account's share of all bytes in memory; without a key it counts for its
@@ -80,7 +80,7 @@ export function createHoldAnswer(places: TransferPlaces) {
     const cut = () => request.raw.socket.destroy();
     const place = held.get(reply) ?? places.take(ownerOf(request), cut, Math.max(1, bytes));
     held.set(reply, place);
-    onGoneOf(request, reply)(place.giveBack);
+    onDisconnectOf(request, reply)(place.giveBack);
     return place;
   };
 }

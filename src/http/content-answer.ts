@@ -9,7 +9,7 @@ import { withDeadline } from "./deadline.ts";
 import { BODY_SLICE_BYTES, type TransferLimits } from "./limits.ts";
 import type { AnnouncedBody, Content, StreamBody } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable } from "./problems.ts";
-import { onGoneOf, type TransferPlaces } from "./turns.ts";
+import { onDisconnectOf, type TransferPlaces } from "./turns.ts";
 
 /** RFC 9530, perhaps among digests by other algorithms, which are not looked at. */
 const SHA256 = /(?:^|,[ \t]*)sha-256=:([A-Za-z0-9+/]{43}=):[ \t]*(?:$|,)/;
@@ -137,7 +137,7 @@ async function openBody(
   };
   let isGone = false;
   // Not left to the generators: they hear of it only when the source gives something.
-  onGoneOf(
+  onDisconnectOf(
     request,
     reply,
   )(() => {

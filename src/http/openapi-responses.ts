@@ -43,7 +43,7 @@ export const headerComponents: Readonly<Record<string, JsonSchema>> = {
     "true",
     { type: "string", const: "true" },
   ),
-  AcceptRanges: text("That ranges can be requested.", "bytes"),
+  AcceptRanges: text("Ranges can be requested.", "bytes"),
   ContentRange: text("Which bytes these are, and of how many.", "bytes 0-499/1234"),
   ContentDisposition: text(
     "The file's name (RFC 6266), to save it under.",

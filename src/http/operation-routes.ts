@@ -11,7 +11,7 @@ import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-cont
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
 import { type OperationResponse, successHeaders } from "./responses.ts";
-import { type OnGone, onGoneOf } from "./turns.ts";
+import { type OnGone, onDisconnectOf } from "./turns.ts";
 
 /** One route for one operation: authorize, perform, respond. */
 export function addOperationRoute(
@@ -56,9 +56,10 @@ export function addOperationRoute(
   }
 
   async function handle(request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> {
-    const { response, isReplayed, principal, waitMs } = await ask(request, onGoneOf(request, reply)).finally(
-      () => contextOf(request).bufferedBody?.giveBack(),
-    );
+    const { response, isReplayed, principal, waitMs } = await ask(
+      request,
+      onDisconnectOf(request, reply),
+    ).finally(() => contextOf(request).bufferedBody?.giveBack());
     reply.headers(always);
     const { content } = response;
     if (content === undefined) return send(request, reply, response, isReplayed);

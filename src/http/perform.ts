@@ -1,4 +1,4 @@
-import { HELPING_SCOPES } from "../base/model/api-keys.ts";
+import { RECOVERY_SCOPES } from "../base/model/api-keys.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import type { AccountNews } from "./account-news.ts";
 import { withDeadline } from "./deadline.ts";
@@ -75,7 +75,7 @@ type Upload = Extract<Work, { kind: "upload" }>;
 
 /** What must be possible however much is stored: removing, and with a key that acts for no user what helps. */
 function isExempt({ method, response, scope }: Operation, { userId }: Caller): boolean {
-  return method === "DELETE" || response.kind === "empty" || (userId === null && HELPING_SCOPES.has(scope));
+  return method === "DELETE" || response.kind === "empty" || (userId === null && RECOVERY_SCOPES.has(scope));
 }
 
 /** The one way to an operation's work, for its route and for the console's pages. */

@@ -44,7 +44,7 @@ export const standardProblems = {
     status: 403,
     meaning:
       "The API key lacks the scope that the operation requires, the request names another account, the operation " +
-      "goes across accounts and the key is not a staff key, or it is for users and the key acts for none, or for one " +
+      "goes across accounts and the key is not a staff key, or it needs a user and the key acts for none, or for one " +
       "whose role does not allow it.",
     remedy:
       "Use a key with the operation's scope (see `GET /v1/operations`), and omit X-Account-Id unless it is a " +
@@ -80,7 +80,8 @@ export const standardProblems = {
   },
   storage_full: {
     status: 409,
-    meaning: "The account would store more than it may of the kind that `errors` names. Nothing was changed.",
+    meaning:
+      "The account would exceed its limit for the kind of storage that `errors` names. Nothing was changed.",
     remedy:
       "Wait until something of that kind has been removed, or ask the operator for more; `GET /v1/usage` shows what " +
       "is stored and what is left.",
@@ -100,7 +101,7 @@ export const standardProblems = {
     status: 415,
     meaning:
       "The request body is not declared as plain JSON; or, where it is a file, it has a Content-Encoding, or its " +
-      "Content-Type is no media type.",
+      "Content-Type is not a media type.",
     remedy: "Send `Content-Type: application/json`, UTF-8; for a file, its media type. No Content-Encoding.",
   },
   range_not_satisfiable: {

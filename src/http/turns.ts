@@ -72,7 +72,7 @@ export function createThreadTurns(): OnThread {
 /** Has called back when nobody reads the answer any more, at once if it is so already. */
 export type OnGone = (end: () => void) => void;
 
-export function onGoneOf(request: FastifyRequest, reply: FastifyReply): OnGone {
+export function onDisconnectOf(request: FastifyRequest, reply: FastifyReply): OnGone {
   return (end) => {
     // It may have gone while its key was looked up.
     if (request.raw.socket.destroyed) end();

@@ -16,7 +16,7 @@ import {
 import type { LogDependencies } from "./deliveries-api.ts";
 import { replayBody } from "./replays-api.ts";
 import { Replay } from "./replays-schema.ts";
-import { listGoingReplays } from "./replays-sql.ts";
+import { listRunningReplays } from "./replays-sql.ts";
 
 const { staffRead } = operationsOf("Support");
 /** More are on the accounts' own lists. */
@@ -42,7 +42,7 @@ export function accountOperations({
       summary: "List accounts",
       description:
         "All accounts, newest first; or with `failing` those with abandoned deliveries that can still be replayed, " +
-        "those with the most first; their order may change between two pages. For staff keys only, without " +
+        "most first; that order may change between pages. For staff keys only, without " +
         "X-Account-Id.",
       path: "/v1/accounts",
       scope: "staff:read",
@@ -56,7 +56,7 @@ export function accountOperations({
       handle: async ({ query: { name = null, hurt = false, cursor, limit, ...query }, problem }) => {
         const failing = query.failing || hurt;
         if (failing && name !== null) {
-          const message = "Not with failing, which lists the worst, whatever their names.";
+          const message = "Cannot be combined with failing, which lists the worst accounts.";
           throw problem("invalid_request", [{ path: "query.name", message }]);
         }
         const filter = [name, failing];
@@ -73,13 +73,13 @@ export function accountOperations({
       key: "accounts.replays.list",
       summary: "List running replays of all accounts",
       description:
-        "Bulk replays that are starting deliveries, or whose deliveries have attempts to come, newest first, at most " +
-        `${REPLAYS_LISTED_MAX}. For staff keys only, without X-Account-Id.`,
+        "Bulk replays that are starting deliveries, or whose deliveries still have attempts due, newest first, at " +
+        `most ${REPLAYS_LISTED_MAX}. For staff keys only, without X-Account-Id.`,
       path: "/v1/accounts/replays",
       scope: "staff:read",
       response: jsonResponse(200, pageOf(AccountReplay)),
       handle: async ({ caller }) => {
-        const replays = await listGoingReplays(pool, REPLAYS_LISTED_MAX);
+        const replays = await listRunningReplays(pool, REPLAYS_LISTED_MAX);
         const items = replays.map(({ account, ...replay }) => ({ ...replayBody(replay, caller), account }));
         return { body: { items, next_cursor: null, total: items.length } };
       },

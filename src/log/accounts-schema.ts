@@ -33,11 +33,11 @@ export const Account = z
         reason: z.enum(END_REASONS).nullable().describe("Null: they are tried again."),
       })
       .nullable()
-      .describe("The error of most of the newest of these; null: there are none."),
+      .describe("The most common error of the newest of these; null: there are none."),
     since: time
       .nullable()
       .describe(
-        "Since when the endpoint has accepted nothing; where that is not known, when the oldest of the leading ones " +
+        "When the endpoint began to accept nothing; if that is not known, when the oldest delivery with this error " +
           "was published. Null: all is well.",
       ),
     last_success_at: time.nullable().describe("Null: none among the newest deliveries."),

@@ -27,7 +27,7 @@ export function activityOperations({ readLog, now }: LogDependencies): readonly 
         "How many attempts succeeded and failed, by when they ended, and what failed where. Buckets begin at full " +
         "five minutes, hours or days of UTC; those that contain `from` and `to` are included whole. At most 288: " +
         "if a range touches 289, the first is left out. Five-minute buckets are kept for 48 hours, longer ones for " +
-        "30 days. 403 for keys that act for a user: it counts over the whole account.",
+        "30 days. 403 for keys that act for a user: it covers the whole account.",
       path: "/v1/webhooks/activity",
       scope: "webhooks:read",
       isOfAccount: true,
@@ -63,8 +63,8 @@ function rangeOf({ from, to, bucket }: z.output<typeof query>, nowMs: number) {
   const items = (endMs - startMs) / bucketMs;
   // As a day from nearly any moment does.
   if (items > ITEMS_MAX + 1) {
-    const message = `That range has ${items} items of ${bucket}, and at most ${ITEMS_MAX} are returned.`;
-    throw invalidRequest("query.bucket", `${message} Ask for larger ones, or a shorter range.`);
+    const message = `That range has ${items} buckets of ${bucket}, and at most ${ITEMS_MAX} are returned.`;
+    throw invalidRequest("query.bucket", `${message} Ask for larger buckets, or a shorter range.`);
   }
   const beginMs = items > ITEMS_MAX ? startMs + bucketMs : startMs;
   return { from: new Date(beginMs), to: new Date(endMs), bucketMs };

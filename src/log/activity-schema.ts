@@ -9,8 +9,8 @@ const attempts = z.int().min(0);
 export const Activity = z
   .object({
     counted_to: time.describe(
-      "Attempts that ended before it are counted, later ones not yet; about a minute ago. A time without an item is " +
-        "not counted, which does not mean that there were none.",
+      "Attempts that ended before this time, about a minute ago, are counted, later ones not yet. A bucket missing " +
+        "from `items` was not counted; it need not be empty.",
     ),
     items: z
       .array(

@@ -24,7 +24,7 @@ import {
 import { queryFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
-import { concernsSecret, explainAttempt, explainDelivery, type KnownBeside } from "./explanation.ts";
+import { concernsSecret, type ExplanationContext, explainAttempt, explainDelivery } from "./explanation.ts";
 import { type ReplayLimits, replayDelivery } from "./replays-sql.ts";
 
 const { read, write } = operationsOf("Deliveries");
@@ -175,7 +175,7 @@ const REPLAY_REFUSALS = {
 function deliveryBody(
   delivery: LoggedDelivery,
   analysisRetentionMs: number,
-  known: KnownBeside = {},
+  known: ExplanationContext = {},
 ): Delivery {
   return {
     id: delivery.id,

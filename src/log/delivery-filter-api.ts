@@ -21,9 +21,9 @@ export const filters = {
   error_code: errorCode.describe(
     "Of the last attempt, such as `dns_not_found` or `status_503`; one that succeeded has none.",
   ),
-  status_code: statusCode.describe("Of the last answer."),
-  status_code_min: statusCode.describe("The last answer has this status or a higher one."),
-  status_code_max: statusCode.describe("The last answer has this status or a lower one."),
+  status_code: statusCode.describe("Of the last response."),
+  status_code_min: statusCode.describe("The last response has this status or a higher one."),
+  status_code_max: statusCode.describe("The last response has this status or a lower one."),
   replay_id: id.describe("Its current run was started by this bulk replay."),
   created_after: moment.describe("Created at this moment or later."),
   created_before: moment.describe("Created before this moment."),

@@ -68,8 +68,8 @@ const Attempt = z
       .record(z.string(), z.string())
       .nullable()
       .describe(
-        "The headers as they were sent, with `v1=…` for each signature: it is the HMAC of the text `t.body`, and " +
-          "is not kept. Null where nothing was sent, or nobody knows when (`interrupted`). Once the analysis has " +
+        "The headers as they were sent, except that each signature is shown as `v1=…`: it is the HMAC of `t.body`, " +
+          "and is not kept. Null where nothing was sent, or nobody knows when (`interrupted`). Once the analysis has " +
           "expired, without `content-length` and `traceparent`.",
       ),
     response_headers: z.record(z.string(), z.string()).nullable(),

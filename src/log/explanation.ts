@@ -8,7 +8,7 @@ import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
 export type Explainable = Omit<LoggedDelivery, "id" | "event" | "analysis_id" | "replay_id" | "target_url">;
 
 /** What an explanation says more of where it is known. */
-export type KnownBeside = {
+export type ExplanationContext = {
   /** Ms since the epoch; null: it never was. */
   readonly secretRotatedAtMs?: number | null;
   readonly lastAttempt?: Pick<LoggedAttempt, "ended_at" | "response_headers"> | undefined;
@@ -23,7 +23,7 @@ export type KnownBeside = {
 export function explainDelivery(
   delivery: Explainable,
   analysisRetentionMs: number,
-  known: KnownBeside = {},
+  known: ExplanationContext = {},
 ): string {
   const mark = delivery.is_example ? "This is a test event; its analysis is an example." : "";
   const say = (...parts: readonly string[]) => sentences(mark, ...parts);
@@ -66,7 +66,7 @@ export function concernsSecret({ last_error_code }: Pick<Explainable, "last_erro
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
 export function explainAttempt(
   { error_code, started_at }: Pick<LoggedAttempt, "error_code" | "started_at">,
-  { secretRotatedAtMs }: KnownBeside = {},
+  { secretRotatedAtMs }: ExplanationContext = {},
 ): string | null {
   if (error_code === null) return null;
   const { message, remedy, concernsSecret } = explainErrorCode(error_code);
@@ -76,7 +76,7 @@ export function explainAttempt(
 }
 
 /** A wrong secret is what a rotation brings. */
-function lastRotation(delivery: Explainable, { secretRotatedAtMs }: KnownBeside): string {
+function lastRotation(delivery: Explainable, { secretRotatedAtMs }: ExplanationContext): string {
   return concernsSecret(delivery) ? rotationInWords(secretRotatedAtMs) : "";
 }
 
@@ -89,7 +89,7 @@ function rotationInWords(rotatedAtMs: number | null | undefined, more = ""): str
 /** Times of the database that are further apart differ. */
 const SAME_TIME_MS = 1_000;
 
-function effectOfRetryAfter({ next_attempt_at }: Explainable, { lastAttempt }: KnownBeside): string {
+function effectOfRetryAfter({ next_attempt_at }: Explainable, { lastAttempt }: ExplanationContext): string {
   const header = lastAttempt?.response_headers?.["retry-after"];
   if (lastAttempt === undefined || header === undefined || next_attempt_at === null) return "";
   const endedAtMs = Date.parse(lastAttempt.ended_at);
@@ -98,8 +98,8 @@ function effectOfRetryAfter({ next_attempt_at }: Explainable, { lastAttempt }: K
   if (askedMs === null) return `The response's "${sent}" names no future time, and changed nothing.`;
   const earlyMs = Date.parse(next_attempt_at) - (endedAtMs + askedMs);
   if (Math.abs(earlyMs) <= SAME_TIME_MS) return `The receiver asked for that time with "${sent}".`;
-  if (earlyMs > 0) return `The receiver asked for a wait no longer than that with "${sent}".`;
-  return `The receiver asked for a longer wait with "${sent}" than the retry schedule allows; this is the longest.`;
+  if (earlyMs > 0) return `The receiver's "${sent}" asks for no longer wait than that.`;
+  return `The receiver's "${sent}" asks for a longer wait than the retry schedule allows; this is the longest.`;
 }
 
 function whatIsNext(delivery: Explainable, attempt: string): string {

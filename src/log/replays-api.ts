@@ -54,8 +54,8 @@ const NewReplay = z.strictObject({
     .nullable()
     .optional()
     .describe(
-      "`matched` of the dry run: if by now more than 1 % more or fewer match, nothing is replayed, and the response " +
-        "is 409 `replay_changed`.",
+      "`matched` of the dry run: if the number that matches now differs by more than 1 %, nothing is replayed, and " +
+        "the response is 409 `replay_changed`.",
     ),
   note: lineOfText
     .max(NOTE_CHARS_MAX)
@@ -98,8 +98,8 @@ export function replayOperations({
         "Selects the failed and abandoned deliveries that match the filter and whose analysis is still retained, " +
         "at most 100,000, and starts their next runs at the given rate. The set is fixed now: deliveries that " +
         "fail later are not in it. A key that acts for a user selects from those that the user may read, and sees " +
-        "a replay only as long as the user may read all of its deliveries: after that a repeat is 404, too. It is " +
-        "refused if more than 100,000 would have to be looked at to find those: a shorter time range helps.",
+        "a replay only as long as the user may read all of its deliveries: after that a repeat gets 404, too. A " +
+        "request is refused if more than 100,000 would have to be looked at to find those: a shorter time range helps.",
       method: "POST",
       path,
       scope: "webhooks:replay",
@@ -212,7 +212,7 @@ function tooMany(userId: string | null): Problem {
   const most = REPLAY_DELIVERIES_MAX.toLocaleString("en");
   return invalidRequest(
     "body.filter",
-    `More than ${most} deliveries ${userId === null ? "match" : "match, or would have to be looked at for those"}: ` +
-      "narrow the filter, for instance to a shorter time.",
+    `More than ${most} deliveries match${userId === null ? "" : ", or would have to be looked at to find them"}: ` +
+      "narrow the filter, for instance to a shorter time range.",
   );
 }

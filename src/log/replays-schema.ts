@@ -38,7 +38,7 @@ export const Replay = z
     status: z
       .enum(REPLAY_STATUSES)
       .describe(
-        "`running`: starting deliveries; `delivering`: all are started, some have an attempt to come; `done`: all " +
+        "`running`: starting deliveries; `delivering`: all are started, some still have an attempt due; `done`: all " +
           "have ended; `cancelled`: no more are started.",
       ),
     filter: GivenFilter,
@@ -54,7 +54,9 @@ export const Replay = z
         `Of the replayed, those that have succeeded. With more than ${COUNTED_AT_ONCE_MAX} replayed, as of the ` +
           "last count, as in the list.",
       ),
-    waiting: z.int().describe("Of the replayed, those with an attempt to come. Counted like `succeeded`."),
+    waiting: z
+      .int()
+      .describe("Of the replayed, those that still have an attempt due. Counted like `succeeded`."),
     failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
     note: z
       .string()

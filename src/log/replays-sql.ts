@@ -232,7 +232,7 @@ export async function listReplays(
  * Replays of all accounts that start deliveries, or wait for the last of them, the newest first. They are found among
  * those that are still counted, as these all are: of the ended ones, only last week's with failures.
  */
-export async function listGoingReplays(
+export async function listRunningReplays(
   database: Pool,
   max: number,
 ): Promise<readonly (StoredReplay & { readonly account: AccountName })[]> {

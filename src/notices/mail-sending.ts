@@ -37,7 +37,7 @@ function noticeMail(mail: ClaimedMail, notices: readonly ToldNotice[], publicUrl
     ...(left > 0 ? [`${left} more of this kind: see the list of notices.`] : []),
     `What to do\n${noticeText(newest).remedy}`,
     `Where to see it\n${publicUrl}${KINDS[newest.kind].path}\nAll notices: ${publicUrl}/v1/webhooks/notices`,
-    `--\nThis address was confirmed for the notices of ${name}. To end them, remove it:\n` +
+    `--\nThis address was confirmed for the notices of ${name}. To stop them, remove it:\n` +
       `DELETE ${publicUrl}/v1/webhooks/notices/recipients/${mail.recipientId}`,
   ];
   return { subject: `${name}: ${noticeText(newest).title}${more}`, text: `${text.join("\n\n")}\n` };
@@ -155,7 +155,7 @@ export function confirmationsOf(pool: Pool): Confirmations {
     invalid: {
       title: "This link is not valid",
       message:
-        "It has expired, or the address was removed, or a newer mail has replaced it. The person who added the " +
+        "It has expired, or the address was removed, or a newer email has replaced it. The person who added the " +
         "address can add it again, which sends a new link.",
       button: null,
     },

@@ -41,7 +41,7 @@ export const KINDS = {
       reason: z
         .enum(FAILING_REASONS)
         .describe(
-          "`no_success`: none for an hour, and at least 10 attempts failed; `abandoned`: deliveries were.",
+          "`no_success`: none for an hour, and at least 10 failed attempts; `abandoned`: deliveries were abandoned.",
         ),
       since: time
         .nullable()
@@ -172,7 +172,7 @@ const common = {
         ended_at: time.nullable().describe("When it was sent or given up; null: neither yet."),
       }),
     )
-    .describe("Who got a mail about it. Empty: nobody, or not yet."),
+    .describe("Who got an email about it. Empty: nobody, or not yet."),
 };
 
 const notices = NOTICE_KINDS.map((kind) =>

@@ -49,7 +49,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       key: "webhooks.notices.list",
       summary: "List notices",
       description:
-        "What happened to the account's endpoint, newest first, whether or not a mail was sent. Notices " +
+        "What happened to the account's endpoint, newest first, whether or not an email was sent. Notices " +
         "are kept as long as the delivery log. Deliveries with their own `webhook_url` are not watched.",
       path,
       scope: "webhooks:read",
@@ -74,7 +74,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       query: z.strictObject(pageQuery),
       response: jsonResponse(
         200,
-        pageOf(Recipient).extend({ sends_mail: z.boolean().describe("Whether mails are sent at all.") }),
+        pageOf(Recipient).extend({ sends_mail: z.boolean().describe("Whether emails are sent at all.") }),
       ),
       handle: async ({ accountId, query: { cursor, limit } }) => {
         const belowId = recipientPage.read(cursor, accountId);
@@ -89,9 +89,9 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
       key: "webhooks.notices.recipients.add",
       summary: "Add a recipient",
       description:
-        "Sends the address a mail with a link that confirms it, valid for 7 days; from then on it gets at most one " +
+        "Sends the address an email with a link that confirms it, valid for 7 days; from then on it gets at most one " +
         "mail an hour for each kind of notice. Adding an address again returns it and, unless it is confirmed or " +
-        "was asked within 10 minutes, sends the mail again. An account can have 20 such mails sent in a day, and 5 " +
+        "was mailed within 10 minutes, sends the mail again. At most 20 such mails a day for an account, and 5 " +
         "to one address; then 429.",
       method: "POST",
       path: `${path}/recipients`,
@@ -129,7 +129,7 @@ export function noticeOperations({ pool, sendsMail }: NoticeDependencies): reado
     write({
       key: "webhooks.notices.recipients.remove",
       summary: "Remove a recipient",
-      description: "The address gets no more mails, except one that is being sent now.",
+      description: "The address gets no more emails, except one that is being sent now.",
       method: "DELETE",
       path: `${path}/recipients/{recipient_id}`,
       scope: "webhooks:write",

@@ -111,7 +111,7 @@ describe("a limiter whose store fails", () => {
         ]);
       }
       expect((await api.ask("GET", "/v1/operations", { key: null })).status).toBe(401);
-      const message = "a request was counted by this process alone";
+      const message = "the rate limiter's store failed: a request was counted here alone";
       expect(api.log.filter(({ msg }) => msg === message)).toHaveLength(6);
     });
     expect((await api.ask("GET", "/v1/operations")).headers.get("ratelimit")).toMatch(/r=2;/);

@@ -96,7 +96,7 @@ describe("the endpoint", () => {
       _key: "k",
       url: "https://hooks.example.com/two",
     });
-    expect([other.status, other.text.includes("send it once more")]).toEqual([422, true]);
+    expect([other.status, other.text.includes("To save this URL, send it again")]).toEqual([422, true]);
     expect(formKey(other.text)).not.toBe("k");
   });
 

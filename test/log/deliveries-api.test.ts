@@ -118,7 +118,7 @@ describe("reading a delivery", () => {
     expect(body.explanation).toMatch(
       new RegExp(
         `^The receiver returned 401.* The next attempt is due at ${due} UTC\\. ` +
-          'The receiver asked for a wait no longer than that with "Retry-After: 1"\\. ' +
+          'The receiver\'s "Retry-After: 1" asks for no longer wait than that\\. ' +
           "Check first .* signing secret.*The secret has never been rotated\\. To retry at once, replay it\\.$",
       ),
     );

@@ -3,9 +3,9 @@ import { NAMED_ERROR_CODES, outcomeOfErrorCode } from "../../src/base/model/erro
 import { DELIVERY_STATUSES, END_REASONS } from "../../src/base/model/statuses.ts";
 import {
   type Explainable,
+  type ExplanationContext,
   explainAttempt,
   explainDelivery,
-  type KnownBeside,
 } from "../../src/log/explanation.ts";
 
 const WEEK_MS = 7 * 86_400_000;
@@ -168,7 +168,7 @@ describe("a delivery in plain words", () => {
 });
 
 describe("what is known besides", () => {
-  const explainKnown = (some: Partial<Explainable>, known: KnownBeside) =>
+  const explainKnown = (some: Partial<Explainable>, known: ExplanationContext) =>
     explainDelivery({ ...fresh, ...some }, WEEK_MS, known);
 
   test.each([
@@ -185,11 +185,11 @@ describe("what is known besides", () => {
 
   test.each([
     ["30", 30_000, /The receiver asked for that time with "Retry-After: 30"\./],
-    ["1", 30_000, /asked for a wait no longer than that with "Retry-After: 1"\./],
+    ["1", 30_000, /receiver's "Retry-After: 1" asks for no longer wait than that\./],
     [
       "86400",
       30_000,
-      /asked for a longer wait with "Retry-After: 86400" than the retry schedule allows; this is the longest\./,
+      /"Retry-After: 86400" asks for a longer wait than the retry schedule allows; this is the longest\./,
     ],
     ["soon", 30_000, /"Retry-After: soon" names no future time, and changed nothing\./],
     [undefined, 30_000, /^(?!.*Retry-After)/],

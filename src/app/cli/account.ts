@@ -30,17 +30,17 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
     .requiredOption("--account <id>", "id of the account", parseId)
     .option("--to-file <path>", "file with the URL of the target's database")
     .option("--to <url>", "the same as an argument, which others on this machine can read", parseDatabaseUrl)
-    .option("--cell <name>", "the target's name, as callers see it (default: its own, CELL)")
+    .option("--cell <name>", "the target's name, as callers see it (default: its own CELL)")
     .option("--target-secrets-key-file <path>", "file with the target's SECRETS_KEY")
     .option(
       "--wait <time>",
       "how long to wait for transactions and attempts in progress (default: 10m)",
       parseSeconds(WAIT_SECONDS_MAX),
     )
-    .option("--cancel", "call the move off, if the account is not open at the target yet")
+    .option("--cancel", "call off the move, unless the account is already open at the target")
     .option(
       "--target-is-lost",
-      "with --cancel: the target will never answer again; refused where the account may be open there",
+      "with --cancel: the target will never answer again; refused if the account may be open there",
     )
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
@@ -73,7 +73,7 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
   account
     .command("delete-moved")
     .description(
-      "delete what is left here of an account that was moved, but for its keys, which are told where it is",
+      "delete what is left here of a moved account, except its keys: their callers are told where it is",
     )
     .requiredOption("--account <id>", "id of the account", parseId)
     .option("--json", "print JSON, even on a terminal")
@@ -188,18 +188,19 @@ async function targetUrlOf({ to, toFile }: TargetWish): Promise<string> {
   const url = await readSecretFile("--to-file", toFile);
   if (isDatabaseUrl(url)) return url;
   throw new UsageError(
-    "The file of --to-file has no PostgreSQL URL such as postgres://user:password@host:5432/name.",
+    "The file of --to-file does not hold a PostgreSQL URL such as postgres://user:password@host:5432/name.",
   );
 }
 
 async function targetKeyOf({ targetSecretsKeyFile: path }: TargetWish): Promise<Uint8Array> {
   if (path === undefined) {
     throw new UsageError(
-      "Give the target's SECRETS_KEY, which secrets are encrypted with there: --target-secrets-key-file PATH.",
+      "Give the SECRETS_KEY that the target's secrets are encrypted with: --target-secrets-key-file PATH.",
     );
   }
   const key = Buffer.from(await readSecretFile("--target-secrets-key-file", path), "base64");
-  if (key.length !== 32) throw new UsageError("The file of the target's key has no 32 bytes in base64.");
+  if (key.length !== 32)
+    throw new UsageError("The file of the target's key does not hold 32 bytes in base64.");
   return key;
 }
 

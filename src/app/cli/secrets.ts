@@ -112,7 +112,7 @@ function findRejection(input: Parameters<typeof verifySignature>[0]): WebhookVer
 }
 
 const IN_PROGRESS =
-  "The secret was rotated before, and the one before it still signs: receivers that have only that one would be " +
+  "The secret was rotated recently, and the old one still signs: receivers that have only that one would be " +
   "locked out. Wait until its overlap ends, or give --end-previous.";
 
 export function addSecretCommands(program: Command, context: ProcessContext): void {

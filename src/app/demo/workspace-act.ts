@@ -52,7 +52,7 @@ export async function playWorkspace(
   output: DemoOutput,
 ): Promise<readonly string[]> {
   output.heading(
-    "A workspace: a space with documents, a workflow that analyses them, and the webhook of its run",
+    "A workspace: a space with documents, a workflow that analyzes them, and the webhook of its run",
   );
   const workflowId = await prepare(userApi, output);
   const { id: runId } = await userApi.ask<ApiRun>(`POST /workflows/${workflowId}/runs`, {});

@@ -100,7 +100,7 @@ function findConflicts(config: Values): string[] {
   }
   if (smtpUrl) {
     needs("NOTICES_FROM", config.noticesFrom, "SMTP_URL is set.");
-    needs("PUBLIC_URL", publicUrl, "SMTP_URL is set: links in mails lead there.");
+    needs("PUBLIC_URL", publicUrl, "SMTP_URL is set: links in emails lead there.");
   }
   if (objectStoreUrl) {
     needs("AWS_ACCESS_KEY_ID", config.awsAccessKeyId, "OBJECT_STORE_URL is set.");
@@ -110,7 +110,7 @@ function findConflicts(config: Values): string[] {
   const pagesHost = pagesUrl && new URL(pagesUrl).hostname;
   if (pagesHost && pagesHost === (publicUrl ? new URL(publicUrl).hostname : config.host)) {
     problems.push(
-      `PAGES_URL has the host ${pagesHost} but must have another one than ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
+      `PAGES_URL has the host ${pagesHost} but must have a different one from ${publicUrl ? "PUBLIC_URL" : "HOST"}: ` +
         "pages must not share a host with the API and the console. On your own machine, use localhost for " +
         "one and 127.0.0.1 for the other.",
     );

@@ -30,7 +30,7 @@ export const variables = {
   ),
   CELL: optional(
     kinds.text(CELL_NAME.rule, CELL_NAME.pattern),
-    "Name of the cell, where there are several ([Scaling](scaling.md)). `migrate` writes it into the database " +
+    "Name of the cell, if there are several ([Scaling](scaling.md)). `migrate` writes it into the database " +
       "once; another cell's database is then refused. Unset: not checked.",
   ),
   AREAS: withDefault(
@@ -52,11 +52,11 @@ export const variables = {
   ),
   AWS_ACCESS_KEY_ID: optional(
     kinds.secret(kinds.text("an access key's id", /^\S{1,200}$/)),
-    "Access key for it. Required with `OBJECT_STORE_URL`, as is the next.",
+    "Access key for `OBJECT_STORE_URL`. Required with it, as is the secret.",
   ),
   AWS_SECRET_ACCESS_KEY: optional(
     kinds.secret(kinds.text("an access key's secret", /^\S{1,200}$/)),
-    "Its secret.",
+    "Secret of that access key.",
   ),
   HOST: withDefault(
     kinds.text("a host name or an IP address to listen on", /^[A-Za-z0-9.:_-]{1,253}$/),
@@ -90,7 +90,7 @@ export const variables = {
   ),
   PAGES_URL: optional(
     kinds.origin(),
-    "Origin under which links to pages of the workspace open, such as `https://pages.example.com`: of another host " +
+    "Origin under which links to pages of the workspace open, such as `https://pages.example.com`: on another host " +
       "than `PUBLIC_URL` ([how](operating.md#links-to-pages)). Unset: no links to pages.",
   ),
   DOCS_URL: optional(kinds.baseUrl(), "Base URL of the error pages. Unset: `PUBLIC_URL`."),
@@ -122,8 +122,8 @@ export const variables = {
   ),
   ACCOUNT_ANALYSES_BYTES_MAX: optional(
     kinds.wholeNumber(1_048_576, 2 ** 50),
-    "How much an account's analyses may take up with their log, in bytes: beyond it publishing is refused, in SQL, " +
-      "too. Unset: no limit. Run `migrate` after changing it.",
+    "How much an account's analyses may take up with their log, in bytes: beyond that, publishing is refused, in " +
+      "SQL, too. Unset: no limit. Run `migrate` after changing it.",
   ),
   DISPATCH_IN_FLIGHT_MAX: withDefault(
     kinds.wholeNumber(1, 10_000),
@@ -164,18 +164,18 @@ export const variables = {
   ),
   NOTICES_FROM: optional(
     kinds.mailSender(),
-    "Sender of those mails: `notices@example.com` or `Example <notices@example.com>`. Required with `SMTP_URL`.",
+    "Sender of those emails: `notices@example.com` or `Example <notices@example.com>`. Required with `SMTP_URL`.",
   ),
   RATE_LIMIT_REQUESTS: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "600",
-    "Requests per minute of an API key, and of each console session, not counting publishing. All keys and " +
-      "sessions of an account that act for no user have ten times as many together, and so do those of each user.",
+    "Requests per minute for each API key and console session, not counting publishing. Ten times as many for all " +
+      "of an account's keys and sessions that act for no user, taken together, and again for those of each user.",
   ),
   PUBLISH_RATE_PER_SECOND: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "2000",
-    "Analyses an account may publish over HTTP in a second; more are answered 429. Publishing by SQL has no limit.",
+    "Analyses an account may publish over HTTP per second; more get 429. Publishing by SQL has no limit.",
   ),
   TRUST_PROXY: withDefault(
     kinds.proxyTrust(),
@@ -188,7 +188,7 @@ export const variables = {
   ),
   STAFF_JWT: optional(
     kinds.staffJwt(),
-    "Signed assertions by which a proxy in front says who support staff are " +
+    "Signed assertions with which a proxy in front identifies support staff " +
       "([how](operating.md#staff-behind-a-proxy)), as JSON. Unset: none is accepted.",
   ),
   LOG_LEVEL: withDefault(
@@ -215,7 +215,7 @@ export const variables = {
 
 /** Of earlier releases, and what holds now: whoever still sets one relies on it, as on an audit log of seven years. */
 export const removedVariables: Readonly<Record<string, string>> = {
-  RETRY_ATTEMPTS: "a run has 8 attempts; RETRY_WINDOW_SECONDS says over which time they are spread",
+  RETRY_ATTEMPTS: "a run has 8 attempts; RETRY_WINDOW_SECONDS sets the time over which they are spread",
   CONNECT_TIMEOUT_MS:
     "connecting may take 5 s, through an egress proxy 10 s, and never more than ATTEMPT_DEADLINE_MS",
   RATE_LIMIT_WINDOW_SECONDS: "RATE_LIMIT_REQUESTS counts requests per minute",

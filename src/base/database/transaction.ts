@@ -35,7 +35,7 @@ export function isDatabaseAway(error: unknown): boolean {
 }
 
 /** Whether another transaction was in the way: a lock was not to be had within `lock_timeout`, or class 40. */
-export function isInTheWay(error: unknown): boolean {
+export function isTransactionConflict(error: unknown): boolean {
   return error instanceof pg.DatabaseError && /^(?:55P03|40)/.test(error.code ?? "");
 }
 

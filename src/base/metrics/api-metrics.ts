@@ -41,7 +41,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
     }),
     logReads: registry.counter({
       name: "sealpost_log_reads_total",
-      help: "Lists of the delivery log, by the server that answered: the primary, or that of READ_DATABASE_URL.",
+      help: "Lists of the delivery log, by the server that answered: the primary, or the standby (READ_DATABASE_URL).",
       unit: "reads",
       labels: { server: LOG_SERVERS },
     }),

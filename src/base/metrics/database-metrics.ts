@@ -12,7 +12,7 @@ export type PoolName = "dispatch" | "wakeups" | "general" | "api" | "log" | "lis
 export function createDatabaseMetrics(registry: MetricsRegistry) {
   const queries = registry.histogram({
     name: "sealpost_database_query_seconds",
-    help: "Duration of a statement as this process sees it, by connection pool; log: those of api that read the log.",
+    help: "Duration of a statement as seen here, by connection pool; log: the API's reads of the delivery log.",
     labels: { pool: null },
     buckets: QUERY_SECONDS,
   });
@@ -64,7 +64,7 @@ export function createCapacityMetrics(registry: MetricsRegistry) {
       name: "sealpost_database_busy_seconds_total",
       help:
         "Time that sessions of this database spent on statements, waits for locks and the disk included, since this " +
-        "process first looked: a second in each second is one busy session.",
+        "process first looked: one second per second is one busy session.",
       unit: "session seconds",
     }),
   };

@@ -110,7 +110,7 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
       name: "sealpost_lanes",
       help:
         "Lanes (one receiver of one account) of this dispatcher: at their cap with more waiting (at_capacity), " +
-        "silent, or with due deliveries that are in the database alone, as memory is full (overflowing).",
+        "silent, or with due deliveries that are only in the database, as memory is full (overflowing).",
       unit: "lanes",
       labels: { state: ["at_capacity", "silent", "overflowing"] },
     }),

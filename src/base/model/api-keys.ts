@@ -43,7 +43,7 @@ export const ACCOUNTS_OWN_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
 ]);
 
 /** With these an account puts in order what its users may have filled: endpoint, signing secrets, keys. */
-export const HELPING_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
+export const RECOVERY_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
   "keys:write",
   "webhooks:secrets",
   "webhooks:write",

@@ -56,10 +56,10 @@ export function judgeMailAddress(text: string) {
   if (at < 1) return refuse("Not an e-mail address: expected name@example.com.");
   const local = text.slice(0, at);
   const domain = text.slice(at + 1).toLowerCase();
-  if (local.length > LOCAL_PART_CHARS_MAX) return refuse("At most 64 characters may stand before the @.");
+  if (local.length > LOCAL_PART_CHARS_MAX) return refuse("At most 64 characters may precede the @.");
   if (!LOCAL_PART.test(local)) {
     return refuse(
-      "What stands before the @ is not allowed: one plain address, without a name, quotes or spaces.",
+      "The part before the @ is not allowed: give one plain address, without a name, quotes or spaces.",
     );
   }
   if (!DOMAIN.test(domain)) return refuse("What follows the @ is not a public domain name.");

@@ -35,7 +35,7 @@ export type Held = {
 
 /** What a refusal says after what the account has. */
 export const USER_SHARE =
-  "or the key acts for a user who has used up their share: half of what the rest of the account leaves.";
+  "or the key acts for a user who has used up their share: half of what the rest of the account leaves free.";
 
 /**
  * Whether there is room for so many more. A user gets half of what the account's others leave, rounded up: so one who

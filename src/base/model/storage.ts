@@ -36,21 +36,21 @@ export function storageFullMessage(kind: StorageKind, bytesMax: number): string 
   switch (kind) {
     case "answers":
       return (
-        `An account may store ${bytesMax} bytes of answers a day, one user as much as is left for others. There ` +
+        `An account may store ${bytesMax} bytes of answers a day, one user half of what the rest leaves free. There ` +
         "is no room for this one: continue after 00:00 UTC."
       );
     case "audit":
       return (
-        `An account's changes may take ${bytesMax} bytes of the audit log, one user's as much as is left for others, ` +
-        "and this would exceed that."
+        `An account's changes may take ${bytesMax} bytes of the audit log, one user's changes half of what the rest ` +
+        "leaves free, and this would exceed that."
       );
     case "analyses":
     case "replays":
       return `The account may store ${bytesMax} bytes of the kind "${kind}", and this would exceed that.`;
     default:
       return (
-        `The account may store ${bytesMax} bytes of the kind "${kind}", one user as much as is left for others, and ` +
-        "this would exceed that."
+        `The account may store ${bytesMax} bytes of the kind "${kind}", one user half of what the rest leaves free, ` +
+        "and this would exceed that."
       );
   }
 }

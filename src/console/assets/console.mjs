@@ -40,7 +40,7 @@ function offerOwnZone(root) {
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (button === null || !zone || root.querySelector(`.times [value="${CSS.escape(zone)}"]`) !== null) return;
   button.value = zone;
-  button.textContent = `${zone}, as this computer`;
+  button.textContent = `${zone}, as on this computer`;
   button.hidden = false;
 }
 offerOwnZone(main);
@@ -99,7 +99,7 @@ function isStill() {
 /** How refreshing stands: the word that is seen, and the rest of the sentence. */
 const STATES = {
   live: { symbol: "●", word: "live", title: "This page refreshes by itself. Press to pause." },
-  paused: { symbol: "‖", word: "paused", title: "This page stays as it is. Press to refresh it again." },
+  paused: { symbol: "‖", word: "paused", title: "This page does not refresh. Press to resume." },
   waiting: { symbol: "‖", word: "waiting", title: "This page does not refresh while you fill in its form." },
   lost: { symbol: "✕", word: "no answer", title: "The service does not answer. This page keeps trying." },
   ended: { symbol: "■", word: "ended", title: "This page no longer refreshes." },

@@ -120,7 +120,7 @@ can be run once a minute.</p>
 }
 
 function whoMayChange(): Html {
-  return html`<p class="fine">Changing and pausing it, test events and checks need a session with the permission
+  return html`<p class="fine">To change, pause, test or check it, a session needs the permission
 <code>webhooks:write</code>.</p>`;
 }
 
@@ -143,7 +143,7 @@ const changeEndpoint = post("/endpoint/change", async (view) => {
     const refusal = refusalOf(error, {
       target_refused: error instanceof Problem ? error.errors.map(({ message }) => message).join(" ") : "",
       // Back in the browser, another URL, and sent again.
-      idempotency_key_reused: "This form was already sent: send it once more.",
+      idempotency_key_reused: "This form was already sent. To save this URL, send it again.",
     });
     return { ...changePage(view, { url, refusal }), status: 422 };
   }

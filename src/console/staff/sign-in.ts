@@ -83,10 +83,9 @@ function placeOf(text: string): string {
 const NO_KEY = "A staff key is missing.";
 const NOT_A_KEY =
   "This key does not open the support pages. Use a valid staff key with the scope staff:read.";
-const NO_LOOK_UP =
-  "Keys cannot be looked up at the moment. Whether this one is valid is not known: try again soon.";
+const NO_LOOK_UP = "Keys cannot be looked up at the moment. This one could not be checked: try again soon.";
 const NOT_NOW = "No session can be opened at the moment: try again soon.";
-const NOT_VOUCHED = "You are signed in elsewhere, but none of your groups may see support.";
+const NOT_VOUCHED = "Your single sign-on worked, but none of your groups may see support.";
 
 function signInPage(person: StaffPerson | null, goTo: string, refused: string | null): Page {
   const mayContinue = person !== null && isStaff(person.scopes);

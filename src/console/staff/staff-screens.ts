@@ -133,7 +133,7 @@ ${table("found", columns, items)}</section>`;
 function nothing(asked: string): Html {
   return html`<section class="empty"><h2>Nothing found</h2>
 <p>No account is called <strong>${asked}</strong>, no delivery or analysis has that id, and no attempt went to such a
-host. A delivery is found by its whole id or its first 8 digits or more, an analysis and a host by all of it.</p>
+host. A delivery is found by at least the first 8 digits of its id, an analysis or a host only in full.</p>
 <p>What the log no longer keeps is not found.</p></section>`;
 }
 

@@ -239,7 +239,7 @@ function knownAddresses(hostname: string, isLifted: boolean): readonly ResolvedA
 // The address goes into the cause, for the log only: the message is shown to whoever gave the URL, and would tell them
 // what a name resolves to inside this network.
 function notPublic(hostname: string, address: string, reason: string): ConnectError {
-  return new ConnectError("target_not_public", `"${hostname}" leads to an address that is not public.`, {
+  return new ConnectError("target_not_public", `"${hostname}" resolves to an address that is not public.`, {
     cause: new Error(`${address}: ${reason}`),
   });
 }

@@ -79,7 +79,7 @@ export class ConnectionEndedError extends Error {
 }
 
 /** Whether an idle connection was closed by the receiver, rather than by the idle timeout or by us. */
-export function isByReceiver(error: Error): boolean {
+export function wasClosedByReceiver(error: Error): boolean {
   return !(error instanceof ConnectionEndedError) && !("code" in error && error.code === "UND_ERR_INFO");
 }
 
@@ -258,7 +258,7 @@ export function createConnectionPool(
       keepBeginning(connection);
       connection.client.on("disconnect", (_origin, _clients, error) => {
         const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;
-        if (isSoon && isByReceiver(error)) distrust(connection);
+        if (isSoon && wasClosedByReceiver(error)) distrust(connection);
         onEnded(connection, error);
       });
       all.add(connection);
@@ -270,7 +270,7 @@ export function createConnectionPool(
       const { origin } = connection;
       // Closed right behind its answer, which is seen before it is idle.
       const endedBy = connection.endedBy ?? connection.socket.errored;
-      if (endedBy !== null && isByReceiver(endedBy)) distrust(connection);
+      if (endedBy !== null && wasClosedByReceiver(endedBy)) distrust(connection);
       if (!isFit(connection) || distrusted.has(origin)) {
         end(connection, new ConnectionEndedError("not fit to be kept"));
         return;

@@ -8,10 +8,10 @@ import {
   ConnectionEndedError,
   type ConnectionPool,
   createConnectionPool,
-  isByReceiver,
   POST_LIMITS,
   type PostLimits,
   speaksOtherProtocol,
+  wasClosedByReceiver,
 } from "./connection-pool.ts";
 import {
   classifyAnswerError,
@@ -264,7 +264,7 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
 
   #onKeptConnectionEnded(error: Error): void {
     const original = originalError(error);
-    if (this.#connection !== null && isByReceiver(original) && this.#timings.firstByteMs === null) {
+    if (this.#connection !== null && wasClosedByReceiver(original) && this.#timings.firstByteMs === null) {
       this.#setting.pool.distrust(this.#connection);
     }
     // A byte that may have been written may have arrived, so sending again is for the next attempt.

@@ -62,7 +62,7 @@ export const PageVersion = z
     page_id: id,
     number: z.int().min(1),
     title: z.string(),
-    revision: z.int().min(1).describe("The page's, when it was published."),
+    revision: z.int().min(1).describe("The page's revision when it was published."),
     published_by: Person,
     published_at: time,
   })
@@ -93,7 +93,7 @@ export const PageLink = z
     has_password: z.boolean(),
     access_mode: z.enum(ACCESS_MODES).describe("`PASSWORD`: visitors are asked for it."),
     allowed_emails: z.array(z.string()).describe("Empty: visitors are not asked who they are."),
-    allowed_domains: z.array(z.string()).describe("Empty, too."),
+    allowed_domains: z.array(z.string()).describe("Empty, like `allowed_emails`."),
     submission_mode: z.enum(["NONE"]),
     submission_count: z.int().min(0).describe("0: visitors cannot send anything."),
     last_visited_at: time.nullable(),

@@ -17,12 +17,9 @@ export const NodeRun = z
     node_name: z.string(),
     context_key: z.string().describe("Empty: each node is activated once in a run."),
     iteration_path: z.array(z.unknown()).max(0),
-    attempt: z
-      .int()
-      .min(1)
-      .describe("Of its current step: 1 plus how often that has failed or was interrupted."),
+    attempt: z.int().min(1).describe("1, plus how often its current step has failed or was interrupted."),
     sequence: z.int().min(1).describe("In the order in which the run reached its nodes."),
-    seeded: z.boolean().describe("False: no node gets items that it has not produced."),
+    seeded: z.boolean().describe("False: each node produces its own items."),
     status: z.enum(RUN_STATUSES),
     input_count: count.describe("Items that it was given."),
     output_counts: z
@@ -103,7 +100,7 @@ export const WorkflowRun = z
     settings: object.describe("Empty: there are none yet."),
     trace_id: z.string().nullable().describe("Of the request that started it; null: it had none."),
     node_runs: z.array(NodeRun),
-    events_cursor: count.describe("This answer includes its events up to here: read those after it."),
+    events_cursor: count.describe("This response covers the run's events up to here: read on after it."),
   })
   .meta({ id: "WorkflowRun", description: "A run of a workflow, with every node that it has reached." });
 export type WorkflowRun = z.output<typeof WorkflowRun>;

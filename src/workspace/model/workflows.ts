@@ -130,7 +130,7 @@ export const ListedWorkflow = z
     summary: z.string(),
     status: z.enum(WORKFLOW_STATUSES),
     enabled: z.boolean().describe("True: workflows cannot be switched off yet."),
-    has_draft: z.boolean().describe("True: there always is one, also after it was published."),
+    has_draft: z.boolean().describe("True: there always is one, even after publishing."),
     draft_differs: z.boolean().describe("Whether the draft differs from the current version."),
     draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next save must name it."),
     current_version: ListedVersion.nullable().describe("The version published last; null: none."),

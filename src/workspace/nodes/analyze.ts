@@ -138,7 +138,7 @@ const messages: Readonly<Record<ItemErrorCode, string>> = {
   document_not_found: "The workflow's space has no such document.",
   document_not_uploaded: "The document has no content yet.",
   document_gone: "The document's content is missing.",
-  document_too_large: "The document is too large to be analysed.",
+  document_too_large: "The document is too large to be analyzed.",
 };
 
 async function analyzed(input: Analyzing, item: Item): Promise<Item> {

@@ -136,7 +136,7 @@ async function findId(store: ObjectStore): Promise<string | null> {
   try {
     const { body } = await store.get(STORE_ID_KEY, { start: 0, end: ID_BYTES_MAX - 1 });
     const id = (await text(body)).trim();
-    if (!isUuid(id)) throw otherStore(`its object ${STORE_ID_KEY} is no UUID`);
+    if (!isUuid(id)) throw otherStore(`its object ${STORE_ID_KEY} is not a UUID`);
     return id;
   } catch (error) {
     if (error instanceof ObjectNotFoundError) return null;

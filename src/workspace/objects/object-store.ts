@@ -65,7 +65,7 @@ const UNWRITABLE = /[\p{Cc}\uFFFE\uFFFF]/u;
  */
 export function checkObjectKey(key: string): void {
   const fault = faultOf(key);
-  if (fault !== null) throw new RangeError(`${JSON.stringify(key)} is no key of an object: ${fault}.`);
+  if (fault !== null) throw new RangeError(`${JSON.stringify(key)} is not a valid object key: ${fault}.`);
 }
 
 function faultOf(key: string): string | null {

@@ -1,7 +1,7 @@
 import type { Readable } from "node:stream";
 import type { ClientBase } from "pg";
 import { z } from "zod";
-import { isApiKeyGood } from "../../accounts/api-keys-sql.ts";
+import { isApiKeyValid } from "../../accounts/api-keys-sql.ts";
 import { id } from "../../api/fields.ts";
 import type { ByteRange } from "../../http/bytes.ts";
 import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
@@ -173,7 +173,7 @@ type UploadRequest = OperationRequest<
 
 /** As long as its bytes come, whoever sends them has to be allowed to: that is hours. */
 async function findUploadable(request: UploadRequest, tx: ClientBase, find: typeof lockDocument) {
-  if (!(await isApiKeyGood(tx, request.caller.keyId))) throw new Problem("unauthorized");
+  if (!(await isApiKeyValid(tx, request.caller.keyId))) throw new Problem("unauthorized");
   return await requireUploadable(request, tx, find);
 }
 

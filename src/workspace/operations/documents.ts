@@ -42,7 +42,7 @@ const fileName = z
       "neither . nor ..",
   })
   .meta({ minLength: 1, maxLength: FILE_NAME_BYTES_MAX })
-  .describe("No other document in the same folder has it. Unicode is normalized (NFC).");
+  .describe("Unique in its folder. Unicode is normalized (NFC).");
 
 const NewDocument = z.strictObject({
   space_id: id,
@@ -52,7 +52,7 @@ const NewDocument = z.strictObject({
     .string()
     .refine((text) => tidyMediaType(text) !== null, { error: "Must be a media type, such as text/plain." })
     .meta({ minLength: 3, maxLength: 255, example: "text/markdown" })
-    .describe("Its upload has the same Content-Type."),
+    .describe("The upload must have the same Content-Type."),
   file_size: z.int().min(0).describe(`Of its content, in bytes; at most ${DOCUMENT_BYTES_MAX}.`),
 });
 
@@ -79,7 +79,7 @@ const NewFolder = z.strictObject({
         "spaces around it, and be neither . nor ..",
     })
     .meta({ minLength: 1, maxLength: DISPLAY_NAME_CHARS_MAX })
-    .describe("No other folder in the same place has it."),
+    .describe("Unique in its place."),
   parent_id: id.optional().describe("The folder to create it in; absent: the top of the space."),
 });
 

@@ -51,7 +51,7 @@ const settings = {
     .min(1)
     .max(INTEGER_MAX)
     .nullable()
-    .describe("How often it opens, including for programs that preview links; null: no limit."),
+    .describe("How often it can be opened, link previews included; null: no limit."),
   // Nobody could type a control character.
   password: lineOfText
     .min(8)

@@ -37,7 +37,7 @@ const params = z.strictObject({ page_id: id });
 const markdown = z
   .string()
   .refine(isMarkdown, {
-    error: `Must have at most ${MARKDOWN_BYTES_MAX} bytes of UTF-8, without NUL and lone surrogates.`,
+    error: `Must have at most ${MARKDOWN_BYTES_MAX} bytes of UTF-8, without NUL or lone surrogates.`,
   })
   .meta({ maxLength: MARKDOWN_BYTES_MAX })
   .describe(
@@ -54,14 +54,14 @@ const NewPage = z.strictObject({ space_id: id, ...draft });
 const revision = z.int().min(1).max(INTEGER_MAX);
 
 const SavedDraft = z.strictObject({
-  revision: revision.describe("The one that it is based on: 409 if another was saved since."),
+  revision: revision.describe("The revision that it is based on: 409 if another was saved since."),
   ...draft,
 });
 
 const Publication = z.strictObject({
   revision: revision
     .optional()
-    .describe("What to publish: 409 if another was saved since. Absent: whatever is there."),
+    .describe("The revision to publish: 409 if another was saved since. Absent: the current one."),
 });
 
 export type PageDependencies = Pick<WorkspaceDependencies, "pool"> & {

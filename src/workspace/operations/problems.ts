@@ -13,9 +13,9 @@ export const workspaceProblems = {
     status: 409,
     meaning:
       `The user owns ${SPACES_OWNED_MAX.toLocaleString("en")} spaces, or is a member of ` +
-      `${SPACES_JOINED_MAX.toLocaleString("en")} others (of one owner, half of what other owners leave), and may ` +
-      "have no more.",
-    remedy: "Use a space that there is, or another user; a member can leave a space.",
+      `${SPACES_JOINED_MAX.toLocaleString("en")} others (from one owner, at most half of what other owners leave), ` +
+      "and may have no more.",
+    remedy: "Use an existing space, or another user; a member can leave a space.",
   },
   folder_name_taken: {
     status: 409,
@@ -71,7 +71,7 @@ export const workspaceProblems = {
   },
   pages_not_configured: {
     status: 409,
-    meaning: "This installation has no host that pages are shown on, so no link to one could be opened.",
+    meaning: "This installation has no host for pages, so no link to a page could be opened.",
     remedy: "Operators: set PAGES_URL to an origin whose host is not the API's.",
   },
   page_link_revoked: {
@@ -99,12 +99,12 @@ export const workspaceProblems = {
   draft_not_changed: {
     status: 409,
     meaning: "The workflow's draft is the same as its current version: there is nothing to publish.",
-    remedy: "Save a changed draft first. To run the workflow, no other version is needed.",
+    remedy: "Save a changed draft first. The current version can be run as it is.",
   },
   draft_invalid: {
     status: 409,
     meaning:
-      "The workflow's draft was saved under other rules, and what `errors` lists is no longer allowed.",
+      "The workflow's draft was saved under earlier rules, and what `errors` lists is no longer allowed.",
     remedy: "Fix what `errors` lists, save the draft, then publish it.",
     hasErrors: true,
   },
@@ -115,7 +115,7 @@ export const workspaceProblems = {
   },
   too_many_workflow_runs: {
     status: 409,
-    meaning: `The account has as many runs that have not ended as it may have, waiting ones included, ${USER_SHARE}`,
+    meaning: `The account has as many unfinished runs as it may have, waiting ones included, ${USER_SHARE}`,
     remedy: "Wait until one of them has ended, or cancel one.",
   },
   workflow_run_ended: {

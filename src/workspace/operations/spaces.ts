@@ -45,12 +45,12 @@ const RemovedMember = z
       .array(PageLink)
       .max(LINKS_TOLD_MAX)
       .describe(
-        "Links to pages of the space that the user has created, and that still open for anyone who has their URLs: " +
+        "The user's links to pages of the space that still open for anyone who has their URLs: " +
           `newest first, at most ${LINKS_TOLD_MAX}. Revoke those that nobody else needs.`,
       ),
     open_links_total: z.int().min(0).describe("How many there are, counted up to 10,001."),
   })
-  .meta({ id: "RemovedMember", description: "Who was a member, and what is left of the access." });
+  .meta({ id: "RemovedMember", description: "Who was removed, and which of their links still open." });
 
 /** Rooms for documents, which belong to users, and who may do what in them. */
 export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): readonly Operation[] {
@@ -143,8 +143,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       key: "spaces.members.set",
       summary: "Set a member of a space",
       description:
-        "Makes a user of the account a member, or changes its role. For ADMINs: other members get 403. 404 also for " +
-        "an unknown user, 409 for the owner, who stays an ADMIN.",
+        "Makes a user of the account a member, or changes their role. For ADMINs: other members get 403. 404 also " +
+        "for an unknown user, 409 for the owner, who stays an ADMIN.",
       method: "PUT",
       path: `${membersPath}/{user_id}`,
       scope: "spaces:write",
@@ -169,8 +169,8 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       key: "spaces.members.remove",
       summary: "Remove a member of a space",
       description:
-        "The user no longer has access. Requests repeated with an Idempotency-Key are answered like " +
-        "anyone else's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
+        "The user no longer has access: a repeat with an Idempotency-Key is answered like " +
+        "any non-member's. Bulk replays of the space's deliveries that the user has running stop. Links stay: those " +
         "that the user has created are listed, so that they can be revoked. For ADMINs, and for members who remove " +
         "themselves: others get 403. 409 for the owner.",
       method: "DELETE",

@@ -51,7 +51,7 @@ const Draft = z.strictObject({
 
 const Publication = z.strictObject({
   change_note: lineOfText.min(1).max(CHANGE_NOTE_CHARS_MAX).optional().describe("What is new, for people."),
-  revision: z.int().min(1).optional().describe("The draft_revision that you mean; absent: whatever it is."),
+  revision: z.int().min(1).optional().describe("The draft_revision to publish; absent: the current one."),
 });
 
 function listedWorkflowBody(workflow: StoredWorkflow): ListedWorkflow {

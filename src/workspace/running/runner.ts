@@ -94,7 +94,7 @@ function storageFailureOf(error: unknown): NodeFailedError | null {
   const refusal = storageRefusalOf(error);
   if (refusal === null) return null;
   const message =
-    `Runs of the account may store ${refusal.bytesMax} bytes together, ended ones included, and this one would ` +
+    `Runs of the account may store ${refusal.bytesMax} bytes in total, ended ones included, and this one would ` +
     "exceed that. Start it again when older runs are gone, or on fewer documents.";
   return new NodeFailedError("storage_full", message);
 }

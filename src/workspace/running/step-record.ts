@@ -204,7 +204,7 @@ function requireRoom({ itemCount, itemBytes, ...run }: LockedRun, handed: Handed
   const bytesMax = runItemBytesMax(run.broughtBytes + handed.broughtBytes);
   if (itemCount + handed.count <= RUN_ITEMS_MAX && itemBytes + handed.bytes <= bytesMax) return;
   const message =
-    `The nodes of this run may pass on ${RUN_ITEMS_MAX} items of ${bytesMax} bytes together, a limit that follows ` +
+    `The nodes of this run may pass on ${RUN_ITEMS_MAX} items and ${bytesMax} bytes in total, a limit that follows ` +
     "from what it began with. Run the workflow on fewer documents, or with fewer branches that are joined again.";
   throw new NodeFailedError("run_too_large", message);
 }

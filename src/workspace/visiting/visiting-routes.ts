@@ -4,7 +4,7 @@ import type { AddRoutes, Kernel } from "../../http/kernel.ts";
 import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
 import { Problem } from "../../http/problems.ts";
 import { beginRequest, contextOf } from "../../http/request-context.ts";
-import { type InTurn, onGoneOf, untilGone } from "../../http/turns.ts";
+import { type InTurn, onDisconnectOf, untilGone } from "../../http/turns.ts";
 import { LINK_PATH, type ShownPage, type Visit, type Visitor } from "./visits.ts";
 
 /** A page's own: its title, and what its Markdown says. */
@@ -96,7 +96,7 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
           kernel.holdAnswer(reply, bytes);
         };
         const visitor = { token: params.token, password, address: ip, hold, isAsking: method === "HEAD" };
-        const onGone = onGoneOf(request, reply);
+        const onGone = onDisconnectOf(request, reply);
         return sendVisit(
           reply,
           await untilGone(onGone, (gone) => visit({ ...visitor, gone }, kernel.inTurn)),

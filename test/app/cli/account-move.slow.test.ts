@@ -146,7 +146,7 @@ describe("account move", { timeout }, () => {
     const waited = await run(move(accountId, "--wait", "1s"));
     expect(waited).toMatchObject({ code: 2 });
     expect(waited.stderr).toMatch(
-      /closed, but not quiet after 1 s .*pid \d+, role .* Run the same command again/,
+      /closed, but not idle after 1 s .*pid \d+, role .* Run the same command again/,
     );
     await expect(publish(source.pool, accountId, '{"id":"2","status":"failed"}')).rejects.toThrow("moved");
     await other.rollback();

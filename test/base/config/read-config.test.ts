@@ -161,7 +161,7 @@ describe("PAGES_URL is of another host than the console", () => {
   ])("as %j is not", (env) => {
     const [problem = "", ...others] = problemsOf(env);
     expect(others).toEqual([]);
-    expect(problem).toContain("must have another one");
+    expect(problem).toContain("must have a different one");
     expect(problem).toContain("PUBLIC_URL" in env ? "PUBLIC_URL" : "HOST");
   });
 
