@@ -22,8 +22,6 @@ export const SigningSecretShape = z
   })
   .meta({ id: "SigningSecret", description: "The secret that signs the account's webhooks." });
 
-type SecretsBody = z.output<typeof SigningSecretShape>;
-
 const Rotation = z.strictObject({
   overlap_seconds: z
     .int()
@@ -89,7 +87,7 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
 }
 
 /** The current one comes first; null: there is none. */
-function secretsBody([current, previous]: readonly SigningSecret[]): SecretsBody | null {
+function secretsBody([current, previous]: readonly SigningSecret[]) {
   if (current === undefined) return null;
   // There is one current secret at most.
   const older = previous && { ...bodyOf(previous), expires_at: previous.expiresAt!.toISOString() };

@@ -22,8 +22,6 @@ const ListedOperation = z
   })
   .meta({ id: "Operation", description: "An operation of this API." });
 
-type Listed = z.output<typeof ListedOperation>;
-
 /** `GET /v1/operations`: the list of all operations, this one included. */
 export function operationsList(others: readonly Operation[]): Operation {
   const cursors = createCursors(z.int().min(0));
@@ -47,7 +45,7 @@ export function operationsList(others: readonly Operation[]): Operation {
   return self;
 }
 
-function describe(operation: Operation): Listed {
+function describe(operation: Operation): z.output<typeof ListedOperation> {
   const { deprecated, work } = operation;
   return {
     key: operation.key,

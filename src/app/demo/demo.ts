@@ -86,8 +86,6 @@ function analysis(id: string, receiver: ReceiverName, rest: string): DemoAnalysi
 /** A published analysis and its delivery after the first run and, another run if it was replayed, at the end. */
 type DemoDelivery = { readonly analysis: DemoAnalysis; readonly first: Delivery; readonly last: Delivery };
 
-type ScenarioResult = Awaited<ReturnType<typeof runScenario>>;
-
 /**
  * The whole demo, on the real service: publish, deliver and retry, replay, forge, run a workflow, and check it all.
  * `faults`: what did not go as expected, in sentences.
@@ -255,7 +253,7 @@ async function findFaults(
 }
 
 /** What became of each analysis, and whether that is right. */
-function printSummary(result: ScenarioResult, output: DemoOutput): void {
+function printSummary(result: Awaited<ReturnType<typeof runScenario>>, output: DemoOutput): void {
   const { deliveries, environment, faults } = result;
   const rows = deliveries.map(({ analysis, first, last }) => {
     const { hostname } = RECEIVERS[analysis.receiver];

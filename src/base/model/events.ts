@@ -7,9 +7,8 @@ export const STATUS_OF_EVENT = {
 /** `event` in the body, in rows and in filters. */
 export type EventName = keyof typeof STATUS_OF_EVENT;
 
-type AnalysisStatus = (typeof STATUS_OF_EVENT)[EventName];
-
-export const ANALYSIS_STATUSES: readonly AnalysisStatus[] = Object.values(STATUS_OF_EVENT);
+export const ANALYSIS_STATUSES: readonly (typeof STATUS_OF_EVENT)[EventName][] =
+  Object.values(STATUS_OF_EVENT);
 
 export const EVENTS = Object.keys(STATUS_OF_EVENT) as readonly EventName[];
 

@@ -27,7 +27,6 @@ const CAUSES_MAX = 5;
 
 /** The log's address with these parameters changed. */
 type Address = (changed: Fields) => string;
-type Cause = Activity["top"][number];
 
 type Bar = {
   /** From and to when, by the viewer's clock. */
@@ -214,6 +213,6 @@ function causes(top: Activity["top"], address: Address): Html | null {
 ${more > 0 && html`<p class="fine">and for ${counted(more, "more reason")}</p>`}</details>`;
 }
 
-function canBeAskedFor({ target_host }: Cause): boolean {
+function canBeAskedFor({ target_host }: Activity["top"][number]): boolean {
   return TARGET_HOST.test(target_host);
 }

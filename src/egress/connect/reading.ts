@@ -33,8 +33,9 @@ export type ReadingPayer = { readonly turns: ReadingTurns; readonly payer: strin
  */
 export function guardReading(
   socket: Socket,
-  { turns, payer }: ReadingPayer,
+  { turns, payer: opener }: ReadingPayer,
 ): { readonly stream: Duplex; readonly allow: AllowAnswer } {
+  let payer = opener;
   let bytes = 0;
   let bytesAllowed = HANDSHAKE_BYTES_MAX;
   let isHandshake = true;
@@ -45,6 +46,7 @@ export function guardReading(
   let isHeld = false;
   let isReading = false;
   let leave = () => {};
+  const isCutOff = () => socket.destroyed && !socket.readableEnded;
   // As much of a Duplex as TLS uses. A real one, with a buffer for each read, took 180 µs of a dispatcher's POST.
   const stream = Object.assign(new EventEmitter(), {
     readable: true,
@@ -55,7 +57,10 @@ export function guardReading(
     uncork: () => socket.uncork(),
     write: (chunk: Buffer, sent: () => void) => socket.write(chunk, sent),
     end: (ended: () => void) => socket.end(ended),
-    destroy: () => socket.destroy(),
+    destroy: () => {
+      waiting = null;
+      socket.destroy();
+    },
   });
   socket.on("data", (chunk: Buffer) => {
     bytes += chunk.length;
@@ -72,17 +77,20 @@ export function guardReading(
   socket.on("end", () => isHeld || stream.emit("end"));
   socket.on("error", (error) => stream.emit("error", error));
   socket.on("close", () => {
-    leave();
     // After an end what has come is still to be read.
-    if (!socket.readableEnded) stream.emit("close");
+    if (socket.readableEnded) return;
+    leave();
+    stream.emit("close");
   });
   return {
     stream: stream as unknown as Duplex,
-    allow: (bytesMax) => {
-      if (!isHandshake && readMs > 0 && readMs <= USUAL_ANSWER_MS) turns.countUsual(payer);
+    allow: (bytesMax, whose) => {
+      if (!isHandshake && readMs <= USUAL_ANSWER_MS) turns.countUsual(payer);
       isHandshake = false;
+      payer = whose;
       bytesAllowed = bytes + bytesMax;
       readMs = 0;
+      return !isHeld;
     },
   };
 
@@ -96,22 +104,19 @@ export function guardReading(
 
   /** Hands on what waits, or the beginning of it. */
   function read(finish: (read: Read) => void, ms = 0): void {
-    isReading = waiting !== null && !socket.destroyed && ms <= USUAL_MS;
+    isReading = waiting !== null && !isCutOff() && ms <= USUAL_MS;
     if (waiting !== null && isReading) {
       const slice: Buffer = waiting.subarray(0, SLICE_BYTES);
       waiting = slice.length < waiting.length ? waiting.subarray(SLICE_BYTES) : null;
-      const before = process.threadCpuUsage();
+      const before = threadMs();
       stream.emit("data", slice);
       // undici reads what TLS made of it in a tick of its own.
-      process.nextTick(() => {
-        const { user, system } = process.threadCpuUsage(before);
-        read(finish, ms + (user + system) / 1_000);
-      });
+      process.nextTick(() => read(finish, ms + threadMs() - before));
       return;
     }
     const beforeMs = readMs;
     readMs += ms;
-    const isAll = waiting === null || socket.destroyed;
+    const isAll = waiting === null || isCutOff();
     if (!isAll) hold();
     else if (isHeld) {
       isHeld = false;
@@ -123,8 +128,18 @@ export function guardReading(
   }
 }
 
-/** Called for each answer that is expected: with more bytes, TLS's own too, a TransportFloodedError ends all. */
-export type AllowAnswer = (bytesMax: number) => void;
+/** Of this thread. Linux counts it in steps of 4 ms, but up to now for whoever has just asked for all threads' time. */
+function threadMs(): number {
+  process.cpuUsage();
+  const { user, system } = process.threadCpuUsage();
+  return (user + system) / 1_000;
+}
+
+/**
+ * Called for each answer that is expected, with its payer: with more bytes, TLS's own too, a TransportFloodedError ends
+ * all. False: something that nobody expected has come and waits.
+ */
+export type AllowAnswer = (bytesMax: number, payer: string) => boolean;
 
 /** The receiver sends without end, if not as an answer. */
 export class TransportFloodedError extends Error {

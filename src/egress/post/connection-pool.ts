@@ -218,18 +218,18 @@ export function createConnectionPool(
     }),
 
     /** A kept connection to the origin that may be used now, or undefined. The caller gives it back or ends it. */
-    take(origin: string): Connection | undefined {
+    take(origin: string, payer: string): Connection | undefined {
       for (;;) {
         // The last one used: it is the likeliest to be alive, and the others can go idle long enough to be closed.
         const connection = idleByOrigin.get(origin)?.at(-1);
         if (connection === undefined) return undefined;
         forgetIdle(connection);
-        if (isFit(connection) && isStillAllowed(connection)) {
+        const isUsable = isFit(connection) && isStillAllowed(connection);
+        if (isUsable && connection.allowAnswer(limits.transportBytesMax, payer)) {
           connection.isNewcomer = false;
-          connection.allowAnswer(limits.transportBytesMax);
           return connection;
         }
-        end(connection, new ConnectionEndedError("too old to be used again"));
+        end(connection, new ConnectionEndedError("not fit to be used again"));
       }
     },
 
@@ -254,7 +254,7 @@ export function createConnectionPool(
         endedBy: null,
         beginning: "",
       };
-      allowAnswer(limits.transportBytesMax);
+      allowAnswer(limits.transportBytesMax, target.payer ?? target.hostname);
       keepBeginning(connection);
       connection.client.on("disconnect", (_origin, _clients, error) => {
         const isSoon = idle.has(connection) && now() - connection.idleSinceMs < limits.soonMs;

@@ -130,7 +130,8 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   start(): void {
-    const kept = this.#setting.pool.take(this.#request.url.origin);
+    const { url, payer = url.hostname } = this.#request;
+    const kept = this.#setting.pool.take(url.origin, payer);
     if (kept === undefined) {
       this.#connect();
       return;

@@ -97,10 +97,8 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
   }
 }
 
-type Copies = Readonly<Record<"copied" | "failed" | "lost", readonly KeySwitch[]>>;
-
 /** @throws ObjectStoreAwayError when nothing can be copied because the store is away */
-async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwitch[]): Promise<Copies> {
+async function copyAll(moving: Moving, move: StoredMove, stored: readonly KeySwitch[]) {
   const { pool, objects, onLost, onUncopied, signal } = moving;
   const { accountId } = move;
   const copies = await Promise.allSettled(

@@ -181,11 +181,10 @@ export async function holdMember(tx: ClientBase, user: SpaceUser, name: NameInSp
 }
 
 const TABLES = { page_id: "pages", link_id: "page_links", workflow_id: "workflows" } as const;
-type NameOfLocked = keyof typeof TABLES;
 
 /** Finds the same, locked until the transaction ends, after a hold on what the user is in its space. */
 export function lockerOf<Found>(
-  name: NameOfLocked,
+  name: keyof typeof TABLES,
   find: (database: Database, user: SpaceUser, id: string) => Promise<Found | null>,
 ) {
   const lock = lockOf<object, SpaceUser, [id: string]>(

@@ -1,8 +1,10 @@
 // Turns in reading what receivers send: whose answers are costly to read keeps nobody else waiting.
-import type { Socket } from "node:net";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { PassThrough } from "node:stream";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { guardReading, type Reader, ReadingTurns } from "../../../src/egress/connect/reading.ts";
+import { patience } from "../../support/time-limits.ts";
 
 describe("a handshake", () => {
   it("that takes long of our time is followed by a rest for all of its account's, in line", async () => {
@@ -82,7 +84,7 @@ describe("what comes after a handshake", () => {
     for (const payer of payers) {
       const socket = new PassThrough();
       const { stream, allow } = guardReading(socket as unknown as Socket, { turns, payer });
-      allow(Number.POSITIVE_INFINITY);
+      allow(Number.POSITIVE_INFINITY, payer);
       stream.on("data", (slice: Buffer) => {
         const untilMs = threadMs() + sliceMs;
         while (threadMs() < untilMs);
@@ -108,6 +110,77 @@ describe("what comes after a handshake", () => {
     const taken = openAll(new ReadingTurns(), ["a", "a", "a"], { bytes: 65_536, sliceMs: 0 });
     await new Promise((resolve) => setImmediate(resolve));
     expect(taken.get("a")).toBe(3 * 65_536);
+  });
+
+  it.each([
+    ["costly", 0.8, 300, 500],
+    ["usual", 0.1, 0, 50],
+  ])("is %s by what the thread worked for it, however short that is", async (_, ms, least, most) => {
+    const costsMs: number[] = [];
+    const turns = new (class extends ReadingTurns {
+      override take(_payer: string, read: Reader) {
+        read(({ costlyMs }) => costsMs.push(costlyMs));
+        return () => undefined;
+      }
+    })();
+    const socket = new PassThrough();
+    const { stream, allow } = guardReading(socket as unknown as Socket, { turns, payer: "a" });
+    stream.on("data", () => {
+      const untilMs = performance.now() + ms;
+      while (performance.now() < untilMs);
+    });
+    for (let n = 0; n < 500; n++) {
+      allow(1_000, "a");
+      socket.emit("data", Buffer.alloc(1));
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const { length } = costsMs.filter((costlyMs) => costlyMs > 0);
+    expect(length).toBeGreaterThanOrEqual(least);
+    expect(length).toBeLessThanOrEqual(most);
+  });
+
+  /** What was read and told of a receiver that sends and closes while the account of `opener` rests. */
+  async function sentAndClosed(payer: string) {
+    const server = createServer((socket) => socket.end("an answer"));
+    await once(server.listen(0, "127.0.0.1"), "listening");
+    const { port } = server.address() as AddressInfo;
+    const turns = new ReadingTurns();
+    turns.take("opener", (finish) => finish({ costlyMs: 25, isAll: true }));
+    // As to an egress proxy, whose sockets read on while they are paused.
+    const socket = connect({ port, host: "127.0.0.1" });
+    const { stream, allow } = guardReading(socket, { turns, payer: "opener" });
+    allow(1_000, payer);
+    const events: string[] = [];
+    const startedAtMs = performance.now();
+    stream.on("data", (chunk: Buffer) => events.push(chunk.toString()));
+    stream.resume();
+    await new Promise<void>((resolve) => stream.on("end", resolve));
+    const ms = performance.now() - startedAtMs;
+    socket.destroy();
+    server.close();
+    return { events, ms };
+  }
+
+  it("is handed on in its turn, and its end behind it, though the receiver has closed meanwhile", async () => {
+    const { events, ms } = await sentAndClosed("opener");
+    expect(events).toEqual(["an answer"]);
+    expect(ms).toBeGreaterThan(450);
+  });
+
+  it("is read in the turn of whom the POST is for, whoever opened the connection", async () => {
+    const { events, ms } = await sentAndClosed("another");
+    expect(events).toEqual(["an answer"]);
+    expect(ms).toBeLessThan(patience(400));
+  });
+
+  it("is no answer if nobody has asked yet", () => {
+    const turns = new ReadingTurns();
+    turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true }));
+    const socket = new PassThrough();
+    const { allow } = guardReading(socket as unknown as Socket, { turns, payer: "a" });
+    expect(allow(1_000, "a")).toBe(true);
+    socket.emit("data", Buffer.from("HTTP/1.1 408 Request Timeout\r\n\r\n"));
+    expect(allow(1_000, "a")).toBe(false);
   });
 
   /** Returns how long reading took of a minute, in milliseconds. Every 100 ms each account is sent `reads` as often. */

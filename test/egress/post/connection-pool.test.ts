@@ -141,6 +141,24 @@ describe("a kept connection", () => {
     expect(receiver.connectionsCount).toBe(2);
   });
 
+  it("on which something unexpected waits is not used again, and reads for whom each POST is", async () => {
+    const { receiver } = await setUp();
+    const payers: string[] = [];
+    const connect: Connect = async ({ port }) => {
+      const socket = connectTls({ port, host: "127.0.0.1", servername: "localhost", ca: receiver.caPem });
+      await new Promise((resolve) => socket.once("secureConnect", resolve));
+      // Something has come before the third answer was asked for.
+      const allowAnswer = (_: number, payer: string) => payers.push(payer) !== 3;
+      return { socket, allowAnswer, remoteAddress: null, timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 } };
+    };
+    const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
+    open.push(poster);
+    for (const payer of ["a", "b", "c"]) await poster.post({ ...postRequest(receiver.url()), payer });
+    expect(payers).toEqual(["a", "b", "c", "c"]);
+    expect(receiver.connectionsCount).toBe(2);
+    expect(poster.gauges().openConnections).toBe(1);
+  });
+
   it("is judged again at each use: an address that is not public is not used twice", async () => {
     const { receiver } = await setUp();
     // A connector that knows no rules, with a poster for which nothing is lifted.
@@ -149,7 +167,7 @@ describe("a kept connection", () => {
       await new Promise((resolve) => socket.once("secureConnect", resolve));
       return {
         socket,
-        allowAnswer: () => undefined,
+        allowAnswer: () => true,
         remoteAddress: "127.0.0.1",
         timings: { dnsMs: 0, connectMs: 0, tlsMs: 0 },
       };

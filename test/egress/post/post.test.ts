@@ -210,7 +210,7 @@ describe("a POST that comes to no connection", () => {
       await passed;
       return {
         socket,
-        allowAnswer: () => undefined,
+        allowAnswer: () => true,
         remoteAddress: null,
         timings: { dnsMs: null, connectMs: 0, tlsMs: 0 },
       };
@@ -231,7 +231,7 @@ describe("a POST that comes to no connection", () => {
       await Promise.all([once(socket, "secureConnect"), once(signal, "abort")]);
       return {
         socket,
-        allowAnswer: () => undefined,
+        allowAnswer: () => true,
         remoteAddress: null,
         timings: { dnsMs: null, connectMs: 0, tlsMs: 0 },
       };
