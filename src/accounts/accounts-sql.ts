@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../base/database/transaction.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { createSigningSecret } from "../delivery/signing-secrets-sql.ts";
 
 export type CreatedAccount = { readonly accountId: string; readonly signingSecret: string };
@@ -8,7 +9,7 @@ export type CreatedAccount = { readonly accountId: string; readonly signingSecre
 export async function createAccount(
   database: ClientBase | Pool,
   name: string,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<CreatedAccount> {
   return await inTransaction(database, async (client) => {
     const { rows } = await client.query<{ id: string }>(

@@ -2,7 +2,13 @@ import type { Pool } from "pg";
 import { z } from "zod";
 import { id, moment } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
-import { ACCOUNT_CREATED, ACCOUNT_MOVED, ACTOR_KINDS, STAFF_SIGNED_IN } from "../base/model/audit.ts";
+import {
+  ACCOUNT_CREATED,
+  ACCOUNT_MOVED,
+  ACTOR_KINDS,
+  SECRETS_RESEALED,
+  STAFF_SIGNED_IN,
+} from "../base/model/audit.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import { momentOf } from "../log/delivery-filter-api.ts";
@@ -10,7 +16,7 @@ import { AccountAuditEntry, AuditEntry } from "./accounts-schema.ts";
 import { type AuditFilter, listAuditEntries } from "./audit-sql.ts";
 
 /** What no operation does. */
-const BESIDE_OPERATIONS = [ACCOUNT_CREATED, ACCOUNT_MOVED, STAFF_SIGNED_IN] as const;
+const BESIDE_OPERATIONS = [ACCOUNT_CREATED, ACCOUNT_MOVED, STAFF_SIGNED_IN, SECRETS_RESEALED] as const;
 
 /** What can stand in the log. */
 export function auditedOperations(operations: readonly Operation[]): readonly string[] {

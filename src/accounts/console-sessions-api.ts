@@ -10,6 +10,7 @@ import {
   LINK_SECONDS,
   SESSION_SECONDS,
 } from "../base/model/console.ts";
+import { keysOf, type SecretsKey } from "../base/model/secrets-key.ts";
 import { isTimeZone } from "../base/model/time.ts";
 import { digestSecret, newSecret } from "../http/api-keys.ts";
 import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
@@ -74,8 +75,8 @@ export type ConsoleDependencies = {
   readonly publicUrl: string;
   /** Origins that may show the console in a frame. */
   readonly consoleAncestors: readonly string[];
-  /** Opens and seals signing secrets: 32 bytes. */
-  readonly secretsKey: Uint8Array;
+  /** Opens and seals signing secrets. */
+  readonly secretsKey: SecretsKey;
 };
 
 /** Access to the console: a tenant's own application opens it for its users. */
@@ -126,7 +127,8 @@ export function consoleOperations({
           linkSeconds: LINK_SECONDS,
           sessionSeconds: body.session_seconds,
         });
-        const framer = body.embed_origin === undefined ? null : framerTag(secretsKey, body.embed_origin);
+        const framer =
+          body.embed_origin === undefined ? null : framerTag(keysOf(secretsKey)[0], body.embed_origin);
         return {
           body: {
             url: consoleUrl(publicUrl, token, framer),

@@ -21,6 +21,7 @@ import { plainAddress } from "../base/model/addresses.ts";
 import { actorOf } from "../base/model/audit.ts";
 import type { StoredResponse } from "../base/model/idempotency.ts";
 import { NO_SPACES } from "../base/model/reader.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { createConsole } from "../console/console.ts";
 import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
@@ -65,7 +66,7 @@ export function createFindApiKey(pool: Pool, now: () => number): FindApiKey {
 }
 
 /** Claims and stored responses, in the same transactions as the effects of the requests. */
-function createIdempotencyStore(pool: Pool, secretsKey: Uint8Array): IdempotencyStore {
+function createIdempotencyStore(pool: Pool, secretsKey: SecretsKey): IdempotencyStore {
   /** In the transaction of what the secrets are of, which it undoes. */
   const requireKeyFor = async (tx: ClientBase, { holdsSecret }: StoredResponse) => {
     if (holdsSecret) await requireSecretsKey(tx, secretsKey);
@@ -126,7 +127,7 @@ export type ApiServerOptions = Pick<
   readonly logPool: Pool;
   /** Absent: lists are read from `logPool`. */
   readonly readLog?: ReadLog;
-  readonly secretsKey: Uint8Array;
+  readonly secretsKey: SecretsKey;
   readonly log: Logger;
   /** Absent: counted in a registry that nobody reads. */
   readonly metrics?: ApiMetrics;

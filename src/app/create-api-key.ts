@@ -7,6 +7,7 @@ import { type AuditEntry, writeAuditEntry } from "../base/database/audit-log.ts"
 import { inTransaction } from "../base/database/transaction.ts";
 import type { KeyClass } from "../base/model/api-keys.ts";
 import { ACCOUNT_CREATED, COMMAND_LINE } from "../base/model/audit.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { findMovedTo } from "../cells/moves-sql.ts";
 import { digestSecret, formatApiKey } from "../http/api-keys.ts";
 import { unknownAccount } from "./database.ts";
@@ -36,7 +37,7 @@ export async function changeAudited<T>(
 const REVOKING = "api_keys.revoke";
 
 /** Makes an account with its first signing secret. `name`: 1 to 200 characters, for people. */
-export async function openAccount(pool: Pool, name: string, secretsKey: Uint8Array): Promise<CreatedAccount> {
+export async function openAccount(pool: Pool, name: string, secretsKey: SecretsKey): Promise<CreatedAccount> {
   return await changeAudited(pool, ACCOUNT_CREATED, async (tx) => {
     const done = await createAccount(tx, name, secretsKey);
     return { done, accountId: done.accountId, details: { name } };

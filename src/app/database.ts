@@ -9,6 +9,7 @@ import { findReadinessProblems } from "../base/database/readiness.ts";
 import { keepSecretsKey, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
 import { writeStorageLimits } from "../base/database/storage.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { storageLimitsOf } from "../base/model/storage.ts";
 import { writeSettings } from "../publish/publish-call-sql.ts";
 import { UsageError } from "./output.ts";
@@ -137,11 +138,10 @@ export async function prepareDatabase(
 }
 
 /**
- * The key that encrypts stored secrets. No process could read the secrets of two keys, so a wrong one is refused before
- * it encrypts any.
+ * The key that encrypts stored secrets. A wrong one is refused before it encrypts any: nobody else could read those.
  * @throws UsageError when the stored secrets were encrypted with another key
  */
-export async function loadSecretsKey(pool: Pool, config: Config): Promise<Uint8Array> {
+export async function loadSecretsKey(pool: Pool, config: Config): Promise<SecretsKey> {
   const secretsKey = await secretsKeyOf(config);
   if (await keepSecretsKey(pool, secretsKey, { isFirst: false })) return secretsKey;
   throw new UsageError(WRONG_SECRETS_KEY);

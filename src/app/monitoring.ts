@@ -6,6 +6,7 @@ import { findReadinessProblems, probeWriting, writeProblemOf } from "../base/dat
 import { createBuildInfo, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
 import { startMetricsServer } from "../base/metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../base/metrics/registry.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { version } from "./process-context.ts";
 
@@ -32,7 +33,7 @@ export async function sample({ gauges, read }: Sampled): Promise<boolean> {
 
 export type MonitoringOptions = {
   readonly config: Config;
-  readonly secretsKey: Uint8Array;
+  readonly secretsKey: SecretsKey;
   readonly registry: MetricsRegistry;
   readonly database: DatabaseMetrics;
   /** Queried whenever the metrics are read; its queries must time out within a few seconds. */
@@ -102,7 +103,7 @@ const WRITE_RETRIED_EVERY_MS = 1_000;
 export async function createReadinessCheck(
   pool: Pool,
   { areas }: Pick<Config, "areas">,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<() => Promise<readonly string[]>> {
   const migrations = await readMigrationNames(areas);
   let written = Promise.resolve();

@@ -2,6 +2,7 @@ import { randomBytes } from "node:crypto";
 import { link, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { type Config, readConfig } from "../base/config/config.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { UsageError } from "./output.ts";
 
 /** The files in STATE_DIR, beside the embedded database. */
@@ -9,13 +10,14 @@ const SECRETS_KEY_FILE = "secrets-key";
 const DATABASE_URL_FILE = "database-url";
 const SETTINGS_FILE = "settings.json";
 
-/**
- * The 32-byte key that encrypts stored secrets: the configured one or, in development, one that is generated once and
- * kept in the state folder, readable only by this user.
- */
-export async function secretsKeyOf(config: Config): Promise<Uint8Array> {
-  if (config.secretsKey) return config.secretsKey.export();
-  const { stateDir } = config;
+/** The key that encrypts stored secrets and, while it is rotated, the one that they are read with, too. */
+export async function secretsKeyOf(config: Config): Promise<SecretsKey> {
+  const key = config.secretsKey?.export() ?? (await ownSecretsKey(config.stateDir));
+  return config.secretsKeyPrevious === null ? key : [key, config.secretsKeyPrevious.export()];
+}
+
+/** In development: generated once and kept in the state folder, readable only by this user. */
+async function ownSecretsKey(stateDir: string): Promise<Uint8Array> {
   const text = (await readIn(stateDir, SECRETS_KEY_FILE)) ?? (await createSecretsKey(stateDir));
   const key = Buffer.from(text, "base64");
   if (key.length === 32) return key;

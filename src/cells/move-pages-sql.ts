@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
-import { seal, unseal } from "../base/database/sealing.ts";
+import { SEALED_COLUMNS, seal, unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import type { AccountTable, ChildTable, MovedTable } from "./move-tables-sql.ts";
 
 const ROWS_PER_PAGE_MAX = 1_000;
@@ -150,15 +151,9 @@ export async function countRows(database: Pool, table: AccountTable, accountId: 
   return Number(rows[0]!.n);
 }
 
-/** What of a table is sealed, and by which columns it names its owner. `if`: only where that column is true. */
-const SEALED: Readonly<Record<string, { column: string; owner: readonly string[]; if?: string }>> = {
-  signing_secrets: { column: "sealed", owner: ["id"] },
-  idempotency_keys: { column: "body", owner: ["key_id", "idempotency_key"], if: "is_sealed" },
-};
-
 /** The page with its secrets as the target can open them. */
-export function resealPage(page: Page, sourceKey: Uint8Array, targetKey: Uint8Array): Page {
-  const sealed = SEALED[page.table];
+export function resealPage(page: Page, sourceKey: SecretsKey, targetKey: SecretsKey): Page {
+  const sealed = SEALED_COLUMNS[page.table];
   if (sealed === undefined) return page;
   const placeOf = (wanted: string) => page.columns.findIndex(({ name }) => name === wanted);
   const reseal = (row: readonly Value[]) => {

@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 
 /** The account is not moved like this; the message says what to do. Whatever was begun can go on, or be called off. */
 export class MoveRefusedError extends Error {
@@ -6,7 +7,7 @@ export class MoveRefusedError extends Error {
 }
 
 /** One of the two databases, and the key that its secrets are sealed with. */
-export type Cell = { readonly pool: Pool; readonly secretsKey: Uint8Array };
+export type Cell = { readonly pool: Pool; readonly secretsKey: SecretsKey };
 
 /** What is being done, in this order, as people are told; a page of a table is told each time. */
 export const MOVE_PARTS = {

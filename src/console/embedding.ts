@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { framerTag } from "../base/model/console.ts";
+import { keysOf, type SecretsKey } from "../base/model/secrets-key.ts";
 
 /** Where a frame's own cookie says who frames it, for pages that no session is known for. */
 const FRAMER_COOKIE = "__Host-sp-frame";
@@ -34,9 +35,10 @@ export function setCookie(
  */
 export type Framers = ReturnType<typeof createFramers>;
 
-export function createFramers(ancestors: readonly string[], secretsKey: Uint8Array) {
-  const tagOf = (origin: string) => framerTag(secretsKey, origin);
-  const origins = new Map(ancestors.map((origin) => [tagOf(origin), origin]));
+export function createFramers(ancestors: readonly string[], secretsKey: SecretsKey) {
+  const keys = keysOf(secretsKey);
+  const tagOf = (origin: string) => framerTag(keys[0], origin);
+  const origins = new Map(ancestors.flatMap((origin) => keys.map((key) => [framerTag(key, origin), origin])));
   const ofTag = (tag: unknown) => origins.get(String(tag)) ?? null;
   return {
     /** Of a link's page, which a frame is opened with, and of what its form answers. */

@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { ConsoleSession, EnteredLink, StaffSession } from "../base/model/console.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import { isUuid } from "../base/model/formats.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { isTimeZone } from "../base/model/time.ts";
 import { digestSecret } from "../http/api-keys.ts";
 import type { Kernel } from "../http/kernel.ts";
@@ -45,7 +46,7 @@ export type ConsoleOptions = Installation & {
   /** Origins that may show an account's console in a frame. */
   readonly ancestors: readonly string[];
   /** For the links of those; see framerTag. */
-  readonly secretsKey: Uint8Array;
+  readonly secretsKey: SecretsKey;
   /** Of support staff, by a proxy in front; null: there is none. */
   readonly readAssertion: ReadAssertion | null;
   readonly findOrigin: FindOrigin;

@@ -4,6 +4,7 @@ import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import { isTransactionConflict } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { LockWaitError } from "../http/idempotent-write.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
@@ -134,8 +135,8 @@ export type AnalysisDependencies = {
   readonly analysisRetentionMs: number;
   readonly analysisBytesMax: number;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
-  /** Opens and seals signing secrets: 32 bytes. */
-  readonly secretsKey: Uint8Array;
+  /** Opens and seals signing secrets. */
+  readonly secretsKey: SecretsKey;
   readonly guardPublishing: GuardPublishing;
   /** Milliseconds since the epoch. */
   readonly now: () => number;

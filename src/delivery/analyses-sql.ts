@@ -5,6 +5,7 @@ import { onConnection } from "../base/database/transaction.ts";
 import type { EventName } from "../base/model/events.ts";
 import type { IdempotencyClaim, StoredResponse } from "../base/model/idempotency.ts";
 import type { Reader } from "../base/model/reader.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { storageFullMessage } from "../base/model/storage.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import type { Earlier } from "../http/operation.ts";
@@ -78,7 +79,7 @@ type Write =
 export type PublishResult = Refusal | Earlier | { readonly deliveryId: string };
 
 export type PublishWritesOptions = {
-  readonly secretsKey: Uint8Array;
+  readonly secretsKey: SecretsKey;
   readonly unsafeAllowedTargets?: UnsafeAllowedTargets;
   readonly lockWaitMs: number;
 };

@@ -2,6 +2,7 @@ import type { Config } from "../base/config/config.ts";
 import { unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { isOurFailure } from "../base/model/error-codes.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import type { Egress } from "../egress/egress.ts";
 import { createPoster } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
@@ -53,7 +54,7 @@ const CACHED_KEYS_MAX = 20_000;
  * secret's id and sealed text. The keys' finder throws, as an internal error, when the account has no valid secret or
  * one does not open.
  */
-function createFindKeys(secretsKey: Uint8Array) {
+function createFindKeys(secretsKey: SecretsKey) {
   const ready = new BoundedCache<string, SigningKey>(CACHED_KEYS_MAX);
   return ({ accountId, sealedSecrets }: LeasedDelivery): readonly SigningKey[] => {
     if (sealedSecrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
@@ -74,8 +75,8 @@ export type Delivering = ReturnType<typeof createDelivering>;
 export type DeliveringOptions = {
   readonly config: Config;
   readonly egress: Egress;
-  /** 32 bytes: what signing secrets are sealed with. */
-  readonly secretsKey: Uint8Array;
+  /** What signing secrets are sealed with. */
+  readonly secretsKey: SecretsKey;
   /** Uniform in [0, 1). */
   readonly random: () => number;
 };

@@ -3,6 +3,7 @@ import type { ClientBase, Pool } from "pg";
 import { newId } from "../base/database/partitions.ts";
 import { requireSecretsKey, seal, unseal } from "../base/database/sealing.ts";
 import { inTransaction } from "../base/database/transaction.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 
 const SECRET_BYTES = 32;
 
@@ -22,7 +23,7 @@ export type SigningSecret = {
 export async function createSigningSecret(
   client: ClientBase | Pool,
   accountId: string,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<SigningSecret> {
   await requireSecretsKey(client, secretsKey);
   const secret = `whsec_${randomBytes(SECRET_BYTES).toString("base64")}`;
@@ -38,7 +39,7 @@ export async function createSigningSecret(
 export async function findSigningSecrets(
   client: ClientBase | Pool,
   accountId: string,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<readonly SigningSecret[]> {
   const { rows } = await client.query<Omit<SigningSecret, "secret"> & { readonly sealed: Buffer }>({
     name: "find_signing_secrets",
@@ -83,7 +84,7 @@ export async function rotateSigningSecret(
   database: ClientBase | Pool,
   accountId: string,
   { overlapSeconds, endsPrevious }: Rotation,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<SigningSecret | "rotation_in_progress"> {
   return await inTransaction(database, async (client) => {
     // Two concurrent rotations would both retire the same current secret: they take turns.

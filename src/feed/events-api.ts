@@ -4,6 +4,7 @@ import { event, id, time } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { Reader } from "../base/model/reader.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { DELIVERY_STATUSES } from "../base/model/statuses.ts";
 import { isoTime } from "../base/model/time.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
@@ -75,7 +76,7 @@ const AHEAD_MAX_MS = 10_000;
  *
  * @param retentionMs how long an event can be read
  */
-export function createReadFeedPage(database: Pool, secretsKey: Uint8Array, retentionMs: number) {
+export function createReadFeedPage(database: Pool, secretsKey: SecretsKey, retentionMs: number) {
   return async (reader: Reader, after: FeedPosition | null, itemsMax: number): Promise<FeedPage> => {
     const { accountId } = reader;
     const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
@@ -129,8 +130,8 @@ function itemOf(event: FeedEvent, keys: readonly SigningKey[], nowMs: number): F
 export type EventDependencies = {
   /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
-  /** Opens and seals signing secrets: 32 bytes. */
-  readonly secretsKey: Uint8Array;
+  /** Opens and seals signing secrets. */
+  readonly secretsKey: SecretsKey;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
 };

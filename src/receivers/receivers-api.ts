@@ -6,6 +6,7 @@ import { operationsOf } from "../api/operations.ts";
 import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
 import { actorOf } from "../base/model/audit.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
@@ -28,8 +29,8 @@ const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") })
 
 export type ReceiverDependencies = {
   readonly pool: Pool;
-  /** Opens and seals signing secrets: 32 bytes. */
-  readonly secretsKey: Uint8Array;
+  /** Opens and seals signing secrets. */
+  readonly secretsKey: SecretsKey;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
   /** Sends probes to a receiver. */
   readonly checkReceiver: CheckReceiver;

@@ -20,7 +20,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 46_200,
+    max: 46_370,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
@@ -39,7 +39,7 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "environment variables",
-    max: 40,
+    max: 41,
     of: (path) => path === "src/base/config/variables.ts",
     count: matchesOf(/^ {2}[A-Z_]+: (?:withDefault|optional)\(/gm),
   },

@@ -1,4 +1,7 @@
 import { type Command, Option } from "commander";
+import { reseal, type Unreadable } from "../../base/database/resealing.ts";
+import { resealCanary } from "../../base/database/sealing.ts";
+import { SECRETS_RESEALED } from "../../base/model/audit.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
 import { rotateSigningSecret } from "../../delivery/signing-secrets-sql.ts";
 import { importSigningKey, verifySignature, WebhookVerificationError } from "../../signing/index.ts";
@@ -150,4 +153,31 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
         printResult(context, options, value, text);
       }),
     );
+  program
+    .command("secrets")
+    .description("encrypt stored secrets anew")
+    .command("reseal")
+    .description(
+      "encrypt with SECRETS_KEY what is encrypted with SECRETS_KEY_PREVIOUS; can be killed and repeated",
+    )
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool, config) => {
+        const secretsKey = await loadSecretsKey(pool, config);
+        const done = await reseal(pool, secretsKey);
+        if (typeof done !== "number") throw new UsageError(unreadableText(done));
+        await changeAudited(pool, SECRETS_RESEALED, async (tx) => {
+          await resealCanary(tx, secretsKey);
+          return { done, accountId: null, details: { resealed: done } };
+        });
+        printResult(context, options, { resealed: done }, inColumns({ "secrets resealed": String(done) }));
+      }),
+    );
+}
+
+function unreadableText({ table, id }: Unreadable): string {
+  return (
+    `The secret ${id} in sealpost.${table} can be decrypted with neither SECRETS_KEY nor SECRETS_KEY_PREVIOUS: keep ` +
+    'both keys, and see "Rotating the secrets key" in docs/operating.md.'
+  );
 }

@@ -99,6 +99,11 @@ export const variables = {
     "Key that encrypts stored secrets: 32 bytes in base64. Required in production; " +
       "in development one is generated in `STATE_DIR`.",
   ),
+  SECRETS_KEY_PREVIOUS: optional(
+    kinds.aesKey(),
+    "Another key that stored secrets are decrypted with, and never encrypted, while `SECRETS_KEY` is rotated " +
+      "([how](operating.md#rotating-the-secrets-key)).",
+  ),
   RETRY_WINDOW_SECONDS: withDefault(
     kinds.wholeNumber(1, 5 * DAY_SECONDS),
     "86400",

@@ -7,6 +7,7 @@ import type {
   IdempotencyClaim,
   StoredResponse,
 } from "../model/idempotency.ts";
+import type { SecretsKey } from "../model/secrets-key.ts";
 import { seal, unseal } from "./sealing.ts";
 
 /** The SQLSTATE that refuses a write whose key was revoked meanwhile: see sql/0009_accounts.sql. */
@@ -45,7 +46,7 @@ type Row = {
 export async function claimIdempotencyKeys(
   client: Pool | ClientBase,
   claims: readonly IdempotencyClaim[],
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<readonly ClaimState[]> {
   const { rows } = await client.query<Row>({
     name: "claim_idempotency_keys",
@@ -64,13 +65,13 @@ export async function claimIdempotencyKeys(
 export async function claimIdempotencyKey(
   client: ClientBase,
   claim: IdempotencyClaim,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<ClaimState> {
   const [state] = await claimIdempotencyKeys(client, [claim], secretsKey);
   return state!;
 }
 
-function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: Uint8Array): ClaimState {
+function stateOf(row: Row, claim: IdempotencyClaim, secretsKey: SecretsKey): ClaimState {
   const { status, headers, is_sealed: holdsSecret, moved_to: cell } = row;
   if (!row.is_key_good) return { state: "no_key" };
   if (cell !== null) return { state: "moved", cell };
@@ -108,7 +109,7 @@ export async function claimIdempotentCall(
   claim: IdempotencyClaim,
   lease: CallLease,
   counted: CountedAnswer,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<ClaimState> {
   const state = await claimIdempotencyKey(client, claim, secretsKey);
   if (state.state !== "claimed") return state;
@@ -131,7 +132,7 @@ export async function claimIdempotentCall(
 /** In its effect's transaction, refused with it: no room for the account (SP009), the key is good no more (SP010). */
 export function storingResponse(
   { claim, response, counted }: CompletedClaim,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): QueryConfig {
   const { userId, auditBytes, isRefused } = counted;
   return {
@@ -170,7 +171,7 @@ export async function storeCallResponse(
   token: string,
   response: StoredResponse,
   counted: CountedAnswer,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<boolean> {
   const { userId, auditBytes, isRefused } = counted;
   const { rowCount } = await client.query(
@@ -195,7 +196,7 @@ export async function releaseIdempotentCall(
   await client.query(`delete from sealpost.idempotency_keys where ${HELD}`, [...keyOf(claim), token]);
 }
 
-function responseColumns(claim: IdempotencyClaim, response: StoredResponse, secretsKey: Uint8Array) {
+function responseColumns(claim: IdempotencyClaim, response: StoredResponse, secretsKey: SecretsKey) {
   const isSealed = response.holdsSecret && response.body !== null;
   const body = isSealed ? seal(response.body!.toString("utf8"), secretsKey, ownerOf(claim)) : response.body;
   return [response.status, JSON.stringify(response.headers), body, isSealed];

@@ -1,5 +1,6 @@
 import pg, { type Pool } from "pg";
 import { PARTITIONED_TABLES } from "../model/installation.ts";
+import type { SecretsKey } from "../model/secrets-key.ts";
 import { isOpenedBy, SEALED, type Sealed, WRONG_SECRETS_KEY } from "./sealing.ts";
 import { onConnection } from "./transaction.ts";
 
@@ -71,7 +72,7 @@ export type ReadinessProblem = {
 export async function findReadinessProblems(
   pool: Pool,
   migrations: readonly string[],
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
 ): Promise<readonly ReadinessProblem[]> {
   try {
     const { rows } = await pool.query<{

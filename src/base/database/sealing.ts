@@ -1,5 +1,6 @@
 import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
+import { keysOf, type SecretsKey } from "../model/secrets-key.ts";
 
 /**
  * How secrets lie in the database: AES-256-GCM under the configured key. The account and the row's id are authenticated
@@ -13,8 +14,8 @@ const TAG_BYTES = 16;
 
 export type SealedFor = { readonly accountId: string; readonly id: string };
 
-/** `key`: 32 bytes. */
-export function seal(text: string, key: Uint8Array, owner: SealedFor): Buffer {
+export function seal(text: string, secretsKey: SecretsKey, owner: SealedFor): Buffer {
+  const [key] = keysOf(secretsKey);
   const nonce = randomBytes(NONCE_BYTES);
   const cipher = createCipheriv("aes-256-gcm", key, nonce);
   cipher.setAAD(associated(owner));
@@ -22,22 +23,30 @@ export function seal(text: string, key: Uint8Array, owner: SealedFor): Buffer {
   return Buffer.concat([Buffer.of(VERSION), nonce, encrypted, cipher.getAuthTag()]);
 }
 
-/** Throws when the key is another one, or the text was sealed for somebody else. */
-export function unseal(sealed: Uint8Array, key: Uint8Array, owner: SealedFor): string {
-  const text = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
-  try {
-    if (text[0] !== VERSION) throw new Error(`unknown version ${text[0]}`);
-    const decipher = createDecipheriv("aes-256-gcm", key, text.subarray(1, 1 + NONCE_BYTES));
-    decipher.setAAD(associated(owner));
-    decipher.setAuthTag(text.subarray(text.length - TAG_BYTES));
-    const encrypted = text.subarray(1 + NONCE_BYTES, text.length - TAG_BYTES);
-    return Buffer.concat([decipher.update(encrypted), decipher.final()]).toString("utf8");
-  } catch (cause) {
-    throw new Error(
-      `secret ${owner.id} cannot be decrypted: it was encrypted with another SECRETS_KEY, or was changed`,
-      { cause },
-    );
+/** Throws when none of the keys is the right one, or the text was sealed for somebody else. */
+export function unseal(sealed: Uint8Array, secretsKey: SecretsKey, owner: SealedFor): string {
+  let cause: unknown;
+  for (const key of keysOf(secretsKey)) {
+    try {
+      return unsealWith(key, sealed, owner);
+    } catch (error) {
+      cause = error;
+    }
   }
+  throw new Error(
+    `secret ${owner.id} cannot be decrypted: it was encrypted with another SECRETS_KEY, or was changed`,
+    { cause },
+  );
+}
+
+function unsealWith(key: Uint8Array, sealed: Uint8Array, owner: SealedFor): string {
+  const text = Buffer.from(sealed.buffer, sealed.byteOffset, sealed.byteLength);
+  if (text[0] !== VERSION) throw new Error(`unknown version ${text[0]}`);
+  const decipher = createDecipheriv("aes-256-gcm", key, text.subarray(1, 1 + NONCE_BYTES));
+  decipher.setAAD(associated(owner));
+  decipher.setAuthTag(text.subarray(text.length - TAG_BYTES));
+  const encrypted = text.subarray(1 + NONCE_BYTES, text.length - TAG_BYTES);
+  return Buffer.concat([decipher.update(encrypted), decipher.final()]).toString("utf8");
 }
 
 function associated(owner: SealedFor): Buffer {
@@ -58,6 +67,27 @@ export class SecretsKeyError extends Error {
   }
 }
 
+type SealedColumn = {
+  readonly column: string;
+  /** The primary key, each column with its type. */
+  readonly key: Readonly<Record<string, string>>;
+  /** Which of them name the text's owner, besides the account. */
+  readonly owner: readonly string[];
+  /** Only where this column is true. */
+  readonly if?: string;
+};
+
+/** What is sealed besides the canary, by table: all of it is sealed anew with another key, or in another cell. */
+export const SEALED_COLUMNS: Readonly<Record<string, SealedColumn>> = {
+  signing_secrets: { column: "sealed", key: { id: "uuid" }, owner: ["id"] },
+  idempotency_keys: {
+    column: "body",
+    key: { account_id: "uuid", key_id: "uuid", idempotency_key: "text" },
+    owner: ["key_id", "idempotency_key"],
+    if: "is_sealed",
+  },
+};
+
 const CANARY = { accountId: "settings", id: "secrets_canary" } as const satisfies SealedFor;
 
 /** What only the right key opens, in base64. */
@@ -72,10 +102,13 @@ export const SEALED = `coalesce(
     from sealpost.signing_secrets order by id desc limit 1))`;
 
 /** Any key is right while nothing is sealed. */
-export function isOpenedBy(sealed: Sealed | null, secretsKey: Uint8Array): boolean {
-  if (sealed === null) return true;
+export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey): boolean {
+  return sealed === null || opens(secretsKey, Buffer.from(sealed.text, "base64"), sealed);
+}
+
+export function opens(secretsKey: SecretsKey, sealed: Uint8Array, owner: SealedFor): boolean {
   try {
-    unseal(Buffer.from(sealed.text, "base64"), secretsKey, sealed);
+    unseal(sealed, secretsKey, owner);
     return true;
   } catch {
     return false;
@@ -83,7 +116,7 @@ export function isOpenedBy(sealed: Sealed | null, secretsKey: Uint8Array): boole
 }
 
 /** Whether secrets of this database are sealed with this key, or there are none yet. */
-export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<boolean> {
+export async function isSecretsKey(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<boolean> {
   return isOpenedBy(await readSealed(database), secretsKey);
 }
 
@@ -93,7 +126,7 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Uint
  */
 export async function keepSecretsKey(
   database: ClientBase | Pool,
-  secretsKey: Uint8Array,
+  secretsKey: SecretsKey,
   { isFirst }: { readonly isFirst: boolean },
 ): Promise<boolean> {
   const sealed = await readSealed(database);
@@ -105,8 +138,17 @@ export async function keepSecretsKey(
   return await isSecretsKey(database, secretsKey);
 }
 
+/** From now on a process with none but the other keys is refused: everything else is to be resealed before. */
+export async function resealCanary(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
+  const sealed = await readSealed(database);
+  if (sealed?.id !== CANARY.id || isOpenedBy(sealed, keysOf(secretsKey)[0])) return;
+  await database.query("update sealpost.settings set secrets_canary = $1", [
+    seal("canary", secretsKey, CANARY).toString("base64"),
+  ]);
+}
+
 /** Before a secret is stored: the database may have been away at the start. @throws SecretsKeyError for another key */
-export async function requireSecretsKey(database: ClientBase | Pool, secretsKey: Uint8Array): Promise<void> {
+export async function requireSecretsKey(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
   if (!(await keepSecretsKey(database, secretsKey, { isFirst: true }))) throw new SecretsKeyError();
 }
 

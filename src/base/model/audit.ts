@@ -31,8 +31,9 @@ export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor 
   return { kind: isStaff ? "staff_key" : "key", keyId, session: told };
 }
 
-/** In the audit log only: no operation makes or moves accounts, makes users, or signs staff in to the console. */
+/** In the audit log only: no operation makes or moves accounts, makes users, signs staff in, or reseals secrets. */
 export const ACCOUNT_CREATED = "accounts.create";
 export const ACCOUNT_MOVED = "accounts.move";
 export const USER_CREATED = "users.create";
+export const SECRETS_RESEALED = "secrets.reseal";
 export const STAFF_SIGNED_IN = "console.staff.sign_in";

@@ -111,6 +111,34 @@ describe("a wrong SECRETS_KEY", () => {
   });
 });
 
+describe("while SECRETS_KEY is rotated", () => {
+  const withPrevious = (key: keyof typeof KEYS, previous: keyof typeof KEYS) => ({
+    ...environment(key),
+    SECRETS_KEY_PREVIOUS: KEYS[previous],
+  });
+
+  test.each(COMMANDS)(
+    "%s is ready with the key among its two, and with the new one in the end",
+    async (command) => {
+      await createTestAccount(database);
+      const ready = async (env: Record<string, string>) => {
+        const process = new SealpostProcess([command], env);
+        running.push(process);
+        const told = await process.waitForLine(({ metrics_url }) => metrics_url !== undefined);
+        expect(await readiness(Object.assign(process, { told }))).toBe('{"status":"ok"}');
+        return Object.assign(process, { told });
+      };
+      await ready(withPrevious("right", "wrong"));
+      const swapped = await ready(withPrevious("wrong", "right"));
+      const env = withPrevious("wrong", "right");
+      expect(await runProcess(["secrets", "reseal"], { env })).toMatchObject({ code: 0 });
+      expect(await readiness(swapped)).toBe('{"status":"ok"}');
+      await ready(environment("wrong"));
+      expect(await run(command, "right")).toMatchObject({ code: 2, stderr: expect.stringMatching(REFUSAL) });
+    },
+  );
+});
+
 describe("before migrate", () => {
   test.each(COMMANDS)("%s says once what to do, and begins when it is done", async (command) => {
     const empty = await emptyDatabase();
