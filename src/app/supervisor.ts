@@ -48,7 +48,7 @@ const USAGE_ERROR_EXIT_CODE = 2;
 /** The processes of the service, besides its database. */
 export function servicePlans({ env }: ProcessContext, config: Config, databaseUrl: string): ChildPlan[] {
   const { metricsPort } = config;
-  const serviceEnv = { ...env, DATABASE_URL: databaseUrl };
+  const serviceEnv = { ...env, DATABASE_URL: databaseUrl, DATABASE_URL_FILE: "" };
   // Both cannot listen on one port; 0 is any free one for each.
   const dispatcherPort = metricsPort === 0 ? "0" : `${metricsPort + 1}`;
   const dispatcherEnv = { ...serviceEnv, METRICS_PORT: dispatcherPort };

@@ -2,7 +2,7 @@
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, test } from "vitest";
-import { variables } from "../../src/base/config/variables.ts";
+import { type Variable, variables } from "../../src/base/config/variables.ts";
 import { configurationTable } from "../support/configuration-table.ts";
 import { metricsTable } from "../support/metrics-table.ts";
 import { operationsTable } from "../support/operations-table.ts";
@@ -42,6 +42,9 @@ test("docs/configuration.md has each variable as it is declared, in one of its g
   expect(shown.sort(), "begin its row in one of the groups: | `NAME` |").toEqual(
     Object.keys(variables).sort(),
   );
+  const secrets = Object.entries<Variable<unknown>>(variables).filter(([, { kind }]) => kind.isSecret);
+  const [, listed = ""] = /A variable that may hold a secret \(([^)]+)\)/.exec(read("configuration")) ?? [];
+  expect([...listed.matchAll(/\w+/g)].map(String).sort()).toEqual(secrets.map(([name]) => name).sort());
   const document = kept.map((line) => rows.get(nameIn(line)) ?? line).join("\n");
   await expect(document).toMatchFileSnapshot(pathOf("configuration"));
 });

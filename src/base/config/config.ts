@@ -1,3 +1,4 @@
+import { readFileSync } from "node:fs";
 import { DAY_SECONDS } from "../model/time.ts";
 import { removedVariables, type Variable, variables } from "./variables.ts";
 
@@ -29,7 +30,12 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
   const problems: string[] = [];
   const values: Values & Record<string, unknown> = {};
   for (const [name, variable] of Object.entries<Variable<unknown>>(variables)) {
-    const found = env[name] || variable.fallback;
+    const read = lookUp(name, variable, env);
+    if ("problem" in read) {
+      problems.push(read.problem);
+      continue;
+    }
+    const { found } = read;
     const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
     if (parsed.success) values[camel(name)] = parsed.data;
     else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
@@ -52,6 +58,24 @@ export function plainSettings(
     return value && !kind.isSecret ? [[name, value] as const] : [];
   });
   return Object.fromEntries(set);
+}
+
+/** A secret may be in a file that `…_FILE` names, as orchestrators mount them. `found` null: it is unset. */
+function lookUp(
+  name: string,
+  { kind, fallback }: Variable<unknown>,
+  env: Readonly<Record<string, string | undefined>>,
+): { readonly found: string | null } | { readonly problem: string } {
+  const path = kind.isSecret && env[`${name}_FILE`];
+  if (!path) return { found: env[name] || fallback };
+  if (env[name]) return { problem: `${name} and ${name}_FILE are both set: unset one of them.` };
+  const named = `${name}_FILE is ${JSON.stringify(path)}, which`;
+  try {
+    const found = readFileSync(path, "utf8").replace(/\r?\n$/, "");
+    return found === "" ? { problem: `${named} is empty.` } : { found };
+  } catch (error) {
+    return { problem: `${named} cannot be read: ${(error as NodeJS.ErrnoException).code}.` };
+  }
 }
 
 type Values = { -readonly [Field in keyof Config]?: Config[Field] };
