@@ -4,10 +4,11 @@ import { accountExists } from "../accounts/accounts-sql.ts";
 import type { Config } from "../base/config/config.ts";
 import { OtherCellError } from "../base/database/cells.ts";
 import { MigrationError, migrate, readMigrationNames } from "../base/database/migrate.ts";
-import { createGeneralPool } from "../base/database/pools.ts";
+import { addressOf, createGeneralPool } from "../base/database/pools.ts";
 import { findReadinessProblems } from "../base/database/readiness.ts";
 import { keepSecretsKey, WRONG_SECRETS_KEY } from "../base/database/sealing.ts";
 import { writeStorageLimits } from "../base/database/storage.ts";
+import { tlsFaultOf } from "../base/database/transaction.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { storageLimitsOf } from "../base/model/storage.ts";
@@ -62,6 +63,24 @@ export const STEP_CONNECTIONS = 3;
 export function poolOptions({ cell }: Config, databaseUrl: string, applicationName: string, log: Logger) {
   const onError = (err: Error) => log.warn({ err }, "a database connection broke");
   return { databaseUrl, cell, applicationName, onError };
+}
+
+/** Whether who is on the way to it could read along, or pass for it: it is elsewhere, and no certificate is checked. */
+export function isReadableOnTheWay(databaseUrl: string): boolean {
+  // It connects to nothing, and takes the address as the pools do.
+  const { host, ssl } = new pg.Client(addressOf(databaseUrl, []));
+  const tls = ssl as boolean | { readonly rejectUnauthorized?: boolean };
+  const isChecked = typeof tls === "boolean" ? tls : tls.rejectUnauthorized !== false;
+  return !isChecked && !/^(?:\/|127\.|::1$|localhost$)/.test(host);
+}
+
+/** Where it matters. */
+export function warnOfPlainDatabases(config: Config, log: Logger): void {
+  const { environment, databaseUrl, readDatabaseUrl } = config;
+  if (environment !== "production") return;
+  for (const [name, url] of Object.entries({ DATABASE_URL: databaseUrl, READ_DATABASE_URL: readDatabaseUrl }))
+    if (url && isReadableOnTheWay(url))
+      log.warn(`${name} leads to another host without TLS: set sslmode=verify-full`);
 }
 
 /**
@@ -163,6 +182,8 @@ function explained(error: unknown): unknown {
   if (NOT_MIGRATED.includes(code)) {
     return new UsageError("The database has no Sealpost tables yet: run `sealpost migrate` first.", cause);
   }
+  const fault = tlsFaultOf(error);
+  if (fault !== null) return new UsageError(fault, cause);
   // A host with several addresses fails with an AggregateError, whose message is empty.
   if (syscall !== undefined || error instanceof AggregateError) {
     return new Error(`Cannot reach the database that DATABASE_URL names (${code || "no answer"}).`, cause);

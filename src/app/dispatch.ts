@@ -15,7 +15,7 @@ import {
 import { createProcessMetrics } from "../delivery/process-metrics.ts";
 import { createQuarantine, type QuarantineRun } from "../delivery/quarantine.ts";
 import { startAreaChecks, startAreaSteps, startAreaWork } from "./areas.ts";
-import { findDatabase, untilMigrated } from "./database.ts";
+import { findDatabase, untilMigrated, warnOfPlainDatabases } from "./database.ts";
 import { sampleCapacity, sampleQueue } from "./database-gauges-sql.ts";
 import {
   type DispatcherPools,
@@ -43,6 +43,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const { config, log, metrics } = options;
   const { unsafeAllowedTargets } = config;
   if (unsafeAllowedTargets) log.warn({ unsafeAllowedTargets }, "UNSAFE: webhooks may go to private targets");
+  warnOfPlainDatabases(config, log);
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
   const pools = openDispatcherPools(options, metrics.database);

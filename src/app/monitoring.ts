@@ -3,6 +3,7 @@ import type { Config } from "../base/config/config.ts";
 import { OtherCellError, readClock } from "../base/database/cells.ts";
 import { readMigrationNames } from "../base/database/migrate.ts";
 import { findReadinessProblems, probeWriting, writeProblemOf } from "../base/database/readiness.ts";
+import { tlsFaultOf } from "../base/database/transaction.ts";
 import { createBuildInfo, type DatabaseMetrics } from "../base/metrics/database-metrics.ts";
 import { startMetricsServer } from "../base/metrics/metrics-server.ts";
 import type { MetricsRegistry } from "../base/metrics/registry.ts";
@@ -129,7 +130,7 @@ export async function createReadinessCheck(
       return problems.map(({ text }) => text);
     } catch (error) {
       if (error instanceof OtherCellError) return [error.message];
-      const problem = writeProblemOf(error);
+      const problem = writeProblemOf(error) ?? tlsFaultOf(error);
       if (problem !== null) return [problem];
       const { code, message } = error as NodeJS.ErrnoException;
       return [`The database does not answer (${code ?? message}).`];

@@ -17,7 +17,7 @@ import { createMetricsRegistry } from "../base/metrics/registry.ts";
 import { AccountNews } from "../http/account-news.ts";
 import { HELD_READS_MAX, WORK_PLACES_MAX } from "../http/limits.ts";
 import { startAreaChecks } from "./areas.ts";
-import { findDatabase, poolOptions, untilMigrated } from "./database.ts";
+import { findDatabase, poolOptions, untilMigrated, warnOfPlainDatabases } from "./database.ts";
 import { sampleFeed, startFeed } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startMonitoring } from "./monitoring.ts";
@@ -41,6 +41,7 @@ export async function runApi(context: ProcessContext): Promise<void> {
   const log = createProcessLog(config, context, "serve");
   const { unsafeAllowedTargets: targets } = config;
   if (targets) log.warn({ targets }, "UNSAFE: these targets are accepted, public or not");
+  warnOfPlainDatabases(config, log);
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
   const { url, metricsUrl, startWork } = await startApi(config, context, log, resources);

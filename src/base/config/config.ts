@@ -1,4 +1,4 @@
-import { readFileSync } from "node:fs";
+import { accessSync, constants, readFileSync } from "node:fs";
 import { DAY_SECONDS } from "../model/time.ts";
 import { removedVariables, type Variable, variables } from "./variables.ts";
 
@@ -101,7 +101,16 @@ function camel(name: string): string {
 
 /** Variables that are valid alone but not together. A field that is not valid is absent, and not checked again. */
 function findConflicts(config: Values): string[] {
-  const { smtpUrl, objectStoreUrl, pagesUrl, publicUrl, analysisRetentionSeconds, logRetentionDays } = config;
+  const {
+    databaseUrl,
+    readDatabaseUrl,
+    smtpUrl,
+    objectStoreUrl,
+    pagesUrl,
+    publicUrl,
+    analysisRetentionSeconds,
+    logRetentionDays,
+  } = config;
   const problems: string[] = [];
   const needs = (name: string, value: unknown, why: string) => {
     if (value === null) problems.push(`${name} is unset but required when ${why}`);
@@ -120,6 +129,17 @@ function findConflicts(config: Values): string[] {
     for (const [name, url] of Object.entries(urls)) {
       if (url?.startsWith("http:"))
         problems.push(`${name} must be an https URL when ENVIRONMENT is production.`);
+    }
+  }
+  for (const [name, url] of Object.entries({
+    DATABASE_URL: databaseUrl,
+    READ_DATABASE_URL: readDatabaseUrl,
+  })) {
+    for (const parameter of url ? ["sslrootcert", "sslcert", "sslkey"] : []) {
+      const path = new URL(url!).searchParams.get(parameter);
+      const fault = path && faultOf(path);
+      const mend = "mount the file, or correct the path.";
+      if (fault) problems.push(`${name} has ${parameter}=${path}, which cannot be read (${fault}): ${mend}`);
     }
   }
   if (smtpUrl) {
@@ -150,4 +170,14 @@ function findConflicts(config: Values): string[] {
     );
   }
   return problems;
+}
+
+/** Why this user cannot read the file, as a code of the system's; null: they can. */
+function faultOf(path: string): string | null {
+  try {
+    accessSync(path, constants.R_OK);
+    return null;
+  } catch (error) {
+    return (error as NodeJS.ErrnoException).code ?? "unreadable";
+  }
 }

@@ -24,6 +24,24 @@ const DRIVER_SAYS = [
 /** A refused, cut or silent connection; the name of the server may not even be known. */
 const SOCKET_SAYS = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|EAI_|ENOENT)/;
 
+/** What OpenSSL says of a certificate, and Node of its names. */
+const CERTIFICATE_SAYS =
+  /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|INVALID_CA|ERR_TLS_CERT_ALTNAME_|ERR_OSSL_PEM_)/;
+
+/** What is wrong with TLS on the way to the database, and what to do; null: something else is. */
+export function tlsFaultOf(error: unknown): string | null {
+  const { code = "", message } = error as NodeJS.ErrnoException;
+  if (message === "The server does not support SSL connections")
+    return "The database's server offers no TLS, which DATABASE_URL asks for: turn it on there (ssl = on).";
+  if (!CERTIFICATE_SAYS.test(code)) return null;
+  const mend = /ALTNAME/.test(code)
+    ? "the host in DATABASE_URL must be one that it is for"
+    : /EXPIRED|NOT_YET/.test(code)
+      ? "renew it there, and check this machine's clock"
+      : "name the file of the authority that signed it in DATABASE_URL, with sslrootcert=FILE";
+  return `The certificate of the database's server is not accepted (${code}): ${mend}.`;
+}
+
 /** Whether the database did not answer, or could not at the moment, as opposed to refusing what was asked. */
 export function isDatabaseAway(error: unknown): boolean {
   if (!(error instanceof Error)) return false;
@@ -31,6 +49,7 @@ export function isDatabaseAway(error: unknown): boolean {
   if (error instanceof OtherCellError) return true;
   const { code = "" } = error as NodeJS.ErrnoException;
   if (error instanceof pg.DatabaseError) return NOT_NOW.test(code);
+  if (tlsFaultOf(error) !== null) return true;
   return SOCKET_SAYS.test(code) || DRIVER_SAYS.some((text) => error.message.startsWith(text));
 }
 

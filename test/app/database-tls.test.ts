@@ -1,0 +1,160 @@
+// PostgreSQL over TLS: who reads along is told of, and what is wrong with a certificate says what to do.
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { TLSSocket } from "node:tls";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { createCommandPool, isReadableOnTheWay } from "../../src/app/database.ts";
+import { createReadinessCheck } from "../../src/app/monitoring.ts";
+import { isDatabaseAway } from "../../src/base/database/transaction.ts";
+import {
+  createCertificateAuthority,
+  type IssuedCertificate,
+  sharedAuthority,
+} from "../support/certificates.ts";
+import { runSealpost } from "../support/command.ts";
+import { SECRETS_KEY } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
+import { SealpostProcess } from "../support/sealpost-process.ts";
+import { patience } from "../support/time-limits.ts";
+
+const database = await openDatabase();
+const folder = mkdtempSync(join(tmpdir(), "sealpost-tls-"));
+const fronts: Server[] = [];
+const caFile = join(folder, "ca.pem");
+beforeAll(async () => writeFileSync(caFile, (await sharedAuthority()).caPem));
+afterAll(() => {
+  for (const front of fronts) front.close();
+  rmSync(folder, { recursive: true });
+});
+
+/** The test's database, as a server that shows this certificate; null: that has no TLS. */
+async function startFront(certificate: IssuedCertificate | null): Promise<number> {
+  const { hostname, port, searchParams } = new URL(database.url);
+  const folder = searchParams.get("host");
+  const front = createServer((client) => {
+    client.on("error", () => undefined);
+    client.once("data", () => {
+      // What a client asks for TLS with.
+      client.write(certificate === null ? "N" : "S");
+      if (certificate === null) return;
+      const { certPem: cert, keyPem: key } = certificate;
+      const shown = new TLSSocket(client, { isServer: true, cert, key });
+      const behind =
+        folder === null ? connect(Number(port), hostname) : connect(`${folder}/.s.PGSQL.${port}`);
+      shown.pipe(behind).pipe(shown);
+      shown.on("error", () => behind.destroy());
+      behind.on("error", () => shown.destroy());
+    });
+  });
+  fronts.push(front.listen(0, "127.0.0.1"));
+  await once(front, "listening");
+  return (front.address() as AddressInfo).port;
+}
+
+async function urlOf(
+  certificate: IssuedCertificate | null,
+  more = `&sslrootcert=${caFile}`,
+): Promise<string> {
+  const url = new URL(database.url);
+  url.searchParams.delete("host");
+  const port = await startFront(certificate);
+  return `postgres://${url.username}:${url.password}@localhost:${port}${url.pathname}?sslmode=verify-full${more}`;
+}
+
+const list = (url: string) => runSealpost(["account", "list"], { env: { DATABASE_URL: url } });
+const ours = async (names: readonly string[], more = {}) =>
+  (await sharedAuthority()).issue({ names, ...more });
+
+describe("sslmode=verify-full", () => {
+  test("reaches a server whose certificate is for the host, and signed by the authority in sslrootcert", async () => {
+    const { code, stderr } = await list(await urlOf(await ours(["localhost"])));
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  });
+
+  test.each([
+    [
+      "another authority's",
+      async () => (await createCertificateAuthority()).issue({ names: ["localhost"] }),
+      "sslrootcert",
+    ],
+    [
+      "a self-signed one",
+      async () => (await sharedAuthority()).selfSigned({ names: ["localhost"] }),
+      "sslrootcert",
+    ],
+    ["one for another host", () => ours(["db.example.com"]), "the host in DATABASE_URL"],
+    ["an expired one", () => ours(["localhost"], { notAfter: new Date(Date.now() - 1_000) }), "renew it"],
+  ])("says in one line what to do about %s", async (_, issue, what) => {
+    const url = await urlOf(await issue());
+    const { code, stderr } = await list(url);
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringMatching(/^The certificate of the database's server [^\n]+\.\n$/),
+    ]);
+    expect(stderr).toContain(what);
+    // A process that runs is not ready, says the same, and tries again.
+    await using pool = createCommandPool(url, "test", { cell: null });
+    const check = await createReadinessCheck(pool, { areas: [] }, SECRETS_KEY);
+    expect((await check()).join()).toBe(stderr.trim());
+    expect(isDatabaseAway(await pool.connect().catch((error) => error))).toBe(true);
+  });
+
+  test("says so where the server has no TLS", async () => {
+    const { code, stderr } = await list(await urlOf(null));
+    expect([code, stderr]).toEqual([
+      2,
+      expect.stringContaining("offers no TLS, which DATABASE_URL asks for"),
+    ]);
+  });
+
+  test.each(["sslrootcert", "sslcert", "sslkey"])("names the file of %s that is not there", async (name) => {
+    const path = join(folder, "missing.pem");
+    for (const command of [["account", "list"], ["serve"], ["dispatch"], ["start"]]) {
+      const DATABASE_URL = `postgres://a:hunter2@localhost/b?sslmode=verify-full&${name}=${path}`;
+      const { code, stderr } = await runSealpost(command, { env: { DATABASE_URL } });
+      expect([code, stderr]).toEqual([
+        2,
+        `DATABASE_URL has ${name}=${path}, which cannot be read (ENOENT): mount the file, or correct the path.\n`,
+      ]);
+    }
+  });
+});
+
+describe("a database without TLS", () => {
+  test.each([
+    ["postgres://a@db.internal/b", true],
+    ["postgres://a@10.0.0.2/b?sslmode=disable", true],
+    ["postgres://a@db.internal/b?sslmode=no-verify", true],
+    ["postgres://a@db.internal/b?uselibpqcompat=true&sslmode=require", true],
+    ["postgres://a@localhost/b?host=db.internal", true],
+    ["postgres://a@db.internal/b?sslmode=verify-full", false],
+    ["postgres://a@db.internal/b?ssl=true", false],
+    ["postgres://a@localhost/b", false],
+    ["postgres://a@127.0.0.1/b", false],
+    ["postgres://a@[::1]/b", false],
+    ["postgres://a@localhost/b?host=%2Frun%2Fpostgresql", false],
+  ])("%s can be read on the way: %s", (url, isReadable) => {
+    expect(isReadableOnTheWay(url)).toBe(isReadable);
+  });
+
+  test.each(["serve", "dispatch"])(
+    "is warned of when %s starts in production, and not in development",
+    async (name) => {
+      // Of this machine, by a name that does not say so.
+      const url = "postgres://a:hunter2@0.0.0.0:1/b";
+      for (const ENVIRONMENT of ["production", "development"]) {
+        const keys = { ENVIRONMENT, SECRETS_KEY: SECRETS_KEY.toString("base64"), PORT: "0" };
+        const running = new SealpostProcess([name], { ...keys, DATABASE_URL: url });
+        await running.waitForLine(({ metrics_url }) => metrics_url !== undefined);
+        const warnings = running.lines.filter(({ level }) => level === 40).map(({ msg }) => msg);
+        const warning = "DATABASE_URL leads to another host without TLS: set sslmode=verify-full";
+        expect(warnings.includes(warning)).toBe(ENVIRONMENT === "production");
+        await running.stop();
+      }
+    },
+    patience(30_000),
+  );
+});
