@@ -183,6 +183,7 @@ const CELLS: Readonly<Record<string, (change: AccountAuditEntry) => string | nul
   note: noteOf,
   details: detailsText,
   key_id: ({ actor }) => actor.key_id,
+  user_id: ({ actor }) => actor.user?.id,
   request_id: ({ request_id }) => request_id,
 };
 

@@ -356,7 +356,9 @@ describe("the file of changes", () => {
     const file = await hand.get(`${FRONT}/audit.csv`);
     expect(file.headers.get("content-disposition")).toBe('attachment; filename="audit.csv"');
     const [head, newest] = file.text.split("\r\n");
-    expect(head).toBe('"at","who","what","account","account_id","note","details","key_id","request_id"');
+    expect(head).toBe(
+      '"at","who","what","account","account_id","note","details","key_id","user_id","request_id"',
+    );
     expect(newest).toContain(`"command line","webhooks.replays.create","test","${acme.accountId}"`);
     expect(newest).toContain(`"'=HYPERLINK(""x"")","matched 3"`);
     expect(await postForm(api.url, `${FRONT}/audit.csv`, {})).toMatchObject({ status: 405 });

@@ -44,8 +44,9 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
 
 function entryText({ at, account, operation, actor, details }: AccountAuditEntry): string {
   const key = actor.key_id === null ? "" : ` ${actor.name ?? "(unnamed)"} ${actor.key_id}`;
+  const user = actor.user === null ? "" : ` of ${actor.user.name} ${actor.user.id}`;
   const whose = account === null ? "no account" : `account ${account.id}`;
-  return `${at}  ${whose}  ${operation}  ${actor.kind}${key}  ${JSON.stringify(details)}`;
+  return `${at}  ${whose}  ${operation}  ${actor.kind}${key}${user}  ${JSON.stringify(details)}`;
 }
 
 function parseActor(text: string): string {

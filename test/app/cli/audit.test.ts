@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { runSealpost } from "../../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
-import { countRows, refusingRows } from "../../support/installation.ts";
+import { countRows, insertRow, refusingRows } from "../../support/installation.ts";
 
 const nobody = "00000000-0000-7000-8000-000000000000";
 const URL_SET = "https://hooks.example.com/";
@@ -86,6 +86,26 @@ test("what is changed from the command line is in the audit log, and no secret w
   expect(stdout).toMatch(
     /^\S+Z {2}account \S+ {2}api_keys\.revoke {2}command_line {2}\{"key_id":"[^"]+"\}\n$/,
   );
+});
+
+test("names the user that a key acts for, wherever it is read", async () => {
+  const { account_id: account } = await resultOf("account", "create", "--name", "Users");
+  const person = ["--idp-user-id", "auth|1", "--email", "ada@example.com", "--name", "Ada"];
+  const { user_id } = await resultOf("user", "create", "--account", account, ...person);
+  const made = await resultOf("key", "create", "--user", user_id, "--scopes", "keys:write", "--name", "CI");
+  await insertRow(database.pool, "audit_log", {
+    account_id: account,
+    actor: "key",
+    actor_name: "CI",
+    key_id: made.key_id,
+    operation_key: "api_keys.revoke",
+    details: "{}",
+  });
+  const newest = ["audit", "list", "--account", account, "--limit", "1"];
+  const user = { id: user_id, name: "Ada" };
+  expect(await resultOf(...newest)).toMatchObject([{ actor: { key_id: made.key_id, user } }]);
+  const { stdout } = await runSealpost(newest, { env, isTerminal: true });
+  expect(stdout).toContain(`  key CI ${made.key_id} of Ada ${user_id}  {}`);
 });
 
 test("what is refused leaves nothing there; what cannot be written down does not happen", async () => {
