@@ -31,7 +31,17 @@ const Rotation = z.strictObject({
     .describe(
       "How long the old secret keeps signing too, at most 7 days. 0 if it has leaked: it expires at once.",
     ),
-  // No default: it would become part of the request that an idempotency key remembers, which the version before reads.
+  // No defaults: they would become part of the request that an idempotency key remembers, which the version before
+  // reads.
+  previous_signature: z
+    .enum(["after", "omit"])
+    .optional()
+    .describe(
+      "Which signatures webhooks carry from now on. `after` (the default): the new secret's and, until the overlap " +
+        "ends, after it the old one's. `omit`: the new secret's alone, for receivers whose verifier reads only one " +
+        "`v1`; the old secret ends at once, whatever `overlap_seconds` says, and what a receiver rejects until it " +
+        "has the new one is retried.",
+    ),
   end_previous: z
     .boolean()
     .optional()
@@ -64,9 +74,9 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
       summary: "Rotate the signing secret",
       description:
         "Creates a new secret. Until the overlap ends every webhook carries two signatures, the new secret's " +
-        "first, so that receivers can switch without missing one. There are never three: rotating again before " +
-        "then is refused, unless `end_previous` says to expire the oldest secret at once. If the response is lost, " +
-        "retry with the same Idempotency-Key or get the secret.",
+        "first, so that receivers can switch without missing one (`previous_signature` can omit the old secret's). " +
+        "There are never three: rotating again before then is refused, unless `end_previous` says to expire the " +
+        "oldest secret at once. If the response is lost, retry with the same Idempotency-Key or get the secret.",
       method: "POST",
       path: `${path}/rotate`,
       scope: "webhooks:secrets",
@@ -76,7 +86,8 @@ export function signingSecretOperations({ pool, secretsKey }: AnalysisDependenci
       response: jsonResponse(200, SigningSecretShape),
       errors: ["rotation_in_progress"],
       handle: async ({ accountId, body, problem }, tx) => {
-        const rotation = { overlapSeconds: body.overlap_seconds, endsPrevious: body.end_previous ?? false };
+        const overlapSeconds = body.previous_signature === "omit" ? 0 : body.overlap_seconds;
+        const rotation = { overlapSeconds, endsPrevious: body.end_previous ?? false };
         const made = await rotateSigningSecret(tx, accountId, rotation, secretsKey);
         if (made === "rotation_in_progress") throw problem(made);
         // There is the one that was just made.

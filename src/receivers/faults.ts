@@ -82,11 +82,11 @@ const FAULTS = {
     ],
     reads_one_signature: [
       "It checks only the {} v1: during a secret's rotation, webhooks get lost.",
-      "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.",
+      "Accept a webhook if any of its v1 signatures is valid. Until then, rotate with previous_signature: omit.",
     ],
     refuses_two_signatures: [
       "It rejects webhooks with two signatures, as they are sent during a secret's rotation.",
-      "Accept a webhook if any of its v1 signatures is valid: during a rotation there are two.",
+      "Accept a webhook if any of its v1 signatures is valid. Until then, rotate with previous_signature: omit.",
     ],
     refuses_repeats: [
       "It rejects a webhook that it has accepted before, so a retry after a lost response never succeeds.",

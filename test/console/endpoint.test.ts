@@ -281,6 +281,21 @@ describe("the secret", () => {
   });
 });
 
+test("a rotation's form offers to send the new signature alone", async () => {
+  const hand = await visit(target(gullible));
+  const asked = await hand.get(`${hand.base}/endpoint/secret/rotate`);
+  expect(asked.text).toMatch(
+    /name="previous_signature">\s*<option value="after" selected>[^<]+<\/option><option value="omit">/,
+  );
+  const form = { _key: formKey(asked.text), overlap_seconds: "3600", previous_signature: "omit" };
+  expect((await hand.post(`${hand.base}/endpoint/secret/rotate`, form)).status).toBe(303);
+  const { body } = await api.ask("GET", "/v1/webhooks/signing-secret", { key: hand.account.ownKey });
+  expect([body.signing_secret === hand.account.secret, body.previous]).toEqual([false, null]);
+  await hand.post(`${hand.base}/endpoint/secret/rotate`, { _key: "b", overlap_seconds: "3600" });
+  const refused = await hand.post(`${hand.base}/endpoint/secret/rotate`, { ...form, _key: "c" });
+  expect([refused.status, refused.text.includes('value="omit" selected')]).toEqual([409, true]);
+});
+
 describe("a rotation while another is under way", () => {
   test("is explained where it was asked for, and goes on from there", async () => {
     const hand = await visit(target(gullible));

@@ -54,6 +54,21 @@ test("without an overlap the old one ends at once", async () => {
   expect((await rotate({ overlap_seconds: 0 })).body.previous).toBeNull();
 });
 
+test("previous_signature says whether the old one signs along; omitted, it ends at once", async () => {
+  const both = await rotate({ overlap_seconds: 60, previous_signature: "after" });
+  expect(both.body.previous).toMatchObject({ signing_secret: account.secret });
+  // For whoever has only the oldest secret it is as with every other rotation.
+  expect((await rotate({ previous_signature: "omit" })).body.code).toBe("rotation_in_progress");
+  const alone = await rotate({ overlap_seconds: 60, previous_signature: "omit", end_previous: true });
+  expect([alone.status, alone.body.previous]).toEqual([200, null]);
+  expect((await api.ask("GET", path, account)).body).toEqual(alone.body);
+  // Nothing overlaps, so that the next rotation is none too early.
+  expect((await rotate({ previous_signature: "omit" })).status).toBe(200);
+  const { body } = await api.ask("GET", "/v1/audit", account);
+  expect((body.items as Json[])[0]).toMatchObject({ details: { previous_signature: "omit" } });
+  expect((await rotate({ previous_signature: "before" })).status).toBe(400);
+});
+
 test("a second rotation is refused while the first lets the old secret go on", async () => {
   const first = await rotate();
   for (const body of [undefined, {}, { overlap_seconds: 0 }, { end_previous: false }]) {

@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import { reseal, type Unreadable } from "../../base/database/resealing.ts";
+import { reseal } from "../../base/database/resealing.ts";
 import { resealCanary } from "../../base/database/sealing.ts";
 import { SECRETS_RESEALED } from "../../base/model/audit.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
@@ -118,6 +118,10 @@ const IN_PROGRESS =
   "The secret was rotated recently, and the old one still signs: receivers that have only that one would be " +
   "locked out. Wait until its overlap ends, or give --end-previous.";
 
+const UNREADABLE =
+  "can be decrypted with neither SECRETS_KEY nor SECRETS_KEY_PREVIOUS: keep both keys, and see " +
+  '"Rotating the secrets key" in docs/operating.md.';
+
 export function addSecretCommands(program: Command, context: ProcessContext): void {
   program
     .command("secret")
@@ -165,7 +169,8 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
       withDatabase(context, async (pool, config) => {
         const secretsKey = await loadSecretsKey(pool, config);
         const done = await reseal(pool, secretsKey);
-        if (typeof done !== "number") throw new UsageError(unreadableText(done));
+        if (typeof done !== "number")
+          throw new UsageError(`The secret ${done.id} in sealpost.${done.table} ${UNREADABLE}`);
         await changeAudited(pool, SECRETS_RESEALED, async (tx) => {
           await resealCanary(tx, secretsKey);
           return { done, accountId: null, details: { resealed: done } };
@@ -173,11 +178,4 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
         printResult(context, options, { resealed: done }, inColumns({ "secrets resealed": String(done) }));
       }),
     );
-}
-
-function unreadableText({ table, id }: Unreadable): string {
-  return (
-    `The secret ${id} in sealpost.${table} can be decrypted with neither SECRETS_KEY nor SECRETS_KEY_PREVIOUS: keep ` +
-    'both keys, and see "Rotating the secrets key" in docs/operating.md.'
-  );
 }

@@ -26,16 +26,13 @@ export class ConfigError extends Error {
 }
 
 /** Reads and validates the environment; an empty variable counts as unset. @throws ConfigError with all problems */
-export function readConfig(env: Readonly<Record<string, string | undefined>>): Config {
+export function readConfig(env: Environment): Config {
   const problems: string[] = [];
   const values: Values & Record<string, unknown> = {};
   for (const [name, variable] of Object.entries<Variable<unknown>>(variables)) {
-    const read = lookUp(name, variable, env);
-    if ("problem" in read) {
-      problems.push(read.problem);
-      continue;
-    }
-    const { found } = read;
+    const { found, problem } = lookUp(name, variable, env);
+    if (problem) problems.push(problem);
+    if (found === undefined) continue;
     const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
     if (parsed.success) values[camel(name)] = parsed.data;
     else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
@@ -50,9 +47,7 @@ export function readConfig(env: Readonly<Record<string, string | undefined>>): C
 }
 
 /** The variables that are set and not secret, by name. @param env has been read with `readConfig` */
-export function plainSettings(
-  env: Readonly<Record<string, string | undefined>>,
-): Readonly<Record<string, string>> {
+export function plainSettings(env: Environment): Readonly<Record<string, string>> {
   const set = Object.entries<Variable<unknown>>(variables).flatMap(([name, { kind }]) => {
     const value = env[name];
     return value && !kind.isSecret ? [[name, value] as const] : [];
@@ -60,12 +55,11 @@ export function plainSettings(
   return Object.fromEntries(set);
 }
 
+type Environment = Readonly<Record<string, string | undefined>>;
+type Found = { found: string | null; problem?: undefined } | { found?: undefined; problem: string };
+
 /** A secret may be in a file that `…_FILE` names, as orchestrators mount them. `found` null: it is unset. */
-function lookUp(
-  name: string,
-  { kind, fallback }: Variable<unknown>,
-  env: Readonly<Record<string, string | undefined>>,
-): { readonly found: string | null } | { readonly problem: string } {
+function lookUp(name: string, { kind, fallback }: Variable<unknown>, env: Environment): Found {
   const path = kind.isSecret && env[`${name}_FILE`];
   if (!path) return { found: env[name] || fallback };
   if (env[name]) return { problem: `${name} and ${name}_FILE are both set: unset one of them.` };
@@ -81,7 +75,7 @@ function lookUp(
 type Values = { -readonly [Field in keyof Config]?: Config[Field] };
 
 /** A default follows the variable that it must fit, so that who changes the one need not know of the other. */
-function follow(values: Values, env: Readonly<Record<string, string | undefined>>): void {
+function follow(values: Values, env: Environment): void {
   const { analysisRetentionSeconds = 0, logRetentionDays = 0 } = values;
   if (env.LOG_RETENTION_DAYS) return;
   values.logRetentionDays = Math.max(logRetentionDays, Math.ceil(analysisRetentionSeconds / DAY_SECONDS));
@@ -101,16 +95,7 @@ function camel(name: string): string {
 
 /** Variables that are valid alone but not together. A field that is not valid is absent, and not checked again. */
 function findConflicts(config: Values): string[] {
-  const {
-    databaseUrl,
-    readDatabaseUrl,
-    smtpUrl,
-    objectStoreUrl,
-    pagesUrl,
-    publicUrl,
-    analysisRetentionSeconds,
-    logRetentionDays,
-  } = config;
+  const { smtpUrl, objectStoreUrl, pagesUrl, publicUrl, analysisRetentionSeconds, logRetentionDays } = config;
   const problems: string[] = [];
   const needs = (name: string, value: unknown, why: string) => {
     if (value === null) problems.push(`${name} is unset but required when ${why}`);
@@ -131,13 +116,10 @@ function findConflicts(config: Values): string[] {
         problems.push(`${name} must be an https URL when ENVIRONMENT is production.`);
     }
   }
-  for (const [name, url] of Object.entries({
-    DATABASE_URL: databaseUrl,
-    READ_DATABASE_URL: readDatabaseUrl,
-  })) {
-    for (const parameter of url ? ["sslrootcert", "sslcert", "sslkey"] : []) {
-      const path = new URL(url!).searchParams.get(parameter);
-      const fault = path && faultOf(path);
+  for (const name of ["DATABASE_URL", "READ_DATABASE_URL"] as const) {
+    const url = config[name === "DATABASE_URL" ? "databaseUrl" : "readDatabaseUrl"];
+    for (const [parameter, path] of url ? new URL(url).searchParams : []) {
+      const fault = /^ssl(?:rootcert|cert|key)$/.test(parameter) ? faultOf(path) : null;
       const mend = "mount the file, or correct the path.";
       if (fault) problems.push(`${name} has ${parameter}=${path}, which cannot be read (${fault}): ${mend}`);
     }

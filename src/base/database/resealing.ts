@@ -12,7 +12,7 @@ type Row = SealedFor & {
 };
 
 /** A secret that none of the keys opens. */
-export type Unreadable = { readonly table: string; readonly id: string };
+type Unreadable = { readonly table: string; readonly id: string };
 
 /**
  * Seals with the first key whatever another one sealed, except for the canary. Each step is a statement of its own, and

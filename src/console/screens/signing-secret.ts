@@ -75,20 +75,28 @@ const OVERLAPS = {
 } as const;
 const OVERLAP_DEFAULT = "86400";
 
+/** What webhooks carry as long as it does. */
+const SIGNATURES = {
+  after: "both signatures, the new one first",
+  omit: "only the new one: the old secret stops at once",
+} as const;
+
 /** What was chosen, and why nothing was done. */
-type Chosen = { readonly overlapSeconds: string; readonly refusal?: string };
+type Chosen = { readonly overlapSeconds: string; readonly signatures: string; readonly refusal?: string };
 
 /** Asks first. */
 const rotateSecretForm = get("/endpoint/secret/rotate", async (view) => {
   refuseUnless(view, "webhooks:secrets");
-  return await rotationPage(view, { overlapSeconds: OVERLAP_DEFAULT });
+  return await rotationPage(view, { overlapSeconds: OVERLAP_DEFAULT, signatures: "after" });
 });
 
 const rotateSecret = post("/endpoint/secret/rotate", async (view) => {
   const { base, ask, form } = view;
   const overlapSeconds = form.get("overlap_seconds") ?? OVERLAP_DEFAULT;
-  const endsPrevious = form.get("end_previous") === "yes";
-  const body = { overlap_seconds: Number(overlapSeconds), ...(endsPrevious && { end_previous: true }) };
+  const signatures = form.get("previous_signature") === "omit" ? "omit" : "after";
+  const omitted = signatures === "omit" && { previous_signature: signatures };
+  const ended = form.get("end_previous") === "yes" && { end_previous: true };
+  const body = { overlap_seconds: Number(overlapSeconds), ...omitted, ...ended };
   try {
     await ask("webhooks.signing_secret.rotate", { body });
   } catch (error) {
@@ -98,14 +106,14 @@ const rotateSecret = post("/endpoint/secret/rotate", async (view) => {
       // Back in the browser, another choice, and sent again.
       idempotency_key_reused: "This form has been sent before. To rotate again, send it again.",
     });
-    return { ...(await rotationPage(view, { overlapSeconds, refusal })), status: 409 };
+    return { ...(await rotationPage(view, { overlapSeconds, signatures, refusal })), status: 409 };
   }
   return { goTo: `${base}/endpoint?done=rotated` };
 });
 
 export const secretScreens = [revealSecret, secretAddress, rotateSecretForm, rotateSecret];
 
-async function rotationPage(view: View, { overlapSeconds, refusal }: Chosen): Promise<Page> {
+async function rotationPage(view: View, { overlapSeconds, signatures, refusal }: Chosen): Promise<Page> {
   const { previous } = await view.ask("webhooks.signing_secret.get");
   const heading = "Rotate the signing secret?";
   return {
@@ -127,6 +135,10 @@ sure.</li>
 <form class="one-field" method="post" action="${view.base}/endpoint/secret/rotate">${keyField()}
 <label for="overlap">The old secret keeps signing</label>
 <select id="overlap" name="overlap_seconds">${options(Object.keys(OVERLAPS), overlapSeconds, OVERLAPS)}</select>
+<label for="signatures">Webhooks carry</label>
+<select id="signatures" name="previous_signature">${options(Object.keys(SIGNATURES), signatures, SIGNATURES)}</select>
+<p class="fine">Send only the new one to receivers that read one <code>v1</code>. Until they have the new secret, they
+reject every webhook, and it is retried.</p>
 ${
   previous !== null &&
   html`<p><label><input type="checkbox" name="end_previous" value="yes" required> End the rotation that is under
