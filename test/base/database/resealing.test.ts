@@ -104,6 +104,18 @@ describe("a rotation of SECRETS_KEY", () => {
     await expectReadable(stored, TWO, AFTER);
   });
 
+  test("can be undone after any step, also after resealing", async () => {
+    const stored = [await store(BEFORE), await store(TWO)];
+    await resealAll();
+    stored.push(await store(TWO));
+    await expectReadable(stored, ONE, TWO);
+    stored.push(await store(ONE));
+    expect(await reseal(database.pool, ONE)).toBe(3 * 3);
+    await resealCanary(database.pool, ONE);
+    await expectReadable(stored, BEFORE, ONE, TWO);
+    expect(await isSecretsKey(database.pool, AFTER)).toBe(false);
+  });
+
   test("can be killed before any statement, and repeated", async () => {
     const stored = [await store(BEFORE), await store(BEFORE)];
     let done: unknown = null;
