@@ -26,9 +26,9 @@ describe("an account can go from one database to another", () => {
   it("unless one is of another version, or has another text of a file", () => {
     const other = { ...facts, identity: "2/5" };
     const older = { ...other, migrations: ["0001_a.sql x"] };
-    expect(refusalOf(facts, older, files)).toContain("target is not of this version");
-    expect(refusalOf(older, facts, files)).toContain("source is not of this version");
-    expect(refusalOf(facts, other, [...files, "0003_c.sql"])).toContain("not of this version");
+    expect(refusalOf(facts, older, files)).toContain("target is not on this version");
+    expect(refusalOf(older, facts, files)).toContain("source is not on this version");
+    expect(refusalOf(facts, other, [...files, "0003_c.sql"])).toContain("not on this version");
     expect(refusalOf(facts, { ...other, migrations: ["0001_a.sql x", "0002_b.sql z"] }, files)).toContain(
       "version",
     );

@@ -34,7 +34,9 @@ describe("a move to another target than it was begun with is refused", () => {
     // Of another name, and another database that is given the same name.
     for (const targetName of ["c3", "c2"]) {
       const astray = cells.move(accountId, { target: third.cell, targetName });
-      await expect(moveAccount(astray)).rejects.toThrow('to the cell "c2", in another database');
+      await expect(moveAccount(astray)).rejects.toThrow(
+        'to the cell "c2", whose database is not this target\'s',
+      );
     }
     expect(await countRows(third.database.pool, "moves", { account_id: accountId })).toBe(0);
     await moveAccount(cells.move(accountId));
@@ -45,7 +47,7 @@ describe("a move to another target than it was begun with is refused", () => {
     await expect(moveAccount(cells.move(accountId, killedAt("finish")))).rejects.toThrow("killed");
     expect(await openIn(cells.target)).toBe(1);
     await expect(callOffMove(cells.move(accountId, { target: third.cell }))).rejects.toThrow(
-      'to the cell "c2", in another database',
+      'to the cell "c2", whose database is not this target\'s',
     );
     expect(await openIn(cells.source)).toBe(0);
     expect(await rowOf(cells.source.pool, "accounts", { id: accountId })).toMatchObject({ moved_to: "c2" });

@@ -35,7 +35,7 @@ describe("a move whose target is lost", () => {
       for (const table of ["moves", "deliveries", "parked_deliveries"]) {
         expect(await countRows(cells.target.pool, table, { account_id: accountId }), table).toBe(0);
       }
-      await expect(callOffMove(cells.move(accountId))).rejects.toThrow("No move of account");
+      await expect(callOffMove(cells.move(accountId))).rejects.toThrow("has no move in progress");
       await moveAccount(cells.move(accountId));
       expect([await openAt("source"), await openAt("target")]).toEqual([0, 2]);
     },
@@ -86,7 +86,9 @@ describe("a move whose target is lost", () => {
     await restored();
     const { pool } = cells.source;
     await pool.query("update sealpost.moves set step = 'deleting' where account_id = $1", [accountId]);
-    await expect(moveAccount(cells.move(accountId))).rejects.toThrow("restore the target to a later time");
+    await expect(moveAccount(cells.move(accountId))).rejects.toThrow(
+      "restore the target to a later point in time",
+    );
     expect(await openAt("target")).toBe(0);
   });
 });

@@ -105,7 +105,7 @@ describe("in a browser", { tags: ["slow"] }, () => {
     expect(await shown(page)).toBe(noonIn("Europe/Berlin"));
     await page.click(".times summary");
     expect(await faultsOf(page)).toEqual([]);
-    await page.click("text=America/St_Johns, as this computer");
+    await page.click("text=America/St_Johns, as on this computer");
     await expect.poll(() => shown(page)).toBe(noonIn("America/St_Johns"));
     expect(await page.locator(".times summary").textContent()).toBe("Times in America/St_Johns");
     const asked = page.waitForResponse((response) => response.request().headers()["x-refresh"] !== undefined);

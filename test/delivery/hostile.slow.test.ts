@@ -106,7 +106,7 @@ const EXPECTED: Record<HostileBehaviour, Expected> = {
   wrong_name: { errorCode: "tls_wrong_name" },
   tls_1_1: { errorCode: "tls_version" },
   // In TLS 1.3 the client is done before the server says that it misses a certificate.
-  wants_client_certificate: { errorCode: "connection_closed" },
+  wants_client_certificate: { errorCode: "tls_protocol" },
 
   closes_behind_answer: success,
   closes_idle: success,

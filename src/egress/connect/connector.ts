@@ -50,8 +50,11 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       timings.connectMs = connectedAtMs - startedAtMs - (timings.dnsMs ?? 0);
       const { hostname, port } = target;
       const host = bareHost(hostname);
-      const { stream, allow } = guardReading(transport, { turns, payer: target.payer ?? host });
+      const payer = target.payer ?? host;
+      const { stream, allow } = guardReading(transport, { turns, payer });
       const socket = await openTls(stream, { host, port, ...tls, signal });
+      // What a receiver sends right behind its handshake, such as tickets, is no longer part of it.
+      allow(Number.POSITIVE_INFINITY, payer);
       timings.tlsMs = now() - connectedAtMs;
       return { socket, allowAnswer: allow, ...progress };
     } catch (error) {

@@ -155,9 +155,9 @@ describe("account move", { timeout }, () => {
     expect(calledOff).toMatchObject({ code: 0, stdout: expect.stringContaining('"moved_to":null') });
     await publish(source.pool, accountId, '{"id":"2","status":"failed"}');
     expect(await countRows(source.pool, "open_deliveries", { account_id: accountId })).toBe(2);
-    expect((await run(move(accountId, "--cancel"))).stderr).toContain("No move of account");
+    expect((await run(move(accountId, "--cancel"))).stderr).toContain("has no move in progress");
     expect(await run(move(accountId))).toMatchObject({ code: 0 });
-    expect((await run(move(accountId, "--cancel"))).stderr).toContain("No move of account");
+    expect((await run(move(accountId, "--cancel"))).stderr).toContain("has no move in progress");
   });
 });
 
@@ -186,7 +186,7 @@ test(
       stderr: "",
     });
     await publish(source.pool, accountId, '{"id":"2","status":"failed"}');
-    expect((await run(lost)).stderr).toContain("No move of account");
+    expect((await run(lost)).stderr).toContain("has no move in progress");
     // It was not lost.
     expect((await run(move(accountId))).stderr).toContain("--cancel");
     expect((await run(move(accountId, "--cancel"))).code).toBe(0);
@@ -217,7 +217,7 @@ describe("account move refuses", { timeout }, () => {
     await empty.drop();
     const older = await createTestDatabase();
     await changeRows(older.pool, "migrations", { name: "0001_foundation.sql" }, { digest: "other" });
-    expect(await refusalOf(...named, ...there(older.url))).toContain("not of this version");
+    expect(await refusalOf(...named, ...there(older.url))).toContain("not on this version");
     await older.drop();
     const away = "postgres://ada:hunter2@127.0.0.1:1/sealpost";
     expect(await refusalOf(...named, ...there(away))).toBe(
@@ -232,7 +232,7 @@ describe("account move refuses", { timeout }, () => {
       "Cannot read --to-file: ENOENT.\n",
     );
     const stderr = await refusalOf(...named, ...there("hunter2"));
-    expect(stderr).toContain("has no PostgreSQL URL");
+    expect(stderr).toContain("does not hold a PostgreSQL URL");
     expect(stderr).not.toContain("hunter2");
   });
 
@@ -243,7 +243,7 @@ describe("account move refuses", { timeout }, () => {
     await createAccount(target.pool, "there", TARGET_KEY);
     const wrong = Buffer.alloc(32, 3);
     const stderr = await refusalOf(...named, "--to", target.url, ...keyed(wrong));
-    expect(stderr).toContain("encrypted with another key");
+    expect(stderr).toContain("encrypted with a different key");
     expect(stderr).not.toContain(wrong.toString("base64"));
   });
 
