@@ -23,8 +23,8 @@ export type ConnectorOptions = {
   readonly connectTimeoutMs: number;
 };
 
-/** One for all connectors, as there is one thread for them. */
-const turns = new ReadingTurns();
+/** For all connectors, as there is one thread for them. */
+const turns = { handshakes: new ReadingTurns({ oneAtATime: true }), answers: new ReadingTurns() };
 
 /** Opens what TLS with the target runs on. It notes how far it got, but for the time that all of it took. */
 export type OpenTransport = (
@@ -51,8 +51,11 @@ export function createConnector(options: ConnectorOptions, openTransport: OpenTr
       const { hostname, port } = target;
       const host = bareHost(hostname);
       const payer = target.payer ?? host;
-      const { stream, allow } = guardReading(transport, { turns, payer });
-      const socket = await openTls(stream, { host, port, ...tls, signal });
+      const { stream, allow, failed } = guardReading(transport, { ...turns, payer });
+      const socket = await openTls(stream, { host, port, ...tls, signal }).catch((error: unknown) => {
+        failed();
+        throw error;
+      });
       // What a receiver sends right behind its handshake, such as tickets, is no longer part of it.
       allow(Number.POSITIVE_INFINITY, payer);
       timings.tlsMs = now() - connectedAtMs;

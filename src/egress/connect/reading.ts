@@ -8,8 +8,8 @@ const HANDSHAKE_BYTES_MAX = 16_384;
 const USUAL_MS = 20;
 /** To read a usual answer takes 0.05 ms, but thousands of headers, chunks or TLS records can be in one. */
 const USUAL_ANSWER_MS = 0.5;
-/** One costly read for so many usual answers of a second is free: garbage collection makes some take long. */
-const USUAL_PER_COSTLY = 8;
+/** Of costly reads for each usual answer of a second: garbage collection makes some take long. */
+const FREE_MS = 0.25;
 /** After that it is seen how long reading took so far. */
 const SLICE_BYTES = 8_192;
 /** Each payer owes so many times as long as what it had read took; time pays, and whoever owes too much rests. */
@@ -18,8 +18,12 @@ const OWED_MAX_MS = REST_TIMES * USUAL_MS;
 /** Where more owe than these, each owes more in proportion: together they get a tenth of the thread. */
 const OWING_PAYERS = 2;
 
-/** Whose turns reading takes. */
-export type ReadingPayer = { readonly turns: ReadingTurns; readonly payer: string };
+/** Whose turns reading takes, and which. */
+export type ReadingPayer = {
+  readonly handshakes: ReadingTurns;
+  readonly answers: ReadingTurns;
+  readonly payer: string;
+};
 
 /**
  * OpenSSL checks every signature of a chain in one go, on our thread, even of one that nobody trusts. It takes 100 KB
@@ -33,8 +37,8 @@ export type ReadingPayer = { readonly turns: ReadingTurns; readonly payer: strin
  */
 export function guardReading(
   socket: Socket,
-  { turns, payer: opener }: ReadingPayer,
-): { readonly stream: Duplex; readonly allow: AllowAnswer } {
+  { handshakes, answers, payer: opener }: ReadingPayer,
+): { readonly stream: Duplex; readonly allow: AllowAnswer; readonly failed: () => void } {
   let payer = opener;
   let bytes = 0;
   let bytesAllowed = HANDSHAKE_BYTES_MAX;
@@ -59,6 +63,7 @@ export function guardReading(
     end: (ended: () => void) => socket.end(ended),
     destroy: () => {
       waiting = null;
+      leave();
       socket.destroy();
     },
   });
@@ -70,8 +75,9 @@ export function guardReading(
       socket.destroy();
       return;
     }
-    waiting = chunk;
-    leave = turns.take(payer, read);
+    waiting = waiting === null ? chunk : Buffer.concat([waiting, chunk]);
+    if (isReading || isHeld) return;
+    leave = (isHandshake ? handshakes : answers).take(payer, read);
     if (!isReading) hold();
   });
   socket.on("end", () => isHeld || stream.emit("end"));
@@ -85,12 +91,15 @@ export function guardReading(
   return {
     stream: stream as unknown as Duplex,
     allow: (bytesMax, whose) => {
-      if (!isHandshake && readMs <= USUAL_ANSWER_MS) turns.countUsual(payer);
+      if (!isHandshake && readMs <= USUAL_ANSWER_MS) answers.countUsual(payer);
       isHandshake = false;
       payer = whose;
       bytesAllowed = bytes + bytesMax;
       readMs = 0;
       return !isHeld;
+    },
+    failed: () => {
+      if (readMs > 0 && readMs <= USUAL_MS) handshakes.charge(payer, readMs);
     },
   };
 
@@ -160,40 +169,36 @@ type Read = {
   readonly isAll: boolean;
 };
 
+/** A payer's who waits, or rests until then by the monotonic clock. */
+type Line = { readonly readers: Set<Reader>; restsUntilMs: number };
+
 /**
- * After a piece that took long, or many answers that did, what comes for the same payer waits in line: all of it gets a
- * twentieth of the thread, however many names and addresses it is from, and all payers together a tenth. By the account
- * that the attempts are for: by address, others behind the same one would wait, too.
+ * After what took long, or a handshake in vain, what comes for the same payer waits in line: all of it gets a twentieth
+ * of the thread, however many names and addresses it is from, and all payers together a tenth. By the account that the
+ * attempts are for: by address, others behind the same one would wait, too.
  */
 export class ReadingTurns {
-  /** Of those who rest; each line is as long as its account's open connections at most. */
-  readonly #lines = new Map<string, Set<Reader>>();
+  readonly #oneAtATime: boolean;
+  /** In turn; each is as long as its account's open connections at most. */
+  readonly #lines = new Map<string, Line>();
   /** Until when each payer owes, by the monotonic clock. */
   readonly #paidAtMs = new Map<string, number>();
   /** Answers, and costly reads, of this second, by payer. */
-  readonly #answers = new Map<string, { usual: number; costly: number }>();
+  readonly #answers = new Map<string, { usual: number; costlyMs: number }>();
   #second = 0;
+  #isDue = false;
+  #timer: NodeJS.Timeout | undefined;
+
+  /** @param oneAtATime everybody's sockets are looked at between any two, which costs each a turn of the event loop */
+  constructor({ oneAtATime = false } = {}) {
+    this.#oneAtATime = oneAtATime;
+  }
 
   /** Reads now or in its turn, and in further ones until it is all. The result gives the turn up. */
   take(payer: string, read: Reader): () => void {
-    const line = this.#lines.get(payer);
-    if (line === undefined) this.#run(payer, read, false);
-    else line.add(read);
-    return () => void this.#lines.get(payer)?.delete(read);
-  }
-
-  /** `isNext`: of its line, which goes on when it was read. */
-  #run(payer: string, read: Reader, isNext: boolean): void {
-    read(({ costlyMs, isAll }) => {
-      const owedMs = costlyMs === 0 ? 0 : this.#owe(payer, costlyMs);
-      const rests = owedMs > OWED_MAX_MS;
-      const isNew = rests && !this.#lines.has(payer);
-      if (isNew) this.#lines.set(payer, new Set());
-      if (!isAll) this.#lines.get(payer)!.add(read);
-      if (!isNew && !isNext) return;
-      if (rests) setTimeout(() => this.#next(payer), owedMs).unref();
-      else setImmediate(() => this.#next(payer));
-    });
+    if (!this.#oneAtATime && !this.#lines.has(payer)) this.#read(payer, read);
+    else this.#queue(payer, read);
+    return () => void this.#lines.get(payer)?.readers.delete(read);
   }
 
   /** An answer for the payer was quick to read, and no other is part of it. */
@@ -201,32 +206,73 @@ export class ReadingTurns {
     this.#answersOf(payer).usual += 1;
   }
 
-  #answersOf(payer: string) {
-    const second = Math.floor(performance.now() / 1_000);
-    if (second !== this.#second) this.#answers.clear();
-    this.#second = second;
-    const answers = this.#answers.get(payer) ?? { usual: 0, costly: 0 };
-    this.#answers.set(payer, answers);
-    return answers;
-  }
-
-  /** Returns what the payer owes then, in milliseconds. */
-  #owe(payer: string, costlyMs: number): number {
+  /** Whoever owes too much then rests. */
+  charge(payer: string, costlyMs: number): void {
     const answers = this.#answersOf(payer);
-    answers.costly += 1;
-    if (costlyMs <= USUAL_MS && answers.costly * USUAL_PER_COSTLY <= answers.usual) return 0;
+    answers.costlyMs += costlyMs;
+    if (costlyMs <= USUAL_MS && answers.costlyMs <= answers.usual * FREE_MS) return;
     const nowMs = performance.now();
     for (const [one, paidAtMs] of this.#paidAtMs) if (paidAtMs <= nowMs) this.#paidAtMs.delete(one);
     const beforeMs = this.#paidAtMs.get(payer) ?? nowMs;
     const paidAtMs = beforeMs + REST_TIMES * costlyMs * Math.max(1, this.#paidAtMs.size / OWING_PAYERS);
     this.#paidAtMs.set(payer, paidAtMs);
-    return paidAtMs - nowMs;
+    if (paidAtMs - nowMs > OWED_MAX_MS) this.#lineOf(payer).restsUntilMs = paidAtMs;
   }
 
-  #next(payer: string): void {
-    const line = this.#lines.get(payer)!;
-    const [first] = line;
-    if (first === undefined) this.#lines.delete(payer);
-    else if (line.delete(first)) this.#run(payer, first, true);
+  #answersOf(payer: string) {
+    const second = Math.floor(performance.now() / 1_000);
+    if (second !== this.#second) this.#answers.clear();
+    this.#second = second;
+    const answers = this.#answers.get(payer) ?? { usual: 0, costlyMs: 0 };
+    this.#answers.set(payer, answers);
+    return answers;
+  }
+
+  #lineOf(payer: string): Line {
+    const line = this.#lines.get(payer) ?? { readers: new Set(), restsUntilMs: 0 };
+    this.#lines.set(payer, line);
+    return line;
+  }
+
+  #queue(payer: string, read: Reader): void {
+    this.#lineOf(payer).readers.add(read);
+    this.#goOn();
+  }
+
+  #read(payer: string, read: Reader): void {
+    read(({ costlyMs, isAll }) => {
+      if (costlyMs > 0) this.charge(payer, costlyMs);
+      if (isAll) this.#goOn();
+      else this.#queue(payer, read);
+    });
+  }
+
+  #goOn(): void {
+    if (this.#lines.size === 0 || this.#isDue) return;
+    const untilMs = Math.min(...Array.from(this.#lines.values(), ({ restsUntilMs }) => restsUntilMs));
+    const restMs = untilMs - performance.now();
+    clearTimeout(this.#timer);
+    if (restMs > 0) this.#timer = setTimeout(() => this.#goOn(), restMs).unref();
+    else {
+      this.#isDue = true;
+      setImmediate(() => this.#next());
+    }
+  }
+
+  #next(): void {
+    this.#isDue = false;
+    const nowMs = performance.now();
+    for (const [payer, line] of this.#lines) {
+      if (line.restsUntilMs > nowMs) continue;
+      this.#lines.delete(payer);
+      const [first] = line.readers;
+      if (first === undefined) continue;
+      // Behind all others.
+      this.#lines.set(payer, line);
+      line.readers.delete(first);
+      this.#read(payer, first);
+      return;
+    }
+    this.#goOn();
   }
 }

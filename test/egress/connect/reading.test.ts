@@ -6,6 +6,8 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { guardReading, type Reader, ReadingTurns } from "../../../src/egress/connect/reading.ts";
 import { patience } from "../../support/time-limits.ts";
 
+const inAll = (turns: ReadingTurns) => ({ handshakes: turns, answers: turns });
+
 describe("a handshake", () => {
   it("that takes long of our time is followed by a rest for all of its account's, in line", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "setImmediate", "performance"] });
@@ -27,7 +29,7 @@ describe("a handshake", () => {
       expect(done).toEqual(["costly", "other"]);
       await vi.advanceTimersByTimeAsync(1_999);
       expect(done).toEqual(["costly", "other"]);
-      await vi.advanceTimersByTimeAsync(2);
+      await vi.advanceTimersByTimeAsync(5);
       expect(done.slice(2), "a quick one lets the next through").toEqual(["next", "behind"]);
       await vi.advanceTimersByTimeAsync(990);
       expect(done.slice(4)).toEqual([]);
@@ -66,6 +68,48 @@ describe("a handshake", () => {
       vi.useRealTimers();
     }
   });
+
+  it("is one in a turn of the event loop, and accounts take turns", async () => {
+    const turns = new ReadingTurns({ oneAtATime: true });
+    const done: string[] = [];
+    const take = (payer: string) =>
+      turns.take(payer, (finish) => {
+        done.push(payer);
+        finish({ costlyMs: 0, isAll: true });
+      });
+    for (const payer of ["a", "a", "a", "b", "c"]) take(payer);
+    expect(done).toEqual([]);
+    for (let turn = 1; turn <= 5; turn++) {
+      await new Promise((resolve) => setImmediate(resolve));
+      expect(done).toHaveLength(turn);
+    }
+    expect(done).toEqual(["a", "b", "c", "a", "a"]);
+  });
+
+  it("in vain is charged, however short it was", async () => {
+    const turns = new ReadingTurns();
+    for (let n = 0; n < 10; n++) {
+      const socket = new PassThrough();
+      const { stream, failed } = guardReading(socket as unknown as Socket, { ...inAll(turns), payer: "a" });
+      stream.on("data", () => {
+        const untilMs = performance.now() + 6;
+        while (performance.now() < untilMs);
+      });
+      socket.emit("data", Buffer.alloc(1));
+      await new Promise((resolve) => setImmediate(resolve));
+      failed();
+    }
+    let isRead = false;
+    const leave = turns.take("a", () => {
+      isRead = true;
+    });
+    expect(isRead).toBe(false);
+    leave();
+    turns.take("b", () => {
+      isRead = true;
+    });
+    expect(isRead).toBe(true);
+  });
 });
 
 describe("what comes after a handshake", () => {
@@ -83,7 +127,7 @@ describe("what comes after a handshake", () => {
     const taken = new Map(payers.map((payer) => [payer, 0]));
     for (const payer of payers) {
       const socket = new PassThrough();
-      const { stream, allow } = guardReading(socket as unknown as Socket, { turns, payer });
+      const { stream, allow } = guardReading(socket as unknown as Socket, { ...inAll(turns), payer });
       allow(Number.POSITIVE_INFINITY, payer);
       stream.on("data", (slice: Buffer) => {
         const untilMs = threadMs() + sliceMs;
@@ -124,7 +168,7 @@ describe("what comes after a handshake", () => {
       }
     })();
     const socket = new PassThrough();
-    const { stream, allow } = guardReading(socket as unknown as Socket, { turns, payer: "a" });
+    const { stream, allow } = guardReading(socket as unknown as Socket, { ...inAll(turns), payer: "a" });
     stream.on("data", () => {
       const untilMs = performance.now() + ms;
       while (performance.now() < untilMs);
@@ -148,7 +192,7 @@ describe("what comes after a handshake", () => {
     turns.take("opener", (finish) => finish({ costlyMs: 25, isAll: true }));
     // As to an egress proxy, whose sockets read on while they are paused.
     const socket = connect({ port, host: "127.0.0.1" });
-    const { stream, allow } = guardReading(socket, { turns, payer: "opener" });
+    const { stream, allow } = guardReading(socket, { ...inAll(turns), payer: "opener" });
     allow(1_000, payer);
     const events: string[] = [];
     const startedAtMs = performance.now();
@@ -177,7 +221,7 @@ describe("what comes after a handshake", () => {
     const turns = new ReadingTurns();
     turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true }));
     const socket = new PassThrough();
-    const { allow } = guardReading(socket as unknown as Socket, { turns, payer: "a" });
+    const { allow } = guardReading(socket as unknown as Socket, { ...inAll(turns), payer: "a" });
     expect(allow(1_000, "a")).toBe(true);
     socket.emit("data", Buffer.from("HTTP/1.1 408 Request Timeout\r\n\r\n"));
     expect(allow(1_000, "a")).toBe(false);

@@ -50,7 +50,12 @@ async function selfSignedRsa() {
   return { key, cert: certificate.toString("pem") };
 }
 
-async function connectTo(started: TestServer, ca: string | null = authority.caPem) {
+type Wish = { ca?: string | null; payer?: string; connectTimeoutMs?: number };
+
+async function connectTo(
+  started: TestServer,
+  { ca = authority.caPem, payer, connectTimeoutMs = patience(2_000) }: Wish = {},
+) {
   server = started;
   const connect = createDirectConnector({
     resolver: createResolver({
@@ -60,9 +65,9 @@ async function connectTo(started: TestServer, ca: string | null = authority.caPe
     }),
     unsafeAllowedTargets: parseUnsafeAllowedTargets([`localhost:${started.port}`]),
     ca: ca ?? undefined,
-    connectTimeoutMs: patience(2_000),
+    connectTimeoutMs,
   });
-  return connect({ hostname: "localhost", port: started.port }, new AbortController().signal);
+  return connect({ hostname: "localhost", port: started.port, payer }, new AbortController().signal);
 }
 
 const withCertificate = ({ keyPem: key, certPem: cert }: IssuedCertificate) => startTlsServer({ key, cert });
@@ -88,6 +93,24 @@ describe("a handshake", () => {
     expect(await failureOf(connectTo(flood))).toMatchObject({ code: "tls_protocol" });
   });
 
+  it("in vain, over and over, is its account's alone", async () => {
+    const [{ keyPem: key, certPem: cert }, good] = await Promise.all([
+      stranger.issue({ names }),
+      authority.issue({ names }),
+    ]);
+    const untrusted = await startTlsServer({ key, cert });
+    const trusted = await startTlsServer({ key: good.keyPem, cert: good.certPem });
+    const failures = Array.from({ length: 100 }, () =>
+      failureOf(connectTo(untrusted, { payer: "stranger's", connectTimeoutMs: 1_000 })),
+    );
+    const { socket } = await connectTo(trusted, { payer: "another's" });
+    socket.destroy();
+    const codes = new Set((await Promise.all(failures)).map(({ code }) => code));
+    expect(codes).toContain("tls_untrusted");
+    expect(codes, "in line").toContain("tls_timeout");
+    await untrusted.close();
+  });
+
   it("whose flight was held back waits for its account's turn all the same", async () => {
     const { keyPem: key, certPem: cert } = await authority.issue({ names });
     server = await startTlsServer({ key, cert });
@@ -97,7 +120,7 @@ describe("a handshake", () => {
       const tcp = await openTcp({ address: "127.0.0.1", family: 4 }, server!.port, signal);
       const secureContext = createTargetSecureContext(authority.caPem);
       const sessions = createTlsSessions(() => performance.now());
-      const { stream } = guardReading(tcp, { turns, payer: "a" });
+      const { stream } = guardReading(tcp, { handshakes: turns, answers: turns, payer: "a" });
       return openTls(stream, {
         host: "localhost",
         port: server!.port,
@@ -170,7 +193,7 @@ describe("a certificate", () => {
 
   it("of an authority that was not added is not trusted", async () => {
     const started = await withCertificate(await authority.issue({ names }));
-    expect((await failureOf(connectTo(started, null))).code).toBe("tls_untrusted");
+    expect((await failureOf(connectTo(started, { ca: null }))).code).toBe("tls_untrusted");
   });
 });
 
@@ -178,7 +201,7 @@ describe("the added authorities", () => {
   it("may be several in one text, with other text between them", async () => {
     const ca = `# first\n${stranger.caPem}\n# second\n${authority.caPem}`;
     const started = await withCertificate(await authority.issue({ names }));
-    const { socket } = await connectTo(started, ca);
+    const { socket } = await connectTo(started, { ca });
     socket.destroy();
   });
 
