@@ -23,8 +23,10 @@ export type ConnectorOptions = {
   readonly connectTimeoutMs: number;
 };
 
+/** Of handshakes; a usual one takes 1 to 5. In between, everybody's sockets are looked at. */
+const HANDSHAKES_TURN_MS = 4;
 /** For all connectors, as there is one thread for them. */
-const turns = { handshakes: new ReadingTurns({ oneAtATime: true }), answers: new ReadingTurns() };
+const turns = { handshakes: new ReadingTurns(HANDSHAKES_TURN_MS), answers: new ReadingTurns() };
 
 /** Opens what TLS with the target runs on. It notes how far it got, but for the time that all of it took. */
 export type OpenTransport = (

@@ -178,7 +178,7 @@ type Line = { readonly readers: Set<Reader>; restsUntilMs: number };
  * attempts are for: by address, others behind the same one would wait, too.
  */
 export class ReadingTurns {
-  readonly #oneAtATime: boolean;
+  readonly #turnMs: number;
   /** In turn; each is as long as its account's open connections at most. */
   readonly #lines = new Map<string, Line>();
   /** Until when each payer owes, by the monotonic clock. */
@@ -186,18 +186,23 @@ export class ReadingTurns {
   /** Answers, and costly reads, of this second, by payer. */
   readonly #answers = new Map<string, { usual: number; costlyMs: number }>();
   #second = 0;
+  /** Of this turn of the event loop, in milliseconds. */
+  #spentMs = 0;
   #isDue = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param oneAtATime everybody's sockets are looked at between any two, which costs each a turn of the event loop */
-  constructor({ oneAtATime = false } = {}) {
-    this.#oneAtATime = oneAtATime;
+  /** @param turnMs after so long the next waits for another turn of the event loop. 0: who owes nothing never waits */
+  constructor(turnMs = 0) {
+    this.#turnMs = turnMs;
   }
 
   /** Reads now or in its turn, and in further ones until it is all. The result gives the turn up. */
   take(payer: string, read: Reader): () => void {
-    if (!this.#oneAtATime && !this.#lines.has(payer)) this.#read(payer, read);
-    else this.#queue(payer, read);
+    if (!this.#lines.has(payer) && !this.#isSpent) this.#read(payer, read);
+    else {
+      this.#lineOf(payer).readers.add(read);
+      this.#goOn();
+    }
     return () => void this.#lines.get(payer)?.readers.delete(read);
   }
 
@@ -234,33 +239,38 @@ export class ReadingTurns {
     return line;
   }
 
-  #queue(payer: string, read: Reader): void {
-    this.#lineOf(payer).readers.add(read);
-    this.#goOn();
+  get #isSpent(): boolean {
+    return this.#turnMs > 0 && this.#spentMs >= this.#turnMs;
   }
 
   #read(payer: string, read: Reader): void {
+    const startedAtMs = performance.now();
     read(({ costlyMs, isAll }) => {
+      this.#spentMs += performance.now() - startedAtMs;
       if (costlyMs > 0) this.charge(payer, costlyMs);
-      if (isAll) this.#goOn();
-      else this.#queue(payer, read);
+      if (!isAll) this.#lineOf(payer).readers.add(read);
+      this.#goOn();
     });
   }
 
   #goOn(): void {
-    if (this.#lines.size === 0 || this.#isDue) return;
+    if (this.#isDue || (this.#lines.size === 0 && !this.#isSpent)) return;
     const untilMs = Math.min(...Array.from(this.#lines.values(), ({ restsUntilMs }) => restsUntilMs));
     const restMs = untilMs - performance.now();
     clearTimeout(this.#timer);
-    if (restMs > 0) this.#timer = setTimeout(() => this.#goOn(), restMs).unref();
+    if (restMs <= 0 && this.#spentMs < this.#turnMs) this.#next();
+    else if (restMs > 0 && !this.#isSpent) this.#timer = setTimeout(() => this.#goOn(), restMs).unref();
     else {
       this.#isDue = true;
-      setImmediate(() => this.#next());
+      setImmediate(() => {
+        this.#isDue = false;
+        this.#spentMs = 0;
+        this.#next();
+      });
     }
   }
 
   #next(): void {
-    this.#isDue = false;
     const nowMs = performance.now();
     for (const [payer, line] of this.#lines) {
       if (line.restsUntilMs > nowMs) continue;

@@ -69,21 +69,25 @@ describe("a handshake", () => {
     }
   });
 
-  it("is one in a turn of the event loop, and accounts take turns", async () => {
-    const turns = new ReadingTurns({ oneAtATime: true });
+  it("is worked on for a while in a turn of the event loop, and accounts take turns", async () => {
+    const turns = new ReadingTurns(1);
     const done: string[] = [];
-    const take = (payer: string) =>
+    const take = (payer: string, ms: number) =>
       turns.take(payer, (finish) => {
+        const untilMs = performance.now() + ms;
+        while (performance.now() < untilMs);
         done.push(payer);
         finish({ costlyMs: 0, isAll: true });
       });
-    for (const payer of ["a", "a", "a", "b", "c"]) take(payer);
-    expect(done).toEqual([]);
+    for (const payer of ["a", "a", "a", "b", "c"]) take(payer, 1.1);
     for (let turn = 1; turn <= 5; turn++) {
-      await new Promise((resolve) => setImmediate(resolve));
       expect(done).toHaveLength(turn);
+      await new Promise((resolve) => setImmediate(resolve));
     }
-    expect(done).toEqual(["a", "b", "c", "a", "a"]);
+    expect(done).toEqual(["a", "a", "b", "c", "a"]);
+    await new Promise((resolve) => setImmediate(resolve));
+    for (const payer of ["a", "b", "c"]) take(payer, 0);
+    expect(done, "at once, as they are quick").toHaveLength(8);
   });
 
   it("in vain is charged, however short it was", async () => {
