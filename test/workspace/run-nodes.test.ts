@@ -280,20 +280,20 @@ describe("a text", () => {
     ["three\r\nlines\rhere", 3],
     ["", 0],
     ["\n", 1],
-  ])("%j has its lines", (text, lines) => {
-    expect(analyzeText(text, 1).lines).toBe(lines);
+  ])("%j has its lines", async (text, lines) => {
+    expect((await analyzeText(text, 1)).lines).toBe(lines);
   });
 
   test.each([
     ["Der Bericht zeigt, dass die Einnahmen gestiegen sind.", 8],
     ["El informe trimestral muestra que los ingresos han crecido.", 9],
     ["12345 67890", 2],
-  ])("%j has its words, and no language: that is not offered", (text, words) => {
-    expect(analyzeText(text, 3)).toMatchObject({ words, language: null });
+  ])("%j has its words, and no language: that is not offered", async (text, words) => {
+    expect(await analyzeText(text, 3)).toMatchObject({ words, language: null });
   });
 
-  test("has its most frequent words, whole, without what is none", () => {
-    const { words, top_words } = analyzeText(`B b a, A! c don't ${"x".repeat(65)} ...`, 3);
+  test("has its most frequent words, whole, without what is none", async () => {
+    const { words, top_words } = await analyzeText(`B b a, A! c don't ${"x".repeat(65)} ...`, 3);
     expect(words).toBe(7);
     expect(top_words).toEqual([
       { word: "a", count: 2 },
@@ -302,16 +302,16 @@ describe("a text", () => {
     ]);
   });
 
-  test("has those first that sorting all of them would put first", () => {
+  test("has those first that sorting all of them would put first", async () => {
     const words = fc.array(fc.stringMatching(/^[a-d]{1,3}$/), { maxLength: 60 });
-    fc.assert(
-      fc.property(words, fc.integer({ min: 1, max: 8 }), (all, countMax) => {
+    await fc.assert(
+      fc.asyncProperty(words, fc.integer({ min: 1, max: 8 }), async (all, countMax) => {
         const counts = [...Map.groupBy(all, (word) => word)].map(([word, { length: count }]) => ({
           word,
           count,
         }));
         counts.sort((a, b) => b.count - a.count || (a.word < b.word ? -1 : 1));
-        const { top_words } = analyzeText(all.join(" "), countMax);
+        const { top_words } = await analyzeText(all.join(" "), countMax);
         expect(top_words).toEqual(counts.slice(0, countMax));
       }),
     );

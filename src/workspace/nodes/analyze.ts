@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { setImmediate } from "node:timers/promises";
 import { MIMEType } from "node:util";
 import { isUuid } from "../../base/model/formats.ts";
 import type { ItemErrorCode } from "../model/workflows.ts";
@@ -14,12 +15,16 @@ type WordCount = { readonly word: string; readonly count: number };
 const WORD_CHARS_MAX = 64;
 
 const segmenter = new Intl.Segmenter("en", { granularity: "word" });
+/** A few milliseconds: other accounts' steps go on in between. */
+const SEGMENTS_AT_ONCE = 2_000;
 
 /** @param topWords how many of the most frequent words are told */
-export function analyzeText(text: string, topWords: number) {
+export async function analyzeText(text: string, topWords: number) {
   const counts = new Map<string, number>();
   let words = 0;
+  let segments = 0;
   for (const { segment, isWordLike } of segmenter.segment(text)) {
+    if (++segments % SEGMENTS_AT_ONCE === 0) await setImmediate();
     if (!isWordLike) continue;
     words++;
     if (segment.length > WORD_CHARS_MAX) continue;
@@ -58,30 +63,29 @@ const DOCUMENT_BYTES_MAX = 256 * 1_024 ** 2;
 const TEXT_BYTES_MAX = 1_024 ** 2;
 
 type Analyzing = Parameters<NodeStep<"analyze">>[0];
+type Found = Awaited<ReturnType<typeof find>>;
 
-/**
- * Reads a document of the space once, as a stream. `text`: null, it is no text, or a long one.
- * @param documentId whatever the item says: whoever started the run may have named any other
- */
-async function analyzeDocument(input: Analyzing, documentId: unknown): Promise<Item | ItemErrorCode> {
-  const document = await find(input, documentId);
+/** Reads a document of the space once, as a stream. `text`: null, it is no text, or a long one. */
+async function analyzeDocument(input: Analyzing, document: Found): Promise<Item | ItemErrorCode> {
   if (document === null) return "document_not_found";
   const { content_type, file_size, storage_key } = document;
   if (!document.has_content) return "document_not_uploaded";
   if (file_size > DOCUMENT_BYTES_MAX) return "document_too_large";
   const isText = new MIMEType(content_type).type === "text" && file_size <= TEXT_BYTES_MAX;
   const read = (key: string) => readObject(input, key, isText);
-  const findKey = async () => (await find(input, documentId))?.storage_key ?? null;
+  const findKey = async () => (await find(input, document.id))?.storage_key ?? null;
   try {
     const { text, ...facts } = await readMovedObject(storage_key, read, findKey);
     const { top_words } = input.node.parameters;
-    return { content_type, ...facts, text: text && analyzeText(decode(text, content_type), top_words) };
+    const analysis = text && (await analyzeText(decode(text, content_type), top_words));
+    return { content_type, ...facts, text: analysis };
   } catch (error) {
     if (error instanceof ObjectNotFoundError) return "document_gone";
     throw error;
   }
 }
 
+/** @param documentId whatever the item says: whoever started the run may have named any other */
 async function find({ pool, accountId, spaceId }: Analyzing, documentId: unknown) {
   if (typeof documentId !== "string" || !isUuid(documentId.toLowerCase())) return null;
   return await readDocument(pool, accountId, spaceId, documentId);
@@ -115,6 +119,8 @@ const STEP_MS = 500;
 const ITEMS_PER_STEP = 100;
 /** At a time: a store that is far away answers one slowly, and many as fast. */
 const ITEMS_AT_ONCE = 4;
+/** Together; what is larger is read alone, as the time is looked at only between them. */
+const BYTES_AT_ONCE_MAX = 2 * 1_024 ** 2;
 
 /** Says of each document what it has in it. */
 export const analyze: NodeStep<"analyze"> = async (input) => {
@@ -123,9 +129,16 @@ export const analyze: NodeStep<"analyze"> = async (input) => {
   const items: Item[] = [];
   do {
     input.signal.throwIfAborted();
-    const next = given.slice(items.length, items.length + ITEMS_AT_ONCE);
+    const next = given.slice(items.length, items.length + ITEMS_AT_ONCE).map(({ item }) => item);
+    const found = await Promise.all(next.map((item) => find(input, item.document_id)));
     // None is left behind when another one fails: each holds a file or a connection.
-    const analyses = next.map(({ item }) => analyzed(input, item));
+    let bytes = 0;
+    const analyses = found
+      .filter((document, n) => {
+        bytes += document?.file_size ?? 0;
+        return n === 0 || bytes <= BYTES_AT_ONCE_MAX;
+      })
+      .map((document, n) => analyzed(input, next[n]!, document));
     await Promise.allSettled(analyses);
     items.push(...(await Promise.all(analyses)));
   } while (items.length < given.length && performance.now() - startedMs < STEP_MS);
@@ -141,9 +154,9 @@ const messages: Readonly<Record<ItemErrorCode, string>> = {
   document_too_large: "The document is too large to be analyzed.",
 };
 
-async function analyzed(input: Analyzing, item: Item): Promise<Item> {
+async function analyzed(input: Analyzing, item: Item, document: Found): Promise<Item> {
   if (!("document_id" in item)) return { ...item, analysis: null };
-  const result = await analyzeDocument(input, item.document_id);
+  const result = await analyzeDocument(input, document);
   return typeof result === "string"
     ? { ...item, analysis: null, error: { code: result, message: messages[result] } }
     : { ...item, analysis: result };

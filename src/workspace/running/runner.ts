@@ -115,8 +115,10 @@ async function doStep(
 const ATTEMPTS_PER_SECOND_MAX = 500;
 /** Of the time, however many there are: runs are slower then, and never stand still. */
 const SHARE_MIN = 1 / 10;
-/** A step usually takes half a second and rests 4.5 s at most: this is for one that took far longer. */
+/** A step is rested from for 4.5 s at most: this is for those that end together. */
 const REST_MAX_MS = 10_000;
+/** What a step usually takes at most. Nobody else rests for what one takes beyond that. */
+const LONG_STEP_MS = 500;
 
 /**
  * Says when the next step may be taken. What a low priority cannot lower (a database's work, a processor's caches, the
@@ -135,7 +137,7 @@ export class Pace {
 
   /** A step has taken so long. Times are of a clock that only goes on. */
   ended(tookMs: number, nowMs: number): void {
-    const restMs = tookMs * (1 / this.#share - 1);
+    const restMs = Math.min(tookMs, LONG_STEP_MS) * (1 / this.#share - 1);
     this.#restsUntilMs = Math.min(Math.max(this.#restsUntilMs, nowMs) + restMs, nowMs + REST_MAX_MS);
   }
 
@@ -154,8 +156,10 @@ const READ_FEEDS_EVERY_MS = 500;
 /** Nobody else takes a step that is being taken; one whose process has died is taken again then. */
 const LEASE_MS = 15_000;
 const RENEW_EVERY_MS = 5_000;
-/** Few: webhooks come first. While one is at a document of its account, another account's has the other place. */
-const STEPS_AT_ONCE = 2;
+/** Few: webhooks come first. The last place is kept for light accounts: others may hold theirs for long. */
+const STEPS_AT_ONCE = 3;
+/** After a long step its account is no light one. Twenty accounts with steps of seconds have a turn in this time. */
+const HEAVY_MS = 60_000;
 const CLEAN_EVERY_MS = 3_600_000;
 export type RunnerWork = "look" | "step" | "clean";
 
@@ -174,6 +178,8 @@ export type RunnerOptions = {
   readonly readFeedsEveryMs?: number;
   /** Absent: 15 s. */
   readonly leaseMs?: number;
+  /** What takes so long makes its account a heavy one. Absent: half a second. */
+  readonly longStepMs?: number;
 };
 
 /**
@@ -182,14 +188,24 @@ export type RunnerOptions = {
  */
 export function startRunner(options: RunnerOptions) {
   const { pool, objects, random, retentionMs, onTaken, onError } = options;
-  const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS, leaseMs = LEASE_MS } = options;
+  const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = options;
+  const { leaseMs = LEASE_MS, longStepMs = LONG_STEP_MS } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
-  const taking = new Set<Promise<void>>();
+  /** And whose step it is. */
+  const taking = new Map<Promise<void>, string>();
+  /** Until when: never more than had the time to take a long step since. */
+  const heavyUntilMs = new Map<string, number>();
   const pace = new Pace();
   const onFault = (error: unknown) => onError("step", error);
   const work = { pool, objects, nodeSteps: NODE_STEPS, random, onFault };
-  const claim = byTurns((after) => claimStep(pool, after, leaseMs));
+  const claim = byTurns((after) => claimStep(pool, after, leaseMs, []));
+  const claimLight = byTurns((after) => claimStep(pool, after, leaseMs, findNotLight()));
+  function findNotLight(): string[] {
+    const nowMs = performance.now();
+    for (const [accountId, untilMs] of heavyUntilMs) if (untilMs <= nowMs) heavyUntilMs.delete(accountId);
+    return [...heavyUntilMs.keys(), ...taking.values()];
+  }
 
   async function attempt<T>(what: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
     try {
@@ -208,15 +224,15 @@ export function startRunner(options: RunnerOptions) {
         await attempt("look", () => makeStepsReady(pool));
       }
       while (!signal.aborted && taking.size < STEPS_AT_ONCE && pace.mayTake(performance.now())) {
-        const step = await attempt("look", claim);
+        const step = await attempt("look", taking.size < STEPS_AT_ONCE - 1 ? claim : claimLight);
         if (!step) break;
         const taken: Promise<void> = take(step).finally(() => taking.delete(taken));
-        taking.add(taken);
+        taking.set(taken, step.accountId);
       }
       const wait = new AbortController();
       const looking = abortableDelay(lookEveryMs, AbortSignal.any([signal, wait.signal]));
       // With places left nothing more is to be had now, but a step that ends may have made the next one.
-      await Promise.race([looking, ...taking]);
+      await Promise.race([looking, ...taking.keys()]);
       wait.abort();
     }
   }
@@ -232,7 +248,9 @@ export function startRunner(options: RunnerOptions) {
     const renewing = setInterval(renew, Math.min(RENEW_EVERY_MS, leaseMs / 3));
     const startedMs = performance.now();
     const end = await attempt("step", () => takeStep(work, step, AbortSignal.any([signal, lost.signal])));
-    pace.ended(performance.now() - startedMs, performance.now());
+    const tookMs = performance.now() - startedMs;
+    pace.ended(tookMs, performance.now());
+    if (tookMs >= longStepMs) heavyUntilMs.set(step.accountId, performance.now() + HEAVY_MS);
     clearInterval(renewing);
     if (end !== undefined && end !== "lost" && end !== "given_back") onTaken();
   }
@@ -264,7 +282,7 @@ export function startRunner(options: RunnerOptions) {
     stop: async () => {
       stopping.abort();
       await loops;
-      await Promise.all(taking);
+      await Promise.all(taking.keys());
     },
   };
 }

@@ -53,16 +53,16 @@ const CLAIMED = `n.account_id as "accountId", n.run_id as "runId", n.sequence, n
 
 /**
  * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
- * each has. One that nobody records is taken again after `leaseMs`. Null: no account behind this one has any.
+ * each has. One that nobody records is taken again after `leaseMs`. Null: no other account behind this one has any.
  */
-export const claimStep = rowOf<ClaimedStep, string, [leaseMs: number]>(
+export const claimStep = rowOf<ClaimedStep, string, [leaseMs: number, leftOut: readonly string[]]>(
   // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
   `with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
      select step.* from accounts cross join lateral (
        select account_id, run_id, sequence from workspace.node_runs as n
        where n.is_ready and n.account_id = accounts.account_id
        order by n.next_at limit 1 for no key update skip locked
-     ) as step
+     ) as step where accounts.account_id <> all ($3::uuid[])
      limit 1
    )
    update workspace.node_runs as n
