@@ -77,8 +77,8 @@ const OVERLAP_DEFAULT = "86400";
 
 /** What webhooks carry as long as it does. */
 const SIGNATURES = {
-  after: "both signatures, the new one first",
-  omit: "only the new one: the old secret stops at once",
+  after: "both signatures",
+  omit: "only the new one",
 } as const;
 
 /** What was chosen, and why nothing was done. */
@@ -137,8 +137,8 @@ sure.</li>
 <select id="overlap" name="overlap_seconds">${options(Object.keys(OVERLAPS), overlapSeconds, OVERLAPS)}</select>
 <label for="signatures">Webhooks carry</label>
 <select id="signatures" name="previous_signature">${options(Object.keys(SIGNATURES), signatures, SIGNATURES)}</select>
-<p class="fine">Send only the new one to receivers that read one <code>v1</code>. Until they have the new secret, they
-reject every webhook, and it is retried.</p>
+<p class="fine">Only the new one is for receivers that read one <code>v1</code>: the old secret stops at once, and until
+they have the new one, they reject every webhook, and it is retried.</p>
 ${
   previous !== null &&
   html`<p><label><input type="checkbox" name="end_previous" value="yes" required> End the rotation that is under
