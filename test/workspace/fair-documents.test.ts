@@ -57,7 +57,7 @@ test.each([1, 2, 20])(
     const victim = await api.newAccount();
     const startVictims = await newAnalysis(victim, "text/plain");
     const longStepMs = patience(300);
-    const reads = holdReads(new Set(rows.map(({ key }) => key)), longStepMs);
+    const reads = holdReads(new Set(rows.map(({ key }) => key)), longStepMs + 50);
     const runner = startTestRunner(database.pool, reads.store, { longStepMs });
     try {
       // Each is known, and whoever came back has all places but one.
@@ -79,6 +79,36 @@ test.each([1, 2, 20])(
     expect(runner.errors).toEqual([]);
   },
 );
+
+test("beside accounts with short steps all the time, one with long ones has its turn", async () => {
+  const heavyId = await (await newAnalysis(await api.newAccount(), "application/octet-stream"))();
+  const { rows } = await database.pool.query<{ key: string }>(
+    `select storage_key as key from workspace.documents
+     where account_id = (select account_id from workspace.runs where id = $1)`,
+    [heavyId],
+  );
+  for (let n = 0; n < 4; n++) {
+    const start = await newAnalysis(await api.newAccount(), "text/plain");
+    for (let each = 0; each < 10; each++) await start();
+  }
+  const longStepMs = patience(300);
+  let reads = 0;
+  const get: ObjectStore["get"] = (key, ...asked) => {
+    const slowMs = key === rows[0]!.key ? longStepMs + 50 : 50 + 13 * (reads++ % 7);
+    return setTimeout(slowMs).then(() => objects.get(key, ...asked));
+  };
+  const runner = startTestRunner(database.pool, { ...objects, get }, { longStepMs });
+  const unfinished = async (which: string) => {
+    const text = `select from workspace.runs where completed_at is null and ${which}`;
+    return (await database.pool.query(text, [heavyId])).rowCount;
+  };
+  try {
+    await expect.poll(() => unfinished("id = $1"), { timeout: patience(30_000), interval: 20 }).toBe(0);
+    expect(await unfinished("id <> $1"), "and they are not done").toBeGreaterThan(5);
+  } finally {
+    await runner.stop();
+  }
+});
 
 test.each([
   ["small", "application/octet-stream", 1_000, 4],

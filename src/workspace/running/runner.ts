@@ -158,8 +158,9 @@ const LEASE_MS = 15_000;
 const RENEW_EVERY_MS = 5_000;
 /** Few: webhooks come first. The last place is kept for light accounts: others may hold theirs for long. */
 const STEPS_AT_ONCE = 3;
-/** After a long step its account is no light one. Twenty accounts with steps of seconds have a turn in this time. */
-const HEAVY_MS = 60_000;
+/** After a step of so long its account is no light one for a while: a step ends what it has begun, beyond its time. */
+const HEAVY_STEP_MS = 2_000;
+const HEAVY_MS = 600_000;
 const CLEAN_EVERY_MS = 3_600_000;
 export type RunnerWork = "look" | "step" | "clean";
 
@@ -178,7 +179,7 @@ export type RunnerOptions = {
   readonly readFeedsEveryMs?: number;
   /** Absent: 15 s. */
   readonly leaseMs?: number;
-  /** What takes so long makes its account a heavy one. Absent: half a second. */
+  /** What takes so long makes its account a heavy one. Absent: two seconds. */
   readonly longStepMs?: number;
 };
 
@@ -189,11 +190,11 @@ export type RunnerOptions = {
 export function startRunner(options: RunnerOptions) {
   const { pool, objects, random, retentionMs, onTaken, onError } = options;
   const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = options;
-  const { leaseMs = LEASE_MS, longStepMs = LONG_STEP_MS } = options;
+  const { leaseMs = LEASE_MS, longStepMs = HEAVY_STEP_MS } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
-  /** And whose step it is. */
-  const taking = new Map<Promise<void>, string>();
+  /** And whose step it is, and whether from the kept place. */
+  const taking = new Map<Promise<void>, { readonly accountId: string; readonly isKept: boolean }>();
   /** Until when: never more than had the time to take a long step since. */
   const heavyUntilMs = new Map<string, number>();
   const pace = new Pace();
@@ -204,7 +205,7 @@ export function startRunner(options: RunnerOptions) {
   function findNotLight(): string[] {
     const nowMs = performance.now();
     for (const [accountId, untilMs] of heavyUntilMs) if (untilMs <= nowMs) heavyUntilMs.delete(accountId);
-    return [...heavyUntilMs.keys(), ...taking.values()];
+    return [...heavyUntilMs.keys(), ...Array.from(taking.values(), ({ accountId }) => accountId)];
   }
 
   async function attempt<T>(what: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
@@ -224,10 +225,12 @@ export function startRunner(options: RunnerOptions) {
         await attempt("look", () => makeStepsReady(pool));
       }
       while (!signal.aborted && taking.size < STEPS_AT_ONCE && pace.mayTake(performance.now())) {
-        const step = await attempt("look", taking.size < STEPS_AT_ONCE - 1 ? claim : claimLight);
+        const ofAll = [...taking.values()].filter((one) => !one.isKept);
+        const isKept = ofAll.length >= STEPS_AT_ONCE - 1;
+        const step = await attempt("look", isKept ? claimLight : claim);
         if (!step) break;
         const taken: Promise<void> = take(step).finally(() => taking.delete(taken));
-        taking.set(taken, step.accountId);
+        taking.set(taken, { accountId: step.accountId, isKept });
       }
       const wait = new AbortController();
       const looking = abortableDelay(lookEveryMs, AbortSignal.any([signal, wait.signal]));

@@ -6,7 +6,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import { createAccount, insertUser } from "../../../src/accounts/accounts-sql.ts";
 import { createApiKey } from "../../../src/app/create-api-key.ts";
 import { readConfig } from "../../../src/base/config/config.ts";
-import { scopes } from "../../../src/base/model/api-keys.ts";
+import { userScopes } from "../../../src/base/model/api-keys.ts";
 import { SECRETS_KEY } from "../../support/installation.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
@@ -192,7 +192,7 @@ async function openWorkspace(pool: BenchDatabase["pool"], url: string): Promise<
   const { accountId } = await createAccount(pool, "runs", SECRETS_KEY);
   const person = { accountId, idpUserId: "bench", email: "bench@example.com", name: "Bench", imageUrl: null };
   const { id: userId } = (await insertUser(pool, person))!;
-  const asked = { accountId, userId, name: null, scopes, expiresInSeconds: null };
+  const asked = { accountId, userId, name: null, scopes: userScopes, expiresInSeconds: null };
   const { apiKey } = await createApiKey(pool, readConfig({}), asked);
   return async (method, path, body = {}) => {
     const isFile = Buffer.isBuffer(body);

@@ -221,6 +221,20 @@ describe("what comes after a handshake", () => {
     expect(ms).toBeLessThan(patience(400));
   });
 
+  it("ends behind its last slice, whenever the end is told", async () => {
+    const turns = new ReadingTurns();
+    const socket = new PassThrough();
+    const { stream, allow } = guardReading(socket as unknown as Socket, { ...inAll(turns), payer: "a" });
+    allow(100_000, "a");
+    const events: (number | string)[] = [];
+    stream.on("data", ({ length }: Buffer) => events.push(length));
+    stream.on("end", () => events.push("end"));
+    socket.emit("data", Buffer.alloc(20_000));
+    socket.emit("end");
+    await new Promise((resolve) => setImmediate(resolve));
+    expect(events).toEqual([8_192, 8_192, 3_616, "end"]);
+  });
+
   it("is no answer if nobody has asked yet", () => {
     const turns = new ReadingTurns();
     turns.take("a", (finish) => finish({ costlyMs: 25, isAll: true }));
