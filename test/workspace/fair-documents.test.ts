@@ -56,12 +56,12 @@ test.each([1, 2, 20])(
     expect(rows).toHaveLength(count);
     const victim = await api.newAccount();
     const startVictims = await newAnalysis(victim, "text/plain");
-    const longStepMs = patience(300);
-    const reads = holdReads(new Set(rows.map(({ key }) => key)), longStepMs + 50);
-    const runner = startTestRunner(database.pool, reads.store, { longStepMs });
+    const heavyStepMs = patience(300);
+    const reads = holdReads(new Set(rows.map(({ key }) => key)), heavyStepMs + 50);
+    const runner = startTestRunner(database.pool, reads.store, { heavyStepMs });
     try {
       // Each is known, and whoever came back has all places but one.
-      const timeout = (count + 10) * 2 * longStepMs;
+      const timeout = (count + 10) * 2 * heavyStepMs;
       await expect.poll(reads.found, { timeout, interval: 20 }).toEqual({ slow: count, held: 2 });
       for (let tries = 0; tries < TRIES; tries++) {
         const id = await startVictims();
@@ -91,13 +91,13 @@ test("beside accounts with short steps all the time, one with long ones has its 
     const start = await newAnalysis(await api.newAccount(), "text/plain");
     for (let each = 0; each < 10; each++) await start();
   }
-  const longStepMs = patience(300);
+  const heavyStepMs = patience(300);
   let reads = 0;
   const get: ObjectStore["get"] = (key, ...asked) => {
-    const slowMs = key === rows[0]!.key ? longStepMs + 50 : 50 + 13 * (reads++ % 7);
+    const slowMs = key === rows[0]!.key ? heavyStepMs + 50 : 50 + 13 * (reads++ % 7);
     return setTimeout(slowMs).then(() => objects.get(key, ...asked));
   };
-  const runner = startTestRunner(database.pool, { ...objects, get }, { longStepMs });
+  const runner = startTestRunner(database.pool, { ...objects, get }, { heavyStepMs });
   const unfinished = async (which: string) => {
     const text = `select from workspace.runs where completed_at is null and ${which}`;
     return (await database.pool.query(text, [heavyId])).rowCount;

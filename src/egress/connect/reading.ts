@@ -178,7 +178,7 @@ type Read = {
 type Line = { readonly readers: Set<Reader>; restsUntilMs: number };
 
 /**
- * After what took long, or a handshake in vain, what comes for the same payer waits in line: all of it gets a twentieth
+ * After what took long, or a failed handshake, what comes for the same payer waits in line: all of it gets a twentieth
  * of the thread, however many names and addresses it is from, and all payers together a tenth. By the account that the
  * attempts are for: by address, others behind the same one would wait, too.
  */
@@ -254,7 +254,7 @@ export class ReadingTurns {
       this.#spentMs += performance.now() - startedAtMs;
       if (costlyMs > 0) this.charge(payer, costlyMs);
       if (!isAll) this.#lineOf(payer).readers.add(read);
-      this.#goOn();
+      if (this.#isSpent || this.#lines.has(payer)) this.#goOn();
     });
   }
 

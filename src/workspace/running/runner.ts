@@ -158,7 +158,7 @@ const LEASE_MS = 15_000;
 const RENEW_EVERY_MS = 5_000;
 /** Few: webhooks come first. The last place is kept for light accounts: others may hold theirs for long. */
 const STEPS_AT_ONCE = 3;
-/** After a step of so long its account is no light one for a while: a step ends what it has begun, beyond its time. */
+/** A step of so long makes its account heavy for a while. Longer than a usual one, which ends what it has begun. */
 const HEAVY_STEP_MS = 2_000;
 const HEAVY_MS = 600_000;
 const CLEAN_EVERY_MS = 3_600_000;
@@ -179,8 +179,8 @@ export type RunnerOptions = {
   readonly readFeedsEveryMs?: number;
   /** Absent: 15 s. */
   readonly leaseMs?: number;
-  /** What takes so long makes its account a heavy one. Absent: two seconds. */
-  readonly longStepMs?: number;
+  /** A step of so long makes its account heavy. Absent: two seconds. */
+  readonly heavyStepMs?: number;
 };
 
 /**
@@ -190,19 +190,19 @@ export type RunnerOptions = {
 export function startRunner(options: RunnerOptions) {
   const { pool, objects, random, retentionMs, onTaken, onError } = options;
   const { lookEveryMs = LOOK_EVERY_MS, readFeedsEveryMs = READ_FEEDS_EVERY_MS } = options;
-  const { leaseMs = LEASE_MS, longStepMs = HEAVY_STEP_MS } = options;
+  const { leaseMs = LEASE_MS, heavyStepMs = HEAVY_STEP_MS } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
-  /** And whose step it is, and whether from the kept place. */
+  /** Whose step each is, and whether it has the kept place. */
   const taking = new Map<Promise<void>, { readonly accountId: string; readonly isKept: boolean }>();
-  /** Until when: never more than had the time to take a long step since. */
+  /** Until when each account is heavy; as many at most as there was time for heavy steps. */
   const heavyUntilMs = new Map<string, number>();
   const pace = new Pace();
   const onFault = (error: unknown) => onError("step", error);
   const work = { pool, objects, nodeSteps: NODE_STEPS, random, onFault };
   const claim = byTurns((after) => claimStep(pool, after, leaseMs, []));
-  const claimLight = byTurns((after) => claimStep(pool, after, leaseMs, findNotLight()));
-  function findNotLight(): string[] {
+  const claimLight = byTurns((after) => claimStep(pool, after, leaseMs, accountsNotLight()));
+  function accountsNotLight(): string[] {
     const nowMs = performance.now();
     for (const [accountId, untilMs] of heavyUntilMs) if (untilMs <= nowMs) heavyUntilMs.delete(accountId);
     return [...heavyUntilMs.keys(), ...Array.from(taking.values(), ({ accountId }) => accountId)];
@@ -225,8 +225,8 @@ export function startRunner(options: RunnerOptions) {
         await attempt("look", () => makeStepsReady(pool));
       }
       while (!signal.aborted && taking.size < STEPS_AT_ONCE && pace.mayTake(performance.now())) {
-        const ofAll = [...taking.values()].filter((one) => !one.isKept);
-        const isKept = ofAll.length >= STEPS_AT_ONCE - 1;
+        const open = [...taking.values()].filter((one) => !one.isKept);
+        const isKept = open.length >= STEPS_AT_ONCE - 1;
         const step = await attempt("look", isKept ? claimLight : claim);
         if (!step) break;
         const taken: Promise<void> = take(step).finally(() => taking.delete(taken));
@@ -253,7 +253,7 @@ export function startRunner(options: RunnerOptions) {
     const end = await attempt("step", () => takeStep(work, step, AbortSignal.any([signal, lost.signal])));
     const tookMs = performance.now() - startedMs;
     pace.ended(tookMs, performance.now());
-    if (tookMs >= longStepMs) heavyUntilMs.set(step.accountId, performance.now() + HEAVY_MS);
+    if (tookMs >= heavyStepMs) heavyUntilMs.set(step.accountId, performance.now() + HEAVY_MS);
     clearInterval(renewing);
     if (end !== undefined && end !== "lost" && end !== "given_back") onTaken();
   }

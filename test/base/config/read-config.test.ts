@@ -1,18 +1,9 @@
 import { describe, expect, expectTypeOf, test } from "vitest";
-import { type Config, ConfigError, plainSettings, readConfig } from "../../../src/base/config/config.ts";
+import { type Config, plainSettings, readConfig } from "../../../src/base/config/config.ts";
 import { removedVariables, variables } from "../../../src/base/config/variables.ts";
+import { problemsOf } from "./problems.ts";
 
 const secretsKey = Buffer.alloc(32, 7).toString("base64");
-
-function problemsOf(env: Record<string, string>): readonly string[] {
-  try {
-    readConfig(env);
-  } catch (error) {
-    if (error instanceof ConfigError) return error.problems;
-    throw error;
-  }
-  return [];
-}
 
 describe("an empty environment", () => {
   test("gives the documented defaults", () => {

@@ -3,20 +3,11 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, test } from "vitest";
-import { ConfigError, readConfig } from "../../../src/base/config/config.ts";
+import { readConfig } from "../../../src/base/config/config.ts";
 import { type Variable, variables } from "../../../src/base/config/variables.ts";
+import { problemsOf } from "./problems.ts";
 
 const secretsKey = Buffer.alloc(32, 7).toString("base64");
-
-function problemsOf(env: Record<string, string>): readonly string[] {
-  try {
-    readConfig(env);
-  } catch (error) {
-    if (error instanceof ConfigError) return error.problems;
-    throw error;
-  }
-  return [];
-}
 
 describe("a secret in a file", () => {
   const folder = mkdtempSync(join(tmpdir(), "sealpost-config-"));

@@ -90,7 +90,7 @@ describe("a handshake", () => {
     expect(done, "at once, as they are quick").toHaveLength(8);
   });
 
-  it("in vain is charged, however short it was", async () => {
+  it("that fails is charged, however short it was", async () => {
     const turns = new ReadingTurns();
     for (let n = 0; n < 10; n++) {
       const socket = new PassThrough();

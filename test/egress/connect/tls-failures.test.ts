@@ -93,7 +93,7 @@ describe("a handshake", () => {
     expect(await failureOf(connectTo(flood))).toMatchObject({ code: "tls_protocol" });
   });
 
-  it("in vain, over and over, is its account's alone", async () => {
+  it("that fails over and over is its account's alone", async () => {
     const [{ keyPem: key, certPem: cert }, good] = await Promise.all([
       stranger.issue({ names }),
       authority.issue({ names }),
