@@ -191,12 +191,12 @@ export class ReadingTurns {
   /** Answers, and costly reads, of this second, by payer. */
   readonly #answers = new Map<string, { usual: number; costlyMs: number }>();
   #second = 0;
-  /** Of this turn of the event loop, in milliseconds. */
+  /** Of this turn of the event loop, in milliseconds; less than none where it may be more. */
   #spentMs = 0;
   #isDue = false;
   #timer: NodeJS.Timeout | undefined;
 
-  /** @param turnMs after so long the next waits for another turn of the event loop. 0: who owes nothing never waits */
+  /** @param turnMs of a turn of the event loop at least, or as long as all else takes. 0: no limit but debts */
   constructor(turnMs = 0) {
     this.#turnMs = turnMs;
   }
@@ -260,25 +260,25 @@ export class ReadingTurns {
 
   #goOn(): void {
     if (this.#isDue || (this.#lines.size === 0 && !this.#isSpent)) return;
-    const untilMs = Math.min(...Array.from(this.#lines.values(), ({ restsUntilMs }) => restsUntilMs));
-    const restMs = untilMs - performance.now();
+    const nowMs = performance.now();
+    const restMs = Math.min(...Array.from(this.#lines.values(), (line) => line.restsUntilMs)) - nowMs;
     clearTimeout(this.#timer);
-    if (restMs <= 0 && this.#spentMs < this.#turnMs) this.#next();
+    if (restMs <= 0 && this.#turnMs > 0 && !this.#isSpent) this.#next();
     else if (restMs > 0 && !this.#isSpent) this.#timer = setTimeout(() => this.#goOn(), restMs).unref();
     else {
       this.#isDue = true;
       setImmediate(() => {
         this.#isDue = false;
-        this.#spentMs = 0;
+        // With less, a busy thread would leave all new connections behind for seconds.
+        this.#spentMs = Math.min(0, this.#turnMs - (performance.now() - nowMs));
         this.#next();
       });
     }
   }
 
   #next(): void {
-    const nowMs = performance.now();
     for (const [payer, line] of this.#lines) {
-      if (line.restsUntilMs > nowMs) continue;
+      if (line.restsUntilMs > performance.now()) continue;
       this.#lines.delete(payer);
       const [first] = line.readers;
       if (first === undefined) continue;

@@ -69,25 +69,33 @@ describe("a handshake", () => {
     }
   });
 
-  it("is worked on for a while in a turn of the event loop, and accounts take turns", async () => {
-    const turns = new ReadingTurns(1);
-    const done: string[] = [];
-    const take = (payer: string, ms: number) =>
-      turns.take(payer, (finish) => {
-        const untilMs = performance.now() + ms;
-        while (performance.now() < untilMs);
-        done.push(payer);
-        finish({ costlyMs: 0, isAll: true });
-      });
-    for (const payer of ["a", "a", "a", "b", "c"]) take(payer, 1.1);
-    for (let turn = 1; turn <= 5; turn++) {
-      expect(done).toHaveLength(turn);
-      await new Promise((resolve) => setImmediate(resolve));
+  it("is worked on for as long as all else in a turn of the event loop, and accounts take turns", async () => {
+    let nowMs = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => nowMs);
+    try {
+      const turns = new ReadingTurns(4);
+      const done: string[] = [];
+      const take = (payer: string, ms: number) =>
+        turns.take(payer, (finish) => {
+          nowMs += ms;
+          done.push(payer);
+          finish({ costlyMs: 0, isAll: true });
+        });
+      const turn = async (elseMs: number) => {
+        nowMs += elseMs;
+        await new Promise((resolve) => setImmediate(resolve));
+        return done.splice(0).join("");
+      };
+      for (const payer of ["a", "a", "a", "b", "c", "a", "a", "a", "a", "d", "a"]) take(payer, 3);
+      expect(await turn(0), "two at once, and two").toBe("aaab");
+      expect(await turn(0)).toBe("cd");
+      expect(await turn(9), "a busy thread").toBe("aaa");
+      expect(await turn(3)).toBe("aa");
+      for (const payer of ["a", "b", "c", "d"]) take(payer, 0);
+      expect(await turn(0), "at once, as they are quick").toBe("abcd");
+    } finally {
+      clock.mockRestore();
     }
-    expect(done).toEqual(["a", "a", "b", "c", "a"]);
-    await new Promise((resolve) => setImmediate(resolve));
-    for (const payer of ["a", "b", "c"]) take(payer, 0);
-    expect(done, "at once, as they are quick").toHaveLength(8);
   });
 
   it("that fails is charged, however short it was", async () => {
