@@ -94,7 +94,8 @@ test("beside accounts with short steps all the time, one with long ones has its 
   const heavyStepMs = patience(300);
   let reads = 0;
   const get: ObjectStore["get"] = (key, ...asked) => {
-    const slowMs = key === rows[0]!.key ? heavyStepMs + 50 : 50 + 13 * (reads++ % 7);
+    const isHeavy = key === rows[0]!.key;
+    const slowMs = isHeavy ? heavyStepMs + 50 : (heavyStepMs / 6) * (1 + (reads++ % 7) / 4);
     return setTimeout(slowMs).then(() => objects.get(key, ...asked));
   };
   const runner = startTestRunner(database.pool, { ...objects, get }, { heavyStepMs });
