@@ -521,6 +521,7 @@ create table sealpost.settings (
   audit_retention_ms bigint,
   idempotency_retention_ms bigint,
   secrets_canary text,
+  secrets_canary_next text,
   constraint settings_pkey PRIMARY KEY (only_row),
   constraint settings_analysis_bytes_max_check CHECK ((analysis_bytes_max > 0)),
   constraint settings_cell_check CHECK ((cell ~ '^[a-z][a-z0-9-]{0,31}$')),

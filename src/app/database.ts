@@ -97,7 +97,9 @@ export async function findDatabase(config: Config) {
       const found = await findReadinessProblems(pool, await readMigrationNames(config.areas), secretsKey);
       const wrongKey = found.find(({ kind }) => kind === "secrets_key");
       if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
-      return found.some(({ kind }) => kind === "migration") ? "unmigrated" : "migrated";
+      if (found.some(({ kind }) => kind === "migration")) return "unmigrated";
+      if (!found.some(({ kind }) => kind === "read_only")) await loadSecretsKey(pool, config);
+      return "migrated";
     } catch (error) {
       if (error instanceof UsageError) throw error;
       if (!(error instanceof OtherCellError)) return "away";

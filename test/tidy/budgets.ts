@@ -20,7 +20,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 46_579,
+    max: 46_610,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

@@ -56,7 +56,8 @@ function associated(owner: SealedFor): Buffer {
 /** For people, wherever it is found out. */
 export const WRONG_SECRETS_KEY =
   "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
-  "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR.";
+  "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR. While it is rotated, both keys " +
+  "must be those of all other processes.";
 
 /** Thrown before a secret is stored that the others' key would not open. */
 export class SecretsKeyError extends Error {
@@ -89,22 +90,38 @@ export const SEALED_COLUMNS: Readonly<Record<string, SealedColumn>> = {
 };
 
 const CANARY = { accountId: "settings", id: "secrets_canary" } as const satisfies SealedFor;
+/** Sealed with the other of two keys. */
+const NEXT_CANARY = { accountId: "settings", id: "secrets_canary_next" } as const satisfies SealedFor;
 
-/** What only the right key opens, in base64. */
-export type Sealed = SealedFor & { readonly text: string };
+/** What only the right key opens, in base64. `next`: what only the other one of a rotation does; null: no other. */
+export type Sealed = SealedFor & { readonly text: string; readonly next?: string | null };
 
 /** SQL for it: the canary or, where 1.0 left no such column, the newest secret; null: nothing is sealed yet. */
 export const SEALED = `coalesce(
-  (select json_build_object('accountId', '${CANARY.accountId}', 'id', '${CANARY.id}', 'text', canary.text)
-    from (select to_jsonb(s) ->> '${CANARY.id}' as text from sealpost.settings as s) as canary
+  (select json_build_object(
+      'accountId', '${CANARY.accountId}', 'id', '${CANARY.id}', 'text', canary.text, 'next', canary.next)
+    from (
+      select to_jsonb(s) ->> '${CANARY.id}' as text, to_jsonb(s) ->> '${NEXT_CANARY.id}' as next
+      from sealpost.settings as s
+    ) as canary
     where canary.text is not null),
   (select json_build_object('accountId', account_id, 'id', id, 'text', encode(sealed, 'base64'))
     from sealpost.signing_secrets order by id desc limit 1))`;
 
-/** Any key is right while nothing is sealed. */
+/** Any key is right while nothing is sealed. Of two, either may be the canary's, and the other has to be `next`'s. */
 export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey): boolean {
-  return sealed === null || opens(secretsKey, Buffer.from(sealed.text, "base64"), sealed);
+  if (sealed === null) return true;
+  const others = otherKeys(sealed, secretsKey);
+  if (others.length === keysOf(secretsKey).length) return false;
+  return sealed.next == null || opensAll(others, sealed.next);
 }
+
+function otherKeys(sealed: Sealed, secretsKey: SecretsKey): readonly Uint8Array[] {
+  return keysOf(secretsKey).filter((key) => !opens(key, Buffer.from(sealed.text, "base64"), sealed));
+}
+
+const opensAll = (keys: readonly Uint8Array[], next: string) =>
+  keys.every((key) => opens(key, Buffer.from(next, "base64"), NEXT_CANARY));
 
 export function opens(secretsKey: SecretsKey, sealed: Uint8Array, owner: SealedFor): boolean {
   try {
@@ -122,7 +139,8 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Secr
 
 /**
  * The same, and seals the canary where it is missing; where nothing is sealed yet, only with `isFirst`. Of two with
- * different keys one waits for the other's transaction, and is not right then.
+ * different keys one waits for the other's transaction, and is not right then. The first that has a second key seals
+ * the next canary with it, and whoever has one key alone ends that: a mistyped one can be replaced.
  */
 export async function keepSecretsKey(
   database: ClientBase | Pool,
@@ -131,10 +149,20 @@ export async function keepSecretsKey(
 ): Promise<boolean> {
   const sealed = await readSealed(database);
   if (!isOpenedBy(sealed, secretsKey)) return false;
-  if (sealed?.id === CANARY.id || (sealed === null && !isFirst)) return true;
-  await database.query("update sealpost.settings set secrets_canary = $1 where secrets_canary is null", [
-    seal("canary", secretsKey, CANARY).toString("base64"),
-  ]);
+  if (sealed === null && !isFirst) return true;
+  if (sealed?.id === CANARY.id) {
+    const [other] = otherKeys(sealed, secretsKey);
+    if ((other === undefined) === (sealed.next == null)) return true;
+    const next = other === undefined ? null : seal("canary", other, NEXT_CANARY).toString("base64");
+    await database.query(
+      "update sealpost.settings set secrets_canary_next = $1 where $1::text is null or secrets_canary_next is null",
+      [next],
+    );
+  } else {
+    await database.query("update sealpost.settings set secrets_canary = $1 where secrets_canary is null", [
+      seal("canary", secretsKey, CANARY).toString("base64"),
+    ]);
+  }
   return await isSecretsKey(database, secretsKey);
 }
 
@@ -142,7 +170,7 @@ export async function keepSecretsKey(
 export async function resealCanary(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
   const sealed = await readSealed(database);
   if (sealed?.id !== CANARY.id || isOpenedBy(sealed, keysOf(secretsKey)[0])) return;
-  await database.query("update sealpost.settings set secrets_canary = $1", [
+  await database.query("update sealpost.settings set secrets_canary = $1, secrets_canary_next = null", [
     seal("canary", secretsKey, CANARY).toString("base64"),
   ]);
 }

@@ -193,7 +193,13 @@ describe("what is sealed", () => {
        order by 1`,
     );
     const sealed = Object.entries(SEALED_COLUMNS).map(([table, { column }]) => `${table}.${column}`);
-    const known = [...PLAIN, ...sealed, "settings.secrets_canary", "idempotency_keys.is_sealed"];
+    const known = [
+      ...PLAIN,
+      ...sealed,
+      "settings.secrets_canary",
+      "settings.secrets_canary_next",
+      "idempotency_keys.is_sealed",
+    ];
     expect(rows.map(({ name }) => name).sort()).toEqual(known.sort());
   });
 

@@ -1,6 +1,6 @@
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createAccount } from "../../../src/accounts/accounts-sql.ts";
-import { isSecretsKey, keepSecretsKey } from "../../../src/base/database/sealing.ts";
+import { isSecretsKey, keepSecretsKey, resealCanary } from "../../../src/base/database/sealing.ts";
 import { rotateSigningSecret } from "../../../src/delivery/signing-secrets-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { begin, countRows, untilSomebodyWaits } from "../../support/installation.ts";
@@ -67,6 +67,42 @@ describe("the key of a database's secrets", () => {
     expect(await canary()).toBeNull();
     expect(await keepSecretsKey(database.pool, RIGHT, { isFirst: false })).toBe(true);
     expect(await canary()).not.toBeNull();
+  });
+
+  test("has to be one of the same two in every process, while it is rotated", async () => {
+    const [old, next, mistyped] = [RIGHT, Buffer.alloc(32, 3), WRONG];
+    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+      keepSecretsKey(database.pool, keys, { isFirst: false });
+    const { accountId } = await make(old);
+    expect(await keep(old, next)).toBe(true);
+    for (const keys of [
+      [mistyped, old],
+      [old, mistyped],
+    ] as const) {
+      expect(await keep(...keys)).toBe(false);
+      const rotation = { overlapSeconds: 60, endsPrevious: true };
+      await expect(rotateSigningSecret(database.pool, accountId, rotation, keys)).rejects.toThrow(
+        "SECRETS_KEY",
+      );
+    }
+    for (const keys of [[old, next], [next, old], [old]] as const) {
+      expect(await isSecretsKey(database.pool, keys)).toBe(true);
+    }
+    await resealCanary(database.pool, [next, old]);
+    expect(await keep(next, old)).toBe(true);
+    expect([await keep(next, mistyped), await keep(old)]).toEqual([false, false]);
+    expect(await keep(next), "the rotation is over").toBe(true);
+    expect(await keep(next, Buffer.alloc(32, 4)), "and another may begin").toBe(true);
+  });
+
+  test("can be replaced where it was mistyped, by a start with the old one alone", async () => {
+    await make(RIGHT);
+    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+      keepSecretsKey(database.pool, keys, { isFirst: false });
+    expect(await keep(RIGHT, WRONG)).toBe(true);
+    expect(await keep(RIGHT, Buffer.alloc(32, 3))).toBe(false);
+    expect(await keep(RIGHT)).toBe(true);
+    expect(await keep(RIGHT, Buffer.alloc(32, 3))).toBe(true);
   });
 
   test("can be looked for before the canary's migration is applied", async () => {
