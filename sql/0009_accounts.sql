@@ -432,6 +432,7 @@ create table sealpost.moves (
 -- secrets_canary     a text that is sealed with SECRETS_KEY: whoever cannot open it has another key than this
 --                    database's secrets. Sealed with the first of these, or by `migrate` where there are some. Null:
 --                    nothing has been sealed since. …_next: the same with the other key, while it is rotated.
+-- proven_from        from when on the log has been looked through for receivers that have succeeded; null: not at all
 -- …_retention_ms     how long this database's rows are kept, as the leader last kept house; null: none has yet. An
 --                    account is not moved to where it would be forgotten sooner.
 alter table sealpost.settings
@@ -441,7 +442,8 @@ alter table sealpost.settings
   add column audit_retention_ms bigint,
   add column idempotency_retention_ms bigint,
   add column secrets_canary text,
-  add column secrets_canary_next text;
+  add column secrets_canary_next text,
+  add column proven_from timestamptz;
 
 -- moved_to  where the account has gone, or is going: the name of a cell, for its callers. Null: it is here. Publishing
 --           and writes are refused; reads go on.

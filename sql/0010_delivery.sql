@@ -13,6 +13,30 @@ create table sealpost.answered_lanes (
   primary key (account_id, lane)
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 
+-- Receivers: an account's origins. One is proven while it has answered 2xx to a signed POST in the last 30 days; until
+-- then its attempts take turns (sealpost.take_turn), so that nobody is flooded who did not ask for webhooks.
+--
+-- next_at     when it may be asked for a turn again; null: proven
+-- busy_until  an attempt is under way until then at the latest
+-- address     where that one went, or would have gone
+create table sealpost.receivers (
+  account_id uuid not null,
+  origin text not null,
+  proven_at timestamptz,
+  next_at timestamptz,
+  busy_until timestamptz,
+  address text,
+  primary key (account_id, origin)
+) with (autovacuum_vacuum_scale_factor = 0.1);
+create index receivers_waiting on sealpost.receivers (address, next_at) where next_at is not null;
+
+-- When the next unproven receiver at an address may have an attempt, of whichever account. The address is one of IPv4,
+-- a /64 of IPv6, or a host name where a proxy looks names up.
+create table sealpost.receiver_addresses (
+  address text primary key,
+  next_at timestamptz not null
+);
+
 -- While an endpoint is paused, what would go there waits in a table of its own, where no dispatcher finds it, of
 -- whichever version: claims, promoting, gauges and alerts read open_deliveries. (Rows that stay where they are, due in
 -- a thousand years, were the other way: a tenant's millions of held rows would have been in the way of everybody's
@@ -313,8 +337,8 @@ begin
 end
 $$;
 
--- Keeps the newest `lanes_max` of each account, and of those the ones that answered within `retention`. Leaves in
--- batches; returns how many went.
+-- Keeps the newest `lanes_max` of each account, and of those the ones that answered within `retention`; the same of
+-- receivers, of which those stay for an hour that have proven nothing. Leaves in batches; returns how many went.
 create function sealpost.forget_answered_lanes(retention interval, lanes_max integer, rows_max integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -335,7 +359,120 @@ begin
   delete from sealpost.answered_lanes as a using surplus
   where a.account_id = surplus.account_id and a.lane = surplus.lane;
   get diagnostics forgotten = row_count;
+  with surplus as (
+    select account_id, origin
+    from (
+      select account_id, origin, proven_at, next_at,
+        row_number() over (partition by account_id order by proven_at desc nulls last, origin) as place
+      from sealpost.receivers
+    ) as ranked
+    where place > 10 * lanes_max or proven_at < now() - retention or next_at < now() - interval '1 hour'
+    limit rows_max
+  )
+  delete from sealpost.receivers as r using surplus
+  where r.account_id = surplus.account_id and r.origin = surplus.origin;
+  delete from sealpost.receiver_addresses where next_at < now() - interval '1 hour';
   return forgotten;
+end
+$$;
+
+-- Whether an attempt at a receiver may connect to the address now, which takes the turn for `lease` at most, or in how
+-- many milliseconds to ask again. A proven receiver needs no turn. `is_further`: another address for the same attempt.
+--
+-- Of one receiver: one at a time, and `receiver_every` from one to the next. Of one address: `address_every`. Nobody
+-- queues there, as whoever came with a thousand names would fill the queue: each is told to come again after so long
+-- that all of an account's together come as often as those of any other account, and all accounts' twice as often as
+-- there are turns; retries half as often as first attempts.
+create function sealpost.take_turn(
+  whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean,
+  lease interval, receiver_every interval, address_every interval,
+  out is_proven boolean, out wait_ms float8
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  look_again constant interval := '1 second';
+  waiting_max constant integer := 2000;
+  receiver sealpost.receivers;
+  address_at timestamptz;
+  at timestamptz;
+  wait interval;
+begin
+  if at_address like '%:%' then
+    at_address := network(set_masklen(at_address::inet, 64));
+  end if;
+  insert into sealpost.receivers (account_id, origin, next_at) values (whose, of_origin, '-infinity')
+  on conflict do nothing;
+  select * into receiver from sealpost.receivers where account_id = whose and origin = of_origin for update;
+  is_proven := receiver.proven_at is not null and receiver.proven_at > now() - interval '30 days';
+  if is_proven then
+    return;
+  end if;
+  insert into sealpost.receiver_addresses (address, next_at) values (at_address, '-infinity') on conflict do nothing;
+  select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
+  at := clock_timestamp();
+  wait := case
+    when receiver.busy_until > at and not is_further then look_again
+    when receiver.next_at > at and not is_further then receiver.next_at - at
+    when address_at > at then (
+      select greatest(1, count(*) filter (where account_id = whose)) * greatest(1, count(distinct account_id))
+      from (
+        select account_id from sealpost.receivers
+        where address = at_address and next_at > at - interval '1 minute' limit waiting_max
+      ) as waiting
+    ) * address_every * (0.25 + random() / 2) * case when is_first then 1 else 2 end
+  end;
+  if wait is null then
+    update sealpost.receiver_addresses set next_at = at + address_every where address = at_address;
+    update sealpost.receivers
+    set proven_at = null, next_at = at + receiver_every, busy_until = at + lease, address = at_address
+    where account_id = whose and origin = of_origin;
+  else
+    wait_ms := extract(epoch from wait) * 1000;
+    update sealpost.receivers
+    set next_at = greatest(next_at, at + wait), address = at_address
+    where account_id = whose and origin = of_origin and not coalesce(busy_until > at, false);
+  end if;
+end
+$$;
+
+-- The attempt is over. A 2xx proves the receiver.
+create function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
+language sql
+set search_path = pg_catalog, pg_temp
+begin atomic
+  insert into sealpost.receivers as r (account_id, origin, proven_at)
+  select whose, of_origin, now() where is_proof
+  on conflict (account_id, origin) do update
+    set proven_at = excluded.proven_at, next_at = null, busy_until = null, address = null;
+  update sealpost.receivers set busy_until = null
+  where account_id = whose and origin = of_origin and not is_proof;
+end;
+
+-- Receivers that have succeeded in the last 30 days need no other proof after an upgrade. An hour of the log at a time,
+-- the newest first; false: that was all.
+create function sealpost.prove_from_log() returns boolean
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+declare
+  until timestamptz;
+begin
+  select coalesce(proven_from, now()) into until from sealpost.settings for update;
+  if until <= now() - interval '30 days' or not exists (select from sealpost.attempts) then
+    return false;
+  end if;
+  insert into sealpost.receivers as r (account_id, origin, proven_at)
+  select account_id, 'https://' || split_part(split_part(target_url, '/', 3), '?', 1), max(ended_at)
+  from sealpost.attempts
+  where delivery_id >= sealpost.uuid_v7_floor(until - interval '1 hour')
+    and delivery_id < sealpost.uuid_v7_floor(until) and outcome = 'succeeded'
+  group by 1, 2
+  on conflict (account_id, origin) do update
+    set proven_at = greatest(r.proven_at, excluded.proven_at), next_at = null, busy_until = null, address = null;
+  update sealpost.settings set proven_from = until - interval '1 hour';
+  return true;
 end
 $$;
 

@@ -466,6 +466,23 @@ create unlogged table sealpost.rate_limits (
   constraint rate_limits_pkey PRIMARY KEY (key)
 ) with (fillfactor=50, autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=10000);
 
+create table sealpost.receiver_addresses (
+  address text not null,
+  next_at timestamptz not null,
+  constraint receiver_addresses_pkey PRIMARY KEY (address)
+);
+
+create table sealpost.receivers (
+  account_id uuid not null,
+  origin text not null,
+  proven_at timestamptz,
+  next_at timestamptz,
+  busy_until timestamptz,
+  address text,
+  constraint receivers_pkey PRIMARY KEY (account_id, origin)
+) with (autovacuum_vacuum_scale_factor=0.1);
+CREATE INDEX receivers_waiting ON sealpost.receivers USING btree (address, next_at) WHERE (next_at IS NOT NULL);
+
 create table sealpost.replay_items (
   replay_id uuid not null,
   "position" integer not null,
@@ -522,6 +539,7 @@ create table sealpost.settings (
   idempotency_retention_ms bigint,
   secrets_canary text,
   secrets_canary_next text,
+  proven_from timestamptz,
   constraint settings_pkey PRIMARY KEY (only_row),
   constraint settings_analysis_bytes_max_check CHECK ((analysis_bytes_max > 0)),
   constraint settings_cell_check CHECK ((cell ~ '^[a-z][a-z0-9-]{0,31}$')),
@@ -999,6 +1017,8 @@ function sealpost.count_write(of_account uuid, of_key uuid, of_user uuid, answer
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integer) returns record
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
+function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
+  sql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.fold_activity(after interval, accounts_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.forget_answered_lanes(retention interval, lanes_max integer, rows_max integer) returns integer
@@ -1033,6 +1053,8 @@ function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, wa
   sql, 0010_delivery.sql
 function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz, jobs_from timestamptz, OUT looked integer, OUT woken integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
+function sealpost.prove_from_log() returns boolean
+  plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.publication_faults(account_ids uuid[], analyses json[], webhook_urls text[]) returns TABLE(n bigint, state text, code text, fault text, hint text)
   plpgsql, stable, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.publish(account_ids uuid[], analyses json[], webhook_urls text[], is_example boolean, at timestamptz) returns uuid[]
@@ -1079,6 +1101,8 @@ function sealpost.take_let_go(of_accounts uuid[], of_lanes bigint[], from_ids uu
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.take_replay_to_count(at timestamptz) returns uuid
   sql, search_path=pg_catalog, pg_temp, 0011_log.sql
+function sealpost.take_turn(whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean, lease interval, receiver_every interval, address_every interval, OUT is_proven boolean, OUT wait_ms double precision) returns record
+  plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.unpark_deliveries(of_account uuid) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.uuid_v7(at timestamptz DEFAULT clock_timestamp()) returns uuid

@@ -12,6 +12,7 @@ import { tlsFaultOf } from "../base/database/transaction.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { storageLimitsOf } from "../base/model/storage.ts";
+import { proveFromLog } from "../delivery/receivers-sql.ts";
 import { writeSettings } from "../publish/publish-call-sql.ts";
 import { UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
@@ -151,6 +152,7 @@ export async function prepareDatabase(
     });
     const limits = storageLimitsOf(config.accountStorageBytesMax, config.accountAnalysesBytesMax);
     await writeStorageLimits(pool, limits);
+    await proveFromLog(pool);
     return applied;
   } catch (error) {
     if (error instanceof MigrationError) throw new UsageError(error.message, { cause: error });

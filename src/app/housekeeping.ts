@@ -14,7 +14,7 @@ import {
 } from "../base/database/partitions.ts";
 import { forgetStorageCounts } from "../base/database/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { forgetAnsweredLanes } from "../delivery/answered-lanes-sql.ts";
+import { forgetAnsweredLanes } from "../delivery/receivers-sql.ts";
 import { ACTIVITY_KEPT_MS } from "../log/activity-sql.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;

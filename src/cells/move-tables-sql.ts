@@ -76,6 +76,7 @@ export const OPENING_TABLES: readonly AccountTable[] = [
   { name: "endpoint_health", key: [] },
   { name: "endpoint_certificates", key: [] },
   { name: "answered_lanes", key: ["lane"] },
+  { name: "receivers", key: ["origin"] },
 ];
 
 /** Not moved (a test says why), but deleted with the rest. Their keys need not tell rows apart. */

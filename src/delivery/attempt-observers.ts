@@ -41,6 +41,7 @@ export function createAttemptLog(
 ): Partial<DispatchObserver> {
   return {
     attemptRecorded: (delivery, delivered, recorded) => {
+      if (delivered.recording.next.status === "waits") return;
       const isOurs = recorded === "ours";
       // Making the line costs as much as signing, so it is made only when it is written.
       if (isOurs && !log.isLevelEnabled("info")) return;
@@ -136,7 +137,7 @@ export function createAttemptMetrics(
       if (recorded !== "ours") return metrics.unrecorded.of({ how: recorded }).add();
       const { attempt, next } = recording;
       if (attempt !== null) countAttempt(delivery, attempt);
-      if (next.status === "released") {
+      if (next.status === "released" || next.status === "waits") {
         metrics.leasesReturned.of({ why: result?.errorCode ?? "not_posted" }).add();
       }
       if (next.status === "abandoned") {

@@ -15,6 +15,7 @@ export type LeasedDelivery = {
   /** 1-based position of this attempt in its run; null when the run's attempts are used up. */
   readonly number: number | null;
   readonly runStartedAtMs: number;
+  readonly dueAtMs: number;
   /** An earlier attempt was found cut and has just been recorded as interrupted. */
   readonly wasInterrupted: boolean;
   /** … and it had been posted from quarantine. */
@@ -27,6 +28,8 @@ export type LeasedDelivery = {
   readonly analysisText: string | null;
   readonly bodyBytes: number;
   readonly traceparent: string | null;
+  /** When the receiver was last proven, of the last 30 days; null: not, as far as its URL's text says. */
+  readonly provenAtMs: number | null;
   /** Valid signing secrets, the current first, as `id:base64 of the sealed text`. */
   readonly sealedSecrets: readonly string[];
 };
@@ -90,13 +93,15 @@ with due as (
     wake_at = least(o.wake_at, coalesce($6::timestamptz, now()) + $3::float8 * interval '1 millisecond')
   from judged
   where o.delivery_id = any (array[judged.delivery_id]) and judged.kind = 'leased'
-  returning o.delivery_id, o.account_id, o.lane, o.run, o.lease_number, o.run_started_at, o.body_bytes,
+  returning o.delivery_id, o.account_id, o.lane, o.run, o.lease_number, o.run_started_at, o.due_at, o.body_bytes,
     judged.was_cut_in_quarantine
 )
 select
   'leased' as kind, claimed.delivery_id as "deliveryId", claimed.account_id as "accountId", claimed.lane, claimed.run,
   claimed.lease_number as number, extract(epoch from claimed.run_started_at)::float8 * 1000 as "runStartedAtMs",
   claimed.was_cut_in_quarantine as "wasInterruptedInQuarantine", claimed.body_bytes as "bodyBytes",
+  extract(epoch from claimed.due_at)::float8 * 1000 as "dueAtMs",
+  extract(epoch from receivers.proven_at)::float8 * 1000 as "provenAtMs",
   b.event, b.webhook_url as "webhookUrl", b.traceparent, endpoints.url as "endpointUrl",
   b.analysis::text as "analysisText",
   -- In the endpoint's own lane, which a webhook_url and a test event sent meanwhile are not.
@@ -120,11 +125,17 @@ select
 from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
+-- Spelled differently, it is asked for by what the URL means: see take_turn.
+left join sealpost.receivers on receivers.account_id = any (array[claimed.account_id])
+  and receivers.origin = any (
+    array['https://' || split_part(split_part(coalesce(b.webhook_url, endpoints.url), '/', 3), '?', 1)])
+  and receivers.proven_at > coalesce($6::timestamptz, now()) - interval '30 days'
 left join lateral sealpost.closed_url(
   claimed.account_id, case when b.webhook_url is not null and lease_number is not null then claimed.delivery_id end
 ) as closed on true
 union all
-select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, false, false, null,
+select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, null, null,
+  false, false, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000
 from judged where kind <> 'leased'`;
 

@@ -3,15 +3,16 @@ import { unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { isOurFailure } from "../base/model/error-codes.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
-import type { Egress } from "../egress/egress.ts";
+import { type Admit, ConnectError, type Egress } from "../egress/egress.ts";
 import { createPoster } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
-import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
+import { RECEIVER_EVERY_MS, type Turn, type TurnRequest } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
-import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease } from "./schedule/life.ts";
+import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease, waitedMs } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
 import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
 
@@ -81,13 +82,28 @@ export type DeliveringOptions = {
   readonly random: () => number;
 };
 
+/** Turns of receivers that have proven nothing. */
+export type ReceiverTurns = {
+  readonly take: (asked: TurnRequest) => Promise<Turn>;
+  /** A 2xx is a proof. */
+  readonly end: (accountId: string, origin: string, isProof: boolean) => Promise<void>;
+};
+
+/** A proof counts for 30 days; a newer one is noted after this. */
+const PROOF_AGE_MS = 86_400_000;
+
 /** All that one delivery's attempt needs, made from the configuration. */
-export function createDelivering(options: DeliveringOptions) {
+export function createDelivering(options: DeliveringOptions & { readonly turns: ReceiverTurns }) {
   const { config, egress } = options;
   const now = () => performance.now();
   return {
     findTarget: createFindTarget(egress.unsafeAllowedTargets),
     findKeys: createFindKeys(options.secretsKey),
+    turns: options.turns,
+    /** Whether a receiver there has to prove that it wants webhooks: those of tests on loopback are nobody else's. */
+    mustProve: (url: URL) =>
+      config.targetConsent !== null ||
+      !allowsUnsafely(egress.unsafeAllowedTargets, url.hostname, portOf(url)),
     poster: createPoster({ egress, now }),
     clock: createDatabaseClock(now),
     random: options.random,
@@ -99,7 +115,12 @@ export function createDelivering(options: DeliveringOptions) {
 }
 
 /** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
-export type Delivered = { readonly recording: Recording; readonly result: PostResult | null };
+export type Delivered = {
+  readonly recording: Recording;
+  readonly result: PostResult | null;
+  /** Its receiver has proven nothing: until when there is no other attempt. Null: it has, or need not. */
+  readonly restMs: number | null;
+};
 
 /**
  * One attempt, from the lease to what has to be recorded. `mayStart` says whether the claim is young enough for the
@@ -111,10 +132,13 @@ export async function deliver(
   mayStart: () => boolean,
 ): Promise<Delivered> {
   const target = on.findTarget(delivery);
+  const url = target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
+  const waited = url !== null && delivery.provenAtMs === null ? waitedMs(delivery, on.clock.nowMs()) : 0;
+  const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
     {
       attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
-      runStartedAtMs: delivery.runStartedAtMs,
+      runStartedAtMs,
       wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
       expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
       target: target === null ? null : target.verdict === "allow" ? "allowed" : "refused",
@@ -139,21 +163,30 @@ export async function deliver(
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
   if (!mayStart()) return ended(delivery, released(on, true));
 
+  const turn = url !== null && delivery.provenAtMs === null ? createTurn(delivery, url.origin, on) : null;
   const result = await on.poster.post({
     url: target.url,
     headers,
     body,
     payer: delivery.accountId,
+    admit: turn?.admit,
     deadlineMs: on.deadlineMs,
   });
+  const hasSucceeded = result.outcome === "succeeded";
+  const restMs = (await turn?.end(hasSucceeded)) ?? null;
+  if (result.errorCode === "not_proven")
+    return { ...ended(delivery, { status: "waits" }, null, result), restMs };
   if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result);
+  if (hasSucceeded && url !== null && startedAtMs - (delivery.provenAtMs ?? startedAtMs) > PROOF_AGE_MS) {
+    await on.turns.end(delivery.accountId, url.origin, true);
+  }
 
   const endedAtMs = startedAtMs + result.durationMs;
   const next = decideAfterAttempt(
     {
-      hasSucceeded: result.outcome === "succeeded",
+      hasSucceeded,
       number: delivery.number,
-      runStartedAtMs: delivery.runStartedAtMs,
+      runStartedAtMs,
       endedAtMs,
       retryAfterMs: parseRetryAfterMs(result.retryAfter, endedAtMs),
     },
@@ -174,7 +207,33 @@ export async function deliver(
     responseHeaders: responseHeaders === null ? null : JSON.stringify(responseHeaders),
     responseExcerpt,
   };
-  return ended(delivery, next, attempt, result);
+  const { recording } = ended(delivery, next, attempt, result);
+  return { recording: { ...recording, waitedMs: waited }, result, restMs };
+}
+
+/** One attempt at a receiver that has proven nothing. */
+function createTurn({ accountId, number, run }: LeasedDelivery, origin: string, on: Delivering) {
+  let isTaken = false;
+  let waitMs: number | null = null;
+  let isProven = false;
+  let fault: Error | null = null;
+  const admit: Admit = async (address) => {
+    const asked = { accountId, origin, address, leaseMs: on.leaseMs, isFirst: run === 1 && number === 1 };
+    const turn = await on.turns.take({ ...asked, isFurther: isTaken }).catch((error: Error) => {
+      fault = error;
+      throw error;
+    });
+    ({ isProven, waitMs } = turn);
+    if (waitMs !== null) throw new ConnectError("not_proven", `${origin} has not proven itself yet.`);
+    isTaken ||= !isProven;
+  };
+  /** In how many milliseconds the next one may be, or null where nothing holds it back. Rethrows a fault of ours. */
+  const end = async (hasSucceeded: boolean): Promise<number | null> => {
+    if (fault !== null) throw fault;
+    if (isTaken) await on.turns.end(accountId, origin, hasSucceeded);
+    return isProven || hasSucceeded ? null : (waitMs ?? RECEIVER_EVERY_MS);
+  };
+  return { admit, end };
 }
 
 /** After an internal error (a secret that does not open, a bug): it uses up no attempt, only time of the window. */
@@ -201,5 +260,5 @@ function ended(
   attempt: AttemptRow | null = null,
   result: PostResult | null = null,
 ): Delivered {
-  return { recording: { deliveryId, leaseToken, run, attempt, next }, result };
+  return { recording: { deliveryId, leaseToken, run, attempt, next }, result, restMs: null };
 }

@@ -299,7 +299,8 @@ export class Dispatcher {
     this.#running++;
     this.bytes.count(taken.accountId, delivery.bodyBytes);
     await this.#attempts.run(delivery, askedAtMs, (delivered) => {
-      this.lanes.release(taken, answerOf(delivered));
+      this.lanes.release(taken, answerOf(delivered), delivered.restMs);
+      if (delivered.recording.next.status === "waits") this.lanes.putBack(taken);
       this.#pump();
     });
     this.bytes.count(taken.accountId, -delivery.bodyBytes);
@@ -318,7 +319,8 @@ function answerOf({ recording, result }: Delivered): LaneAnswer {
   if (result === null || recording.attempt === null) return UNKNOWN;
   if (result.statusCode === null) return { kind: "silent" };
   if (OVERLOAD_STATUSES.includes(result.statusCode)) return { kind: "overloaded" };
-  return { kind: "answered", firstByteMs: result.timings.firstByteMs };
+  const isFailure = result.outcome !== "succeeded";
+  return { kind: "answered", firstByteMs: result.timings.firstByteMs, isFailure };
 }
 
 /** Too Many Requests, Service Unavailable: the receiver asks for less. */

@@ -46,6 +46,9 @@ export class LaneState {
   hasAnswered = false;
   /** Rises with each halving for overload: what was started before it tells nothing new. */
   epoch = 0;
+  /** In a row, and since when by the monotonic clock: no answer, or none that is a 2xx. */
+  failures = 0;
+  failingSinceMs = 0;
   /** Time to the first byte when the receiver is at ease, and lately. Milliseconds; 0: not known. */
   easyMs = 0;
   recentMs = 0;
@@ -54,7 +57,7 @@ export class LaneState {
 /** What an attempt told of its receiver. */
 export type LaneAnswer =
   /** `firstByteMs` null: not measured. */
-  | { readonly kind: "answered"; readonly firstByteMs: number | null }
+  | { readonly kind: "answered"; readonly firstByteMs: number | null; readonly isFailure?: boolean }
   /** 429 or 503: the receiver asks for less. */
   | { readonly kind: "overloaded" }
   /** Time-out, reset, dead name: no answer at all. */
@@ -64,6 +67,9 @@ export type LaneAnswer =
 
 /** A receiver that answers for the first time, here or elsewhere, goes on with this many; each answer adds one. */
 const FIRST_LIMIT = 2;
+/** A receiver that has failed so often in a row, for so long, is suspended: one at a time, until it succeeds. */
+const SUSPENDED_FAILURES = 100;
+const SUSPENDED_MS = 10 * 60_000;
 /** Weight of one answer in the moving average of the time to the first byte. */
 const RECENT_WEIGHT = 0.2;
 /** Rising latency: this many times the time at ease, … */
@@ -79,8 +85,22 @@ export function setAnsweredBefore(state: LaneState): void {
   state.limit = FIRST_LIMIT;
 }
 
-/** Learns from an attempt that was started in `epoch`. */
-export function learn(state: LaneState, answer: LaneAnswer, epoch: number, limitMax: number): void {
+/** Learns from an attempt that was started in `epoch`. `nowMs` by the monotonic clock. */
+export function learn(
+  state: LaneState,
+  answer: LaneAnswer,
+  epoch: number,
+  limitMax: number,
+  nowMs = performance.now(),
+): void {
+  learnLimit(state, answer, epoch, limitMax);
+  if (answer.kind === "unknown") return;
+  if (answer.kind === "answered" && answer.isFailure !== true) state.failures = 0;
+  else if (state.failures++ === 0) state.failingSinceMs = nowMs;
+  if (state.failures >= SUSPENDED_FAILURES && nowMs - state.failingSinceMs >= SUSPENDED_MS) state.limit = 1;
+}
+
+function learnLimit(state: LaneState, answer: LaneAnswer, epoch: number, limitMax: number): void {
   switch (answer.kind) {
     case "unknown":
       return;

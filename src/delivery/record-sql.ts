@@ -28,7 +28,11 @@ export type Recording = {
     /** `errorCode`: of what was found wrong without an attempt. */
     | { readonly status: "abandoned"; readonly reason: EndReason; readonly errorCode?: ErrorCode | null }
     /** The lease is given back: due again at dueAtMs, status as it was. */
-    | { readonly status: "released"; readonly dueAtMs: number };
+    | { readonly status: "released"; readonly dueAtMs: number }
+    /** Not its turn: the lease is given back, and all is as it was. */
+    | { readonly status: "waits" };
+  /** Of the time since the run began, how much it waited for its turn, which uses up none of the window. Absent: 0. */
+  readonly waitedMs?: number;
 };
 
 /**
@@ -42,15 +46,16 @@ export type Recording = {
 const recordText = (attempts: string, deliveries: string) => `
 with input as (
   select o.account_id, i.*,
-    o.run <> i.run and i.status <> 'succeeded' as is_superseded
+    o.run <> i.run and i.status <> 'succeeded' as is_superseded,
+    i.status in ('released', 'waits') as is_returned
   from unnest(
     $1::uuid[], $2::uuid[], $3::integer[], $4::text[], $5::text[], $6::float8[], $7::integer[], $8::float8[],
     $9::float8[], $10::real[], $11::real[], $12::real[], $13::real[], $14::integer[], $15::text[], $16::text[],
-    $17::text[], $18::text[], $19::text[], $20::text[]
+    $17::text[], $18::text[], $19::text[], $20::text[], $21::float8[]
   ) as i (
     delivery_id, lease_token, run, status, reason, due_at_ms, number, started_at_ms,
     ended_at_ms, dns_ms, connect_ms, tls_ms, first_byte_ms, status_code, outcome, error_code,
-    target_url, remote_address, response_headers, response_excerpt
+    target_url, remote_address, response_headers, response_excerpt, waited_ms
   )
   join sealpost.open_deliveries as o on o.delivery_id = any (array[i.delivery_id]) and o.lease_token = i.lease_token
   order by i.delivery_id
@@ -67,13 +72,15 @@ with input as (
     interruptions = case when input.outcome is null then o.interruptions else 0 end,
     attempts_in_run = case when input.is_superseded then o.attempts_in_run
       else o.attempts_in_run + (input.outcome is not null)::integer end,
-    due_at = case when input.is_superseded then o.due_at
+    run_started_at = o.run_started_at + input.waited_ms * interval '1 ms',
+    due_at = case when input.is_superseded or input.status = 'waits' then o.due_at
       else to_timestamp(input.due_at_ms / 1000) end,
     wake_at = case when input.is_superseded then o.due_at
+      when input.status = 'waits' then now() + interval '15 seconds'
       else to_timestamp(input.due_at_ms / 1000) end
   from input
   where o.delivery_id = any (array[input.delivery_id])
-    and (input.is_superseded or input.status in ('failed', 'released'))
+    and (input.is_superseded or input.status in ('failed', 'released', 'waits'))
 ), logged as (
   insert into ${attempts} (
     delivery_id, account_id, run, number, started_at, ended_at, dns_ms, connect_ms, tls_ms, first_byte_ms, status_code,
@@ -85,8 +92,8 @@ with input as (
 ), told as (
   update ${deliveries} as d
   set
-    status = case when input.is_superseded or input.status = 'released' then d.status else input.status end,
-    reason = case when input.is_superseded or input.status = 'released' then d.reason else input.reason end,
+    status = case when input.is_superseded or input.is_returned then d.status else input.status end,
+    reason = case when input.is_superseded or input.is_returned then d.reason else input.reason end,
     run = case when input.status = 'succeeded' then input.run else d.run end,
     attempts_count = d.attempts_count + (input.outcome is not null)::integer,
     last_error_code = case
@@ -95,7 +102,7 @@ with input as (
     endpoint_url = case when d.webhook_url is null then coalesce(input.target_url, d.endpoint_url) end
   from input
   where d.account_id = any (array[input.account_id]) and d.id = input.delivery_id
-    and not (input.status = 'released' and input.outcome is null)
+    and not (input.is_returned and input.outcome is null)
 )
 select delivery_id from input`;
 
@@ -145,5 +152,6 @@ function toColumns(recordings: readonly Recording[]): unknown[] {
     plain((r) => r.attempt?.remoteAddress),
     quoted((r) => r.attempt?.responseHeaders ?? null),
     quoted((r) => r.attempt?.responseExcerpt ?? null),
+    plain((r) => r.waitedMs ?? 0),
   ];
 }

@@ -9,7 +9,14 @@ export type Target = {
   readonly port: number;
   /** Who waits when reading from one of its hosts takes long: an account. Absent: the host's alone. */
   readonly payer?: string | undefined;
+  readonly admit?: Admit | undefined;
 };
+
+/**
+ * Asked before each connection to an address, or to the host name where a proxy looks it up, for a receiver that has
+ * proven nothing. It rejects with a ConnectError where none may be made now.
+ */
+export type Admit = (address: string) => Promise<void>;
 
 /**
  * Opens a verified TLS connection to a checked address of the target; the caller owns the socket. Aborting the signal
@@ -43,12 +50,14 @@ export type Egress = {
 
 /**
  * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer
- * left) is this machine's fault and `egress_proxy_failed` the proxy's; all others are the target's.
+ * left) is this machine's fault and `egress_proxy_failed` the proxy's, and `not_proven` means that it is not the
+ * receiver's turn; all others are the target's.
  */
 export type ConnectErrorCode =
   | keyof typeof CONNECT_ERRORS
   | keyof typeof TLS_ERRORS
   | "local_resources_exhausted"
+  | "not_proven"
   | "egress_proxy_failed";
 
 /** Nothing was sent. The message is shown to whoever gave the URL; the cause is for the log only. */

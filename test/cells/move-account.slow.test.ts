@@ -104,6 +104,11 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
   const certificate = { account_id: accountId, host: "hooks.example.com", ends_at: new Date() };
   await insertRow(pool, "endpoint_certificates", certificate);
   await insertRow(pool, "answered_lanes", { account_id: accountId, lane: "7" });
+  await insertRow(pool, "receivers", {
+    account_id: accountId,
+    origin: "https://a.example.com",
+    proven_at: new Date(),
+  });
   return { accountId, keyId, secrets, deliveryId };
 }
 

@@ -20,6 +20,7 @@ const TABLES_NOT_MOVED: Readonly<Record<string, string>> = {
   published: "what is published at the target is counted there",
   published_state: "each cell's own",
   quarantine_lock: "a lock",
+  receiver_addresses: "whose turn it is now",
   rate_limits: "counts of the minute under way",
   settings: "each cell's own",
   storage_limits: "each cell's own",

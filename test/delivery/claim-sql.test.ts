@@ -50,6 +50,8 @@ describe("a lease", () => {
         run: 1,
         number: 1,
         runStartedAtMs: later(7).getTime(),
+        dueAtMs: T0.getTime(),
+        provenAtMs: null,
         wasInterrupted: false,
         wasInterruptedInQuarantine: false,
         createdAtMs: T0.getTime(),

@@ -1,11 +1,11 @@
 import { beforeEach, describe, expect, it } from "vitest";
+import type { Overflow } from "../../src/delivery/lanes.ts";
+import { takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import {
   findAnsweredLanes,
   forgetAnsweredLanes,
   rememberAnsweredLanes,
-} from "../../src/delivery/answered-lanes-sql.ts";
-import type { Overflow } from "../../src/delivery/lanes.ts";
-import { takeBackOverflow } from "../../src/delivery/promote-sql.ts";
+} from "../../src/delivery/receivers-sql.ts";
 import { claimOne, openRow, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, countRows, forgetOpen, insertAccount, insertRow } from "../support/installation.ts";
 import { openForDispatch } from "../support/open.ts";

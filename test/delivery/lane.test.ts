@@ -41,6 +41,23 @@ describe("a lane's limit", () => {
     expect(state.limit, "told once more, nothing changes").toBe(3);
   });
 
+  it("is one after a hundred failures in a row over ten minutes, until the next 2xx", () => {
+    const state = laneAfter(...answers(127));
+    const fail = (nowMs: number) =>
+      learn(state, { ...answered(), isFailure: true } as LaneAnswer, 0, LIMIT_MAX, nowMs);
+    for (let n = 0; n < 1_000; n++) fail(599_999);
+    expect(state.limit, "an outage of minutes").toBe(128);
+    fail(1_199_998);
+    expect(state.limit).toBe(128);
+    fail(1_199_999);
+    fail(1_300_000);
+    expect(state.limit).toBe(1);
+    learn(state, answered(), 0, LIMIT_MAX);
+    expect(state.limit).toBe(2);
+    for (let n = 0; n < 99; n++) fail(n === 0 ? 0 : 9_000_000);
+    expect(state.limit, "few, though for long").toBeGreaterThan(1);
+  });
+
   it("halves with every silence, down to one", () => {
     const state = laneAfter(...answers(127));
     for (const limit of [64, 32, 16, 8, 4, 2, 1, 1]) {

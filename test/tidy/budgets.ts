@@ -15,12 +15,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 
 /**
  * Weight is a feature that users and the next developer pay for: whoever raises a number says what it buys. Where a
- * number is not yet what was aimed for (45,000 lines), it is what there is, and only falls.
+ * number is not yet what was aimed for (45,000 lines), it is what there is, and only falls, but for what trust bought:
+ * both keys of a rotation 31, consent 239 and TARGET_CONSENT.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 46_610,
+    max: 46_849,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
@@ -39,7 +40,7 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "environment variables",
-    max: 41,
+    max: 42,
     of: (path) => path === "src/base/config/variables.ts",
     count: matchesOf(/^ {2}[A-Z_]+: (?:withDefault|optional)\(/gm),
   },

@@ -135,6 +135,11 @@ export const variables = {
     "1000",
     "Maximum number of concurrent attempts per dispatcher.",
   ),
+  TARGET_CONSENT: optional(
+    kinds.oneOf("success"),
+    "What proves that a receiver wants webhooks ([Consent](security.md#consent)): `success`, a 2xx to one. Unset: " +
+      "the same, but those in `UNSAFE_ALLOWED_TARGETS` need prove nothing.",
+  ),
   TARGET_DNS_SERVERS: optional(
     kinds.list(
       "a comma-separated list of name server addresses, such as 10.0.0.2,[fd00::2]:53",

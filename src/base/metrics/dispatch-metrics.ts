@@ -56,10 +56,12 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
     leasesReturned: registry.counter({
       name: "sealpost_leases_returned_total",
       help:
-        "Leases returned without using up an attempt: shutdown, egress proxy down, local resources exhausted, or " +
-        "not posted (too late, or an internal error).",
+        "Leases returned without using up an attempt: shutdown, egress proxy down, local resources exhausted, an " +
+        "unproven receiver whose turn it was not, or not posted (too late, or an internal error).",
       unit: "leases",
-      labels: { why: ["shut_down", "egress_proxy_failed", "local_resources_exhausted", "not_posted"] },
+      labels: {
+        why: ["shut_down", "egress_proxy_failed", "local_resources_exhausted", "not_proven", "not_posted"],
+      },
     }),
     leasesRecovered: registry.counter({
       name: "sealpost_leases_recovered_total",

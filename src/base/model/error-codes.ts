@@ -37,6 +37,14 @@ const INTERNAL_ERRORS = {
     message: "Our outbound proxy failed before anything was sent. The receiver is not at fault.",
     remedy: NOTHING_TO_DO,
   },
+  not_proven: {
+    isOurs: true,
+    message:
+      "Nothing was sent yet: until the receiver has returned a 2xx for the first time, it gets one attempt at a " +
+      "time, and at most ten a minute.",
+    remedy:
+      "Return a 2xx to one of them, and all others follow at once. Waiting uses up no attempt and no time.",
+  },
   local_resources_exhausted: {
     isOurs: true,
     message: "Our service was too busy to open another connection, so nothing was sent.",

@@ -35,6 +35,17 @@ export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, no
   return { kind: "post" };
 }
 
+/**
+ * How long an attempt that starts now has waited for its receiver's turn, from when it was due: the run's window is
+ * longer by as much. Nothing else that makes attempts late is counted.
+ */
+export function waitedMs(
+  { dueAtMs, runStartedAtMs }: { readonly dueAtMs: number; readonly runStartedAtMs: number },
+  nowMs: number,
+): number {
+  return Math.max(0, nowMs - Math.max(dueAtMs, runStartedAtMs));
+}
+
 /** What became of one attempt, as far as the future depends on it. */
 export type EndedAttempt = Omit<Parameters<typeof nextDueAtMs>[0], "policy" | "random"> & {
   readonly hasSucceeded: boolean;

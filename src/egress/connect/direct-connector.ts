@@ -4,7 +4,7 @@ import {
   createCheckedAddresses,
   type ResolvedAddress,
 } from "../dns/resolver.ts";
-import { type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
+import { type Admit, type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
 import {
   type ConnectorOptions,
@@ -31,6 +31,7 @@ async function openTcpToFirst(
   port: number,
   deadline: Deadline,
   progress: ConnectProgress,
+  admit: Admit | undefined,
 ): Promise<Socket> {
   const failures: { error: ConnectError; address: string }[] = [];
   const candidates = takeTurns(addresses).slice(0, ADDRESSES_TRIED_MAX);
@@ -40,9 +41,13 @@ async function openTcpToFirst(
     const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
     const share = startDeadline(deadline.signal, shareMs);
     try {
+      await admit?.(address);
       return await openTcp(candidate, port, share.signal);
     } catch (error) {
-      if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
+      if (!(error instanceof ConnectError) || error.code === "not_proven" || deadline.signal.aborted)
+        throw error;
+      // One connection an attempt: only where none came about at all is there another.
+      if (admit !== undefined && error.code !== "host_unreachable") throw error;
       failures.push({ error, address });
     } finally {
       share.release();
@@ -122,7 +127,7 @@ export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
  */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
   const findAddresses = createCheckedAddresses(options);
-  return createConnector(options, async ({ hostname, port }, deadline, progress) => {
+  return createConnector(options, async ({ hostname, port, admit }, deadline, progress) => {
     const startedAtMs = performance.now();
     const addresses = await unlessAborted(
       () => findAddresses(hostname, port),
@@ -130,6 +135,6 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
       () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
     );
     progress.timings.dnsMs = performance.now() - startedAtMs;
-    return await openTcpToFirst(addresses, port, deadline, progress);
+    return await openTcpToFirst(addresses, port, deadline, progress, admit);
   });
 }

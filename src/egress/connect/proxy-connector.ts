@@ -57,7 +57,8 @@ export function createProxyConnector(options: ProxyConnectorOptions): Connect {
   /** When it last answered any CONNECT; monotonic milliseconds. */
   let answeredAtMs = Number.NEGATIVE_INFINITY;
 
-  return createConnector(options, async ({ hostname, port }, { signal }, _progress, tls) => {
+  return createConnector(options, async ({ hostname, port, admit }, { signal }, _progress, tls) => {
+    await admit?.(bareHost(hostname));
     const socket = await openProxy(proxyUrl, { ...tls, signal });
     const authority = `${hostname}:${port}`;
     const askedAtMs = performance.now();

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
 import type { Dispatcher } from "undici";
 import type { ErrorCode } from "../../base/model/error-codes.ts";
-import { ConnectError, type Egress, type OpenedConnection, type Target } from "../egress.ts";
+import { type Admit, ConnectError, type Egress, type OpenedConnection, type Target } from "../egress.ts";
 import { portOf } from "../rules/host.ts";
 import {
   type Connection,
@@ -75,8 +75,9 @@ export type PostRequest = {
   /** Without `host`, `content-length` and `connection`, which the caller must not set. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** As of `Target`. */
+  /** As of `Target`; with `admit` no kept connection is used. */
   readonly payer?: string;
+  readonly admit?: Admit | undefined;
   /** For everything from DNS to the answer's head; reading the body must end by then, too. */
   readonly deadlineMs: number;
 };
@@ -130,8 +131,8 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   start(): void {
-    const { url, payer = url.hostname } = this.#request;
-    const kept = this.#setting.pool.take(url.origin, payer);
+    const { url, payer = url.hostname, admit } = this.#request;
+    const kept = admit === undefined ? this.#setting.pool.take(url.origin, payer) : undefined;
     if (kept === undefined) {
       this.#connect();
       return;
@@ -163,8 +164,8 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   #connect(): void {
-    const { url, payer } = this.#request;
-    const target = { hostname: url.hostname, port: portOf(url), payer };
+    const { url, payer, admit } = this.#request;
+    const target = { hostname: url.hostname, port: portOf(url), payer, admit };
     const connecting = new AbortController();
     this.#connecting = connecting;
     this.#setting.connect(target, connecting.signal).then(

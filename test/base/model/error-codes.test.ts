@@ -57,6 +57,7 @@ describe("the catalogue", () => {
       "interrupted",
       "shut_down",
       "egress_proxy_failed",
+      "not_proven",
       "local_resources_exhausted",
     ]);
     expect(isOurFailure("status_500")).toBe(false);

@@ -1,0 +1,109 @@
+import type { Pool } from "pg";
+import type { LaneKey } from "./lane.ts";
+
+/** Of one account; more receivers than that are tried like new ones after a restart. */
+const LANES_PER_ACCOUNT_MAX = 10_000;
+/** A receiver that has not answered for so long is tried like a new one. */
+const REMEMBERED_DAYS = 30;
+const FORGOTTEN_PER_STEP = 10_000;
+
+/** Those of the lanes whose receiver has answered at some time. */
+export async function findAnsweredLanes(pool: Pool, lanes: readonly LaneKey[]): Promise<readonly LaneKey[]> {
+  const { rows } = await pool.query<LaneKey>({
+    name: "find_answered_lanes",
+    text: `select a.account_id as "accountId", a.lane
+      from unnest($1::uuid[], $2::bigint[]) as asked (account_id, lane)
+      join sealpost.answered_lanes as a
+        on a.account_id = any (array[asked.account_id]) and a.lane = any (array[asked.lane])`,
+    values: arraysOf(lanes),
+  });
+  return rows;
+}
+
+/** Remembers that these receivers have answered. Written in one order by everybody, so that nobody deadlocks. */
+export async function rememberAnsweredLanes(pool: Pool, lanes: readonly LaneKey[]): Promise<void> {
+  await pool.query({
+    name: "remember_answered_lanes",
+    text: `insert into sealpost.answered_lanes (account_id, lane)
+      select distinct account_id, lane from unnest($1::uuid[], $2::bigint[]) as answered (account_id, lane)
+      order by account_id, lane
+      on conflict (account_id, lane) do update set answered_at = excluded.answered_at
+      where answered_lanes.answered_at < excluded.answered_at - interval '1 day'`,
+    values: arraysOf(lanes),
+  });
+}
+
+/** Returns how many were forgotten: those of long ago, and an account's oldest beyond what is kept of one. */
+export async function forgetAnsweredLanes(pool: Pool): Promise<number> {
+  const { rows } = await pool.query<{ forgotten: number }>(
+    "select sealpost.forget_answered_lanes($1 * interval '1 day', $2, $3) as forgotten",
+    [REMEMBERED_DAYS, LANES_PER_ACCOUNT_MAX, FORGOTTEN_PER_STEP],
+  );
+  return rows[0]!.forgotten;
+}
+
+function arraysOf(lanes: readonly LaneKey[]): [string[], string[]] {
+  return [lanes.map(({ accountId }) => accountId), lanes.map(({ lane }) => lane)];
+}
+
+/** After an upgrade: receivers that have succeeded of late need no other proof. Killed, it goes on when called anew. */
+export async function proveFromLog(pool: Pool): Promise<void> {
+  const step = "select sealpost.prove_from_log() as goes_on";
+  while ((await pool.query<{ goes_on: boolean }>(step)).rows[0]!.goes_on);
+}
+
+/** What an attempt at a receiver that has proven nothing asks for. */
+export type TurnRequest = {
+  readonly accountId: string;
+  readonly origin: string;
+  /** An IP address, of which a /64 counts as one, or the host name where a proxy looks it up. */
+  readonly address: string;
+  readonly isFirst: boolean;
+  /** An earlier address of the same attempt could not be reached at all. */
+  readonly isFurther: boolean;
+  /** How long the attempt may take. */
+  readonly leaseMs: number;
+};
+
+/** From an attempt at a receiver that has proven nothing to the next: ten in any 60 s. */
+export const RECEIVER_EVERY_MS = 6_500;
+/** From an attempt at such a receiver to the next at the same address, of any account: 60 in any 60 s. */
+const ADDRESS_EVERY_MS = 1_050;
+
+/** `waitMs` null: it may connect now. */
+export type Turn = { readonly isProven: boolean; readonly waitMs: number | null };
+
+/** Whether the attempt may connect now, and if so takes the turn: sql/0010_delivery.sql. */
+export async function takeTurn(pool: Pool, asked: TurnRequest): Promise<Turn> {
+  const { rows } = await pool.query<Turn>({
+    name: "take_turn",
+    text: `select is_proven as "isProven", wait_ms as "waitMs"
+      from sealpost.take_turn($1, $2, $3, $4, $5, $6::float8 * interval '1 ms', $7::float8 * interval '1 ms',
+        $8::float8 * interval '1 ms')`,
+    values: [
+      asked.accountId,
+      asked.origin,
+      asked.address,
+      asked.isFirst,
+      asked.isFurther,
+      asked.leaseMs,
+      RECEIVER_EVERY_MS,
+      ADDRESS_EVERY_MS,
+    ],
+  });
+  return rows[0]!;
+}
+
+/** The attempt is over; whether it was a 2xx, which proves the receiver. */
+export async function endTurn(
+  pool: Pool,
+  accountId: string,
+  origin: string,
+  isProof: boolean,
+): Promise<void> {
+  await pool.query({
+    name: "end_turn",
+    text: "select sealpost.end_turn($1, $2, $3)",
+    values: [accountId, origin, isProof],
+  });
+}

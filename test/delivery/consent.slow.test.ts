@@ -1,0 +1,158 @@
+// Receivers that have proven nothing get few attempts, and everything once they have answered a 2xx.
+import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { endTurn, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
+import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
+import {
+  allowTargets,
+  createTestAccount,
+  insertAccount,
+  publishMany as publishAll,
+  rowsOf,
+} from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
+import { type Receiver, type ScriptedAnswer, startReceiver } from "../support/receiver.ts";
+import { patience } from "../support/time-limits.ts";
+
+const database = await openDatabase();
+const CONSENT = { TARGET_CONSENT: "success" };
+const NOT_FOUND = { status: 404 };
+
+let answer: ScriptedAnswer;
+let receiver: Receiver;
+const dispatchers: TestDispatcher[] = [];
+
+beforeEach(async () => {
+  answer = NOT_FOUND;
+  receiver = await startReceiver({ handler: () => answer });
+});
+afterEach(async () => {
+  for (const dispatcher of dispatchers.splice(0)) await dispatcher.stop();
+  await receiver.close();
+});
+
+const start = (env: Record<string, string> = {}) => {
+  const dispatcher = startTestDispatcher(database, [receiver], { ...CONSENT, ...env });
+  dispatchers.push(dispatcher);
+  return dispatcher;
+};
+let published = 0;
+const publishMany = (accountId: string, count: number, url: string | null = null) => {
+  const texts = Array.from({ length: count }, () => `{"id":"c-${published++}","status":"succeeded"}`);
+  const each = <T>(value: T) => texts.map(() => value);
+  return publishAll(database.pool, each(accountId), texts, each(url));
+};
+const posted = ({ attempts }: TestDispatcher, outcome?: string) =>
+  attempts.filter(
+    ({ delivered: { recording } }) =>
+      recording.attempt && (outcome ?? recording.attempt.outcome) === recording.attempt.outcome,
+  );
+async function untilPosted(dispatcher: TestDispatcher, count: number, outcome?: string): Promise<void> {
+  while (posted(dispatcher, outcome).length < count)
+    await dispatcher.waitForAttempts(dispatcher.attempts.length + 1, 30_000);
+}
+/** Milliseconds between one request and the next. */
+const gaps = () =>
+  receiver.requests.slice(1).map(({ receivedAtMs }, n) => receivedAtMs - receiver.requests[n]!.receivedAtMs);
+
+describe("a receiver that has answered no 2xx", () => {
+  it("gets one attempt at a time, 6.5 s apart, in order, and everything after its first 2xx", async () => {
+    // Two of them, as each has its own lanes.
+    start();
+    start();
+    const { accountId } = await createTestAccount(database, receiver.url("/in").href);
+    const ids = await publishMany(accountId, 300);
+    await receiver.waitForRequests(2, 20_000);
+    answer = {};
+    await receiver.waitForRequests(300, 20_000);
+    expect(gaps()[0]).toBeGreaterThan(6_000);
+    expect(gaps()[1], "and the second was a 404").toBeGreaterThan(6_000);
+    const bodies = receiver.requests.slice(0, 3).map(({ body }) => JSON.parse(body.toString()).id);
+    expect(bodies, "the oldest first").toEqual(ids.slice(0, 3));
+    expect(Math.max(...gaps().slice(3, 298)), "all others together").toBeLessThan(patience(2_000));
+  });
+
+  it("uses up none of a run's window while it waits", async () => {
+    const { accountId } = await createTestAccount(database, receiver.url("/in").href);
+    const [first, second] = await publishMany(accountId, 2);
+    const dispatcher = start({ RETRY_WINDOW_SECONDS: "2" });
+    await untilPosted(dispatcher, 3);
+    answer = {};
+    await untilPosted(dispatcher, 2, "succeeded");
+    for (const id of [first!, second!]) {
+      expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "succeeded" });
+      expect((await attemptRows(database.pool, id)).length).toBeGreaterThan(1);
+    }
+  });
+
+  it("is told apart by account and by origin", async () => {
+    const dispatcher = start();
+    await allowTargets(database.pool, [`*.localhost:${receiver.port}`]);
+    const one = await createTestAccount(database, receiver.url("/in").href);
+    const other = await createTestAccount(database, receiver.url("/in").href);
+    answer = {};
+    await publishMany(one.accountId, 1);
+    await untilPosted(dispatcher, 1);
+    answer = NOT_FOUND;
+    await publishMany(one.accountId, 20);
+    await publishMany(other.accountId, 20);
+    await publishMany(one.accountId, 20, receiver.url("/in", "other.localhost").href);
+    await untilPosted(dispatcher, 1 + 20 + 2);
+    const rows = await rowsOf(database.pool, "receivers");
+    const ofThese = rows.filter(({ account_id }) => [one.accountId, other.accountId].includes(account_id));
+    expect(ofThese).toHaveLength(3);
+    const proven = ofThese.filter(({ proven_at }) => proven_at !== null);
+    expect(proven).toMatchObject([{ account_id: one.accountId, origin: receiver.url().origin }]);
+    const ofOther = posted(dispatcher).filter(({ delivery }) => delivery.accountId === other.accountId);
+    expect(ofOther).toHaveLength(1);
+  });
+});
+
+describe("a turn", () => {
+  const asked = (accountId: string, origin: string, changes = {}) =>
+    takeTurn(database.pool, {
+      accountId,
+      origin,
+      address: "192.0.2.1",
+      isFirst: true,
+      isFurther: false,
+      leaseMs: 20_000,
+      ...changes,
+    });
+
+  it("is one receiver's at a time, and ends with its attempt", async () => {
+    const account = await insertAccount(database.pool);
+    const address = { address: "192.0.2.1" };
+    expect(await asked(account, "https://a.example.com", address)).toEqual({ isProven: false, waitMs: null });
+    expect(await asked(account, "https://a.example.com", address)).toEqual({
+      isProven: false,
+      waitMs: 1_000,
+    });
+    await endTurn(database.pool, account, "https://a.example.com", false);
+    const { waitMs } = await asked(account, "https://a.example.com", address);
+    expect(waitMs).toBeGreaterThan(6_000);
+    expect(waitMs).toBeLessThanOrEqual(6_500);
+    await endTurn(database.pool, account, "https://a.example.com", true);
+    expect(await asked(account, "https://a.example.com", address)).toEqual({ isProven: true, waitMs: null });
+  });
+
+  it("at one address is one in 1.05 s, and an account's many names come as often as another's one", async () => {
+    const greedy = await insertAccount(database.pool);
+    const other = await insertAccount(database.pool);
+    const address = "2001:db8:1:2::";
+    const first = await asked(greedy, "https://n0.example.com", { address: `${address}1` });
+    expect(first.waitMs).toBe(null);
+    const waits: number[] = [];
+    for (let n = 1; n <= 200; n++) {
+      const turn = await asked(greedy, `https://n${n}.example.com`, {
+        address: `${address}${n.toString(16)}`,
+      });
+      waits.push(turn.waitMs!);
+    }
+    const { waitMs } = await asked(other, "https://other.example.com", { address: `${address}ffff` });
+    expect(Math.max(...waits.slice(-20))).toBeGreaterThan(100_000);
+    expect(waitMs, "two accounts wait").toBeLessThan(1_050 * 2);
+    const elsewhere = await asked(other, "https://elsewhere.example.com", { address: "2001:db8:1:3::1" });
+    expect(elsewhere.waitMs, "another network").toBe(null);
+  });
+});
