@@ -293,14 +293,16 @@ $$;
 
 -- What was published, by the day it was counted. bytes: of the analyses as they are stored. attempt_bytes: of the
 -- attempts of the deliveries of that day, which the log keeps as long as these; an attempt that is written down later
--- than others of its time, such as one that was interrupted, may be missing.
+-- than others of its time, such as one that was interrupted, may be missing. user_id: whose run it comes from; zeros:
+-- replays' attempts of what no run published; the account's own id: all else.
 create table sealpost.published (
   account_id uuid not null,
+  user_id uuid not null,
   day date not null,
   analyses bigint not null default 0,
   bytes bigint not null default 0,
   attempt_bytes bigint not null default 0,
-  primary key (account_id, day)
+  primary key (account_id, user_id, day)
 ) with (fillfactor = 50);
 
 -- Its one row: what was published with a serial up to here is counted, and attempts that ended before ended_to.
@@ -324,6 +326,7 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
+  nobody constant uuid := '00000000-0000-0000-0000-000000000000';
   since bigint;
   upto bigint;
   reached bigint;
@@ -343,12 +346,16 @@ begin
   upto := greatest(upto, since);
 
   with fresh as (
-    select serial, account_id, pg_column_size(analysis) as bytes from sealpost.bodies
+    select serial, account_id, delivery_id, pg_column_size(analysis) as bytes from sealpost.bodies
     where serial > since and serial <= upto order by serial limit rows_max
   ), added as (
-    insert into sealpost.published as p (account_id, day, analyses, bytes)
-    select account_id, (now() at time zone 'UTC')::date, count(*), sum(bytes) from fresh group by account_id
-    on conflict (account_id, day) do update
+    insert into sealpost.published as p (account_id, user_id, day, analyses, bytes)
+    select account_id, coalesce((
+        select user_id from sealpost.deliveries as d where d.account_id = f.account_id and d.id = f.delivery_id
+          and f.account_id in (select account_id from sealpost.users)
+      ), account_id), (now() at time zone 'UTC')::date, count(*), sum(bytes)
+    from fresh as f group by 1, 2
+    on conflict (account_id, user_id, day) do update
     set analyses = p.analyses + excluded.analyses, bytes = p.bytes + excluded.bytes
     returning account_id
   )
@@ -360,12 +367,16 @@ begin
   ended_upto := greatest(ended_from, least(ended_from + interval '5 minutes', clock_timestamp() - lag));
   is_behind := is_behind or ended_upto = ended_from + interval '5 minutes';
   with added as (
-    insert into sealpost.published as p (account_id, day, attempt_bytes)
-    select account_id, (sealpost.uuid_v7_time(delivery_id) at time zone 'UTC')::date,
+    insert into sealpost.published as p (account_id, user_id, day, attempt_bytes)
+    select account_id, coalesce((
+        select user_id from sealpost.deliveries as d where d.account_id = a.account_id and d.id = a.delivery_id
+          and a.account_id in (select account_id from sealpost.users)
+      ), case when run > 1 then nobody else account_id end),
+      (sealpost.uuid_v7_time(delivery_id) at time zone 'UTC')::date,
       sum(256 + coalesce(pg_column_size(target_url), 0) + coalesce(pg_column_size(response_headers), 0)
         + coalesce(pg_column_size(response_excerpt), 0))
-    from sealpost.attempts where ended_at >= ended_from and ended_at < ended_upto group by 1, 2
-    on conflict (account_id, day) do update set attempt_bytes = p.attempt_bytes + excluded.attempt_bytes
+    from sealpost.attempts as a where ended_at >= ended_from and ended_at < ended_upto group by 1, 2, 3
+    on conflict (account_id, user_id, day) do update set attempt_bytes = p.attempt_bytes + excluded.attempt_bytes
     returning account_id
   )
   select array_agg(account_id) into attempted from added;
@@ -376,11 +387,12 @@ begin
   if most is null and not exists (select from sealpost.accounts where is_full) then
     return;
   end if;
-  -- An account that is being moved is somebody else's now: it is judged next time.
+  -- Full only with half of it its own. An account that is being moved is somebody else's now: it is judged next time.
   update sealpost.accounts as a
   set is_full = judged.is_full
   from (
-    select id, coalesce(sealpost.published_bytes(id, log_bytes) >= most, false) as is_full
+    select id, coalesce(sealpost.published_bytes(id, null, log_bytes) >= most
+      and 2 * sealpost.published_bytes(id, id, log_bytes) >= most, false) as is_full
     from (
       select id from sealpost.accounts where is_full or id = any (touched) order by id for no key update skip locked
     ) as free
@@ -457,8 +469,8 @@ create index accounts_full on sealpost.accounts (id) where is_full;
 
 -- Who may read a delivery, and what it carries. Null: whoever may read the account's log. Else the members of a space:
 -- whoever keeps spaces says so in the transaction that publishes. What a user's key sees is said in
--- src/delivery/visibility.ts.
-alter table sealpost.deliveries add column space_id uuid;
+-- src/delivery/visibility.ts. user_id: whose run published it, towards whose share it is stored; null: no user's.
+alter table sealpost.deliveries add column space_id uuid, add column user_id uuid;
 
 -- What the feed counts by (0012_feed.sql): one number, given in whatever transaction and by whatever version
 -- publishes. Null in what was published before: the feed begins here.
@@ -520,8 +532,8 @@ begin atomic
       - case of_kind when 'answers' then 1 else (select kept.audit from sealpost.days_kept() as kept) end;
 end;
 
--- What an account's analyses take, with so much for each one's rows in the log, and their attempts.
-create function sealpost.published_bytes(of_account uuid, log_bytes integer) returns bigint
+-- What an account's analyses take (of_user: null for all), with so much for each one's log rows, and their attempts.
+create function sealpost.published_bytes(of_account uuid, of_user uuid, log_bytes integer) returns bigint
 language sql stable
 set search_path = pg_catalog, pg_temp
 begin atomic
@@ -529,7 +541,8 @@ begin atomic
     sum(p.bytes) filter (where p.day > (now() at time zone 'UTC')::date - kept.bodies)
       + sum(p.analyses * log_bytes + p.attempt_bytes), 0)::bigint
   from sealpost.published as p cross join sealpost.days_kept() as kept
-  where p.account_id = of_account and p.day > (now() at time zone 'UTC')::date - kept.log;
+  where p.account_id = of_account and (of_user is null or p.user_id = of_user)
+    and p.day > (now() at time zone 'UTC')::date - kept.log;
 end;
 
 -- 7. Sessions of the console, and the links that open them. Of a link and of a session only the SHA-256 digest of 256

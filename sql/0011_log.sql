@@ -359,15 +359,16 @@ begin
 end
 $$;
 
--- What an account's bulk replays take, at 256 bytes for each delivery: those that were not started go when a replay is
--- cancelled.
-create function sealpost.replay_bytes(of_account uuid) returns bigint
+-- What an account's bulk replays take, or those of one of its users (null: all), at 256 bytes for each delivery: those
+-- that were not started go when a replay is cancelled.
+create function sealpost.replay_bytes(of_account uuid, of_user uuid) returns bigint
 language sql stable
 set search_path = pg_catalog, pg_temp
 begin atomic
   select coalesce(sum(1024 + 16 * coalesce(cardinality(r.space_ids), 0)
     + 256 * case r.status when 'cancelled' then r.replayed + r.skipped else r.matched end::bigint), 0)::bigint
-  from sealpost.replays as r where r.account_id = of_account;
+  from sealpost.replays as r where r.account_id = of_account and (of_user is null or r.created_by_key_id in (
+    select k.id from sealpost.api_keys as k where k.account_id = of_account and k.user_id = of_user));
 end;
 
 -- 2. Activity: how many attempts ended when, of whom, where and how, added up by the leader while they end, so that a

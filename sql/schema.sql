@@ -189,6 +189,7 @@ create table sealpost.deliveries (
   endpoint_url text,
   last_error_code text,
   space_id uuid,
+  user_id uuid,
   constraint deliveries_pkey PRIMARY KEY (account_id, id),
   constraint deliveries_check CHECK (((status = 'abandoned') = (reason IS NOT NULL))),
   constraint deliveries_event_check CHECK ((event = ANY (ARRAY['analysis.succeeded', 'analysis.failed']))),
@@ -440,11 +441,12 @@ create table sealpost.parked_deliveries (
 
 create table sealpost.published (
   account_id uuid not null,
+  user_id uuid not null,
   day date not null,
   analyses bigint default 0 not null,
   bytes bigint default 0 not null,
   attempt_bytes bigint default 0 not null,
-  constraint published_pkey PRIMARY KEY (account_id, day)
+  constraint published_pkey PRIMARY KEY (account_id, user_id, day)
 ) with (fillfactor=50);
 
 create table sealpost.published_state (
@@ -1071,7 +1073,7 @@ function sealpost.publish_fresh(account_id uuid, analysis json, traceparent text
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
 function sealpost.publish_writes(account_ids uuid[], key_ids uuid[], user_ids uuid[], idempotency_keys text[], fingerprints bytea[], analyses json[], webhook_urls text[], traceparents text[], answers_before text[], answers_after text[], of_operation text, status integer, headers json, answer_bytes bigint, lock_wait_ms integer, OUT delivery_ids uuid[], OUT codes text[], OUT answers_max bigint) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
-function sealpost.published_bytes(of_account uuid, log_bytes integer) returns bigint
+function sealpost.published_bytes(of_account uuid, of_user uuid, log_bytes integer) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.read_analysis(analysis json, bytes_max integer) returns sealpost.read_analysis
   plpgsql, immutable, 0005_publish.sql
@@ -1079,7 +1081,7 @@ function sealpost.refuse_publication(account_ids uuid[], analyses json[], webhoo
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.refuse_storage(of_kind text, bytes_max bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
-function sealpost.replay_bytes(of_account uuid) returns bigint
+function sealpost.replay_bytes(of_account uuid, of_user uuid) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer DEFAULT 60, OUT outcome text, OUT next_run integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql

@@ -411,15 +411,15 @@ create table workspace.feed_readers (
   position bigint not null
 );
 
--- What a run published is of its space: for users who are not members of that, it does not exist. By the row of the
--- run, so that whatever ends a run says so.
+-- What a run published is of its space: for users who are not members of that, it does not exist; and it is stored
+-- towards its requester's share. By the row of the run, so that whatever ends a run says so.
 create function workspace.stamp_delivery() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 set enable_seqscan = off
 as $$
 begin
-  update sealpost.deliveries set space_id = new.space_id
+  update sealpost.deliveries set space_id = new.space_id, user_id = new.requested_by
   where account_id = new.account_id and id = new.delivery_id;
   return null;
 end

@@ -1,5 +1,5 @@
 import type { ClientBase, Pool, QueryConfig } from "pg";
-import { refuseReplayBeyondStorage } from "../base/database/storage.ts";
+import { REPLAYS_SHARE, refuseBeyondStorage } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { ANSWER_MARGIN_MS } from "../base/database/timed-client.ts";
 import type { Actor } from "../base/model/audit.ts";
@@ -25,7 +25,7 @@ export async function replayDelivery(
   deliveryId: string,
   analysisRetentionMs: number,
 ): Promise<ReplayOutcome> {
-  await refuseReplayBeyondStorage(database, reader.accountId, null);
+  await refuseBeyondStorage(database, reader.accountId, reader.spaceIds && REPLAYS_SHARE, null);
   const seen = sightOfDelivery(reader, "$1", "$2", 5);
   const runsMax = reader.spaceIds === null ? RUNS_PER_HOUR_MAX : RUNS_PER_HOUR_OF_USER_MAX;
   const { rows } = await database.query<{ outcome: ReplayOutcome }>({
@@ -82,7 +82,8 @@ export async function createReplay(
     return "replay_changed";
   }
   if (!(await hasRoomForReplay(client, accountId, count, asNew))) return "too_many_replays";
-  await refuseReplayBeyondStorage(client, accountId, count);
+  const bulk = { items: count, keyId: createdBy.keyId };
+  await refuseBeyondStorage(client, accountId, reader.spaceIds && REPLAYS_SHARE, bulk);
   const values: unknown[] = [
     accountId,
     JSON.stringify(filter),

@@ -185,20 +185,21 @@ describe("creating a replay", () => {
 
   test("is refused beyond what all of them may take; cancelled ones keep only what they started", async () => {
     await abandon(12);
+    const { ownKey: key } = account;
     const limits = storageLimitsOf(2 ** 40, null);
     await writeStorageLimits(database.pool, { ...limits, replays: 2 * 1_024 + 22 * 256 });
     onTestFinished(() => writeStorageLimits(database.pool, limits));
     const held = async () => {
-      const { storage } = (await api.ask("GET", "/v1/usage", { key: account.ownKey })).body as {
+      const { storage } = (await api.ask("GET", "/v1/usage", { key })).body as {
         storage: Json[];
       };
       const counted = await database.pool.query("select from sealpost.replay_items");
       return [storage.find(({ kind }) => kind === "replays")!.bytes, counted.rowCount];
     };
-    const { id } = (await create({ filter: {} })).body;
+    const { id } = (await create({ filter: {} }, { key })).body;
     await step(1);
     expect(await held()).toEqual([1_024 + 12 * 256, 12]);
-    await api.ask("POST", `${path}/${id}/cancel`, account);
+    await api.ask("POST", `${path}/${id}/cancel`, { key });
     expect(await held()).toEqual([1_024 + 10 * 256, 10]);
     expect(await read(id)).toMatchObject({ status: "cancelled", matched: 12, replayed: 10, waiting: 10 });
     const { accountId } = account;
@@ -208,8 +209,8 @@ describe("creating a replay", () => {
       { account_id: accountId },
       { status: "failed", reason: null },
     );
-    expect((await create({ filter: {} })).status).toBe(202);
-    const refused = await create({ filter: {} });
+    expect((await create({ filter: {} }, { key })).status).toBe(202);
+    const refused = await create({ filter: {} }, { key });
     expect([refused.status, refused.body.code]).toEqual([409, "storage_full"]);
     expect(JSON.stringify(refused.body.errors)).toContain('kind \\"replays\\"');
     expect(await held()).toEqual([2 * 1_024 + 22 * 256, 22]);

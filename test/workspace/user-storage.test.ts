@@ -1,6 +1,9 @@
 // What one user of an account can store, of every kind: as much as is left for all others.
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
+import { countPublished } from "../../src/base/database/storage.ts";
+import { publishAnalyses } from "../../src/publish/publish-call-sql.ts";
+import { changeRows } from "../support/installation.ts";
 import {
   account,
   accountKey,
@@ -13,12 +16,13 @@ import {
   limit,
   objects,
   runs,
+  stepping,
   untilFull,
   usageOf,
   useStorage,
 } from "./storage-world.ts";
 import { moveOnce } from "./support/moving.ts";
-import { chain } from "./support/runs.ts";
+import { chain, sequenceAll, stepAll } from "./support/runs.ts";
 
 useStorage();
 
@@ -99,3 +103,80 @@ test.each(["documents", "pages", "workflows", "runs"] as const)(
     await expectExact();
   },
 );
+
+const pipeline = async (id: string) =>
+  (
+    await publishAnalyses(database.pool, [
+      { accountId: account.accountId, analysis: `{"id":"${id}","status":"failed"}` },
+    ])
+  )[0]!;
+
+async function counted(): Promise<number> {
+  await sequenceAll(database.pool);
+  while (await countPublished(database.pool, 0));
+  return (await usageOf("analyses")).bytes;
+}
+
+/** Attempts that leave 100 kB in the log. */
+async function attempt(deliveryId: unknown, run: number): Promise<void> {
+  await database.pool.query(
+    `insert into sealpost.attempts
+       (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code, response_headers)
+     select $1, $2, $3, n, now(), now(), 'rejected', 'http_500', $4 from generate_series(1, 10) as n`,
+    [deliveryId, account.accountId, run, randomBytes(5_000).toString("hex")],
+  );
+}
+
+test("what runs of users leave, and replays, stops new ones, and publishing only with half of its own", async () => {
+  const { id: space_id } = await documents.newSpace();
+  const workflow = await runs.newWorkflow(space_id, chain());
+  const other = await api.newUser(account.accountId);
+  await ask("PUT", `/v1/spaces/${space_id}/members/${other.userId}`, { body: { role: "EDITOR" } });
+  const replay = (id: string, key: string) => ask("POST", `/v1/webhooks/deliveries/${id}/replay`, { key });
+  const first = await pipeline("first");
+  const run = await runs.started(workflow);
+  await stepAll(stepping());
+  const { delivery_id } = await runs.get(run.id);
+  await attempt(delivery_id, 1);
+  const before = await counted();
+
+  await limit({ analyses: before + 100_000 });
+  expectFull(await runs.start(workflow), "analyses");
+  expect((await runs.start(workflow, {}, { key: other.key })).status).toBe(202);
+  expect((await replay(first, account.key)).status).toBe(202);
+  await attempt(first, 2);
+  await changeRows(database.pool, "deliveries", { id: first }, { status: "failed", reason: null });
+  await limit({ analyses: (await counted()) + 50_000 });
+  expectFull(await replay(first, account.key), "analyses");
+  expect((await replay(first, accountKey)).status).toBe(202);
+
+  await limit({ analyses: await counted() });
+  await counted();
+  expectFull(await runs.start(workflow, {}, { key: other.key }), "analyses");
+  await changeRows(database.pool, "deliveries", { id: first }, { status: "failed", reason: null });
+  expectFull(await replay(first, accountKey), "analyses");
+  const second = await pipeline("second");
+  const body = { analysis: { id: "over-HTTP", status: "succeeded" } };
+  expect((await ask("POST", "/v1/analyses", { key: accountKey, body })).status).toBe(202);
+  await attempt(second, 1);
+  await counted();
+  await expect(pipeline("beyond-half")).rejects.toMatchObject({ code: "account_full" });
+});
+
+test("bulk replays of one user, ended ones included, leave as much for others", async () => {
+  for (let n = 0; n < 10; n++) await pipeline(`replayed-${n}`);
+  const users = [account, await api.newUser(account.accountId), await api.newUser(account.accountId)];
+  await limit({ replays: 60_000 });
+  const create = async (key: string) => {
+    const body = { filter: {}, rate_per_second: 1_000 };
+    const answer = await ask("POST", "/v1/webhooks/replays", { key, body });
+    const ended = { status: "done", replayed: 10, ended_at: new Date() };
+    await changeRows(database.pool, "replays", { account_id: account.accountId }, ended);
+    return answer;
+  };
+  const made: number[] = [];
+  for (const { key } of [...users, { key: accountKey }]) {
+    made.push(await untilFull("replays", () => create(key)));
+  }
+  expect(made).toEqual([8, 4, 2, 2]);
+});

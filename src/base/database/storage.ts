@@ -26,18 +26,29 @@ export function storageRefusalOf(
   return JSON.parse(error.detail ?? "");
 }
 
-/** `items`: of a bulk replay; null: it is none. @throws what `storageRefusalOf` knows, if there is no room for it */
-export async function refuseReplayBeyondStorage(
+/** Whose share of `analyses` the attempts of replays count towards, all of an account's together. */
+export const REPLAYS_SHARE = "00000000-0000-0000-0000-000000000000";
+
+/**
+ * Before a run or a replay. Of a kind, a share may be as much as is left for all others. `share`: of `analyses`, a
+ * user's id or `REPLAYS_SHARE`; null: who asks acts for no user. `bulk`: a bulk replay, and the key whose user has a
+ * share of `replays`. @throws what `storageRefusalOf` knows, if there is no room for it
+ */
+export async function refuseBeyondStorage(
   database: Pool | ClientBase,
   accountId: string,
-  items: number | null,
+  share: string | null,
+  bulk: { readonly items: number; readonly keyId: string | null } | null,
 ): Promise<void> {
   await database.query(
     `select sealpost.refuse_storage(kind, bytes_max) from sealpost.storage_limits
-     where kind = 'replays' and sealpost.replay_bytes($1) + 1024 + 256 * $2::bigint > bytes_max
-       or kind = 'analyses' and bytes_max is not null
-         and sealpost.published_bytes($1, ${LOG_BYTES_PER_ANALYSIS}) >= bytes_max`,
-    [accountId, items],
+     cross join (select 1024 + 256 * $3::bigint) as b (bytes)
+     cross join (select (select user_id from sealpost.api_keys where id = $4)) as asking (user_id)
+     where kind = 'replays' and sealpost.replay_bytes($1, null) + b.bytes
+         + case when user_id is null then 0 else sealpost.replay_bytes($1, user_id) + b.bytes end > bytes_max
+       or kind = 'analyses' and bytes_max is not null and sealpost.published_bytes($1, null, $5)
+         + case when $2::uuid is null then 0 else sealpost.published_bytes($1, $2, $5) end >= bytes_max`,
+    [accountId, share, bulk?.items, bulk?.keyId, LOG_BYTES_PER_ANALYSIS],
   );
 }
 
@@ -71,8 +82,8 @@ export async function readStorage(pool: Pool, accountId: string) {
     name: "read_storage",
     text: `with counted (kind, bytes) as (
         values
-          ('analyses', sealpost.published_bytes($1, $2)),
-          ('replays', sealpost.replay_bytes($1)),
+          ('analyses', sealpost.published_bytes($1, null, $2)),
+          ('replays', sealpost.replay_bytes($1, null)),
           ('answers', sealpost.written_bytes($1, $1, 'answers')),
           ('audit', sealpost.written_bytes($1, $1, 'audit'))
       )

@@ -44,9 +44,6 @@ export function storageFullMessage(kind: StorageKind, bytesMax: number): string 
         `An account's changes may take ${bytesMax} bytes of the audit log, one user's changes half of what the rest ` +
         "leaves free, and this would exceed that."
       );
-    case "analyses":
-    case "replays":
-      return `The account may store ${bytesMax} bytes of the kind "${kind}", and this would exceed that.`;
     default:
       return (
         `The account may store ${bytesMax} bytes of the kind "${kind}", one user half of what the rest leaves free, ` +

@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
 import { INTEGER_MAX, id, targetUrl } from "../../api/fields.ts";
+import { refuseBeyondStorage } from "../../base/database/storage.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { FIELD_ERRORS_MAX, PAGE_ITEMS_MAX } from "../../http/limits.ts";
 import { bytesResponse, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
@@ -128,6 +129,7 @@ export function runOperations({
           );
         }
         const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
+        await refuseBeyondStorage(tx, user.accountId, user.userId, null);
         if (!(await hasRoomForRun(tx, user))) throw request.problem("too_many_workflow_runs");
         const what = { spaceId, workflowId, version: asked, definition, input };
         const run = { ...what, webhookUrl, traceparent, keyId: caller.keyId };
