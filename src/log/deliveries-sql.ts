@@ -12,6 +12,8 @@ export type LoggedDelivery = Omit<Delivery, "explanation"> & {
   readonly is_example: boolean;
   /** The attempt under way is of a run before this one: a replay was asked for meanwhile, and begins after it. */
   readonly waits_for_earlier_run: boolean;
+  /** It is due, and its receiver has proven nothing: see docs/design.md, Consent. */
+  readonly waits_for_proof: boolean;
 };
 
 /**
@@ -33,7 +35,8 @@ export const loggedColumns = (deliveries: string) => `
       case when webhook_url is not null then 'request' when endpoint_url is not null then 'endpoint' end),
     'last_error_code', json_agg(last_error_code), 'last_status_code', json_agg(last_status_code),
     'is_example', json_agg(is_example),
-    'waits_for_earlier_run', json_agg(is_in_flight and is_lease_of_earlier_run))
+    'waits_for_earlier_run', json_agg(is_in_flight and is_lease_of_earlier_run),
+    'waits_for_proof', json_agg(not is_in_flight and coalesce(waits_for_proof, false)))
   from (
     select d.*, o.due_at, coalesce(o.lease_until > now(), false) as is_in_flight,
       coalesce(o.lease_run < o.run, false) as is_lease_of_earlier_run,
@@ -47,6 +50,12 @@ export const loggedColumns = (deliveries: string) => `
           where e.account_id = d.account_id and e.paused_at is not null
             and o.lane = sealpost.lane(d.account_id, null))
       end as is_held,
+      o.due_at <= now() and exists (
+        select from sealpost.receivers as r
+        where r.account_id = d.account_id and r.next_at > now() - interval '1 minute' and r.origin = any (array[
+          'https://' || split_part(split_part(coalesce(d.webhook_url, (
+            select e.url from sealpost.endpoints as e where e.account_id = d.account_id)), '/', 3), '?', 1)])
+      ) as waits_for_proof,
       case when d.run > 1 then (
         select replay_id from sealpost.replay_items where delivery_id = d.id and run = d.run limit 1
       ) end as replay_id
@@ -173,5 +182,6 @@ export function loggedDeliveries(columns: LoggedColumns): LoggedDelivery[] {
     last_status_code: columns.last_status_code[row]!,
     is_example: columns.is_example[row]!,
     waits_for_earlier_run: columns.waits_for_earlier_run[row]!,
+    waits_for_proof: columns.waits_for_proof[row]!,
   }));
 }

@@ -103,15 +103,18 @@ function effectOfRetryAfter({ next_attempt_at }: Explainable, { lastAttempt }: E
 }
 
 function whatIsNext(delivery: Explainable, attempt: string): string {
-  const { in_flight, held, waits_for_earlier_run, next_attempt_at } = delivery;
+  const { in_flight, held, waits_for_earlier_run, waits_for_proof, next_attempt_at } = delivery;
   if (waits_for_earlier_run) {
     return "It starts when the attempt in progress has ended, and is dropped if that one succeeds.";
   }
   if (in_flight) return `${attempt} is in progress.`;
   if (held) return HELD;
+  if (waits_for_proof) return sentences(`${attempt} waits.`, UNPROVEN.message, UNPROVEN.remedy);
   if (next_attempt_at === null) return `${attempt} is due shortly.`;
   return `${attempt} is due at ${timeInWords(Date.parse(next_attempt_at))}.`;
 }
+
+const UNPROVEN = explainErrorCode("not_proven");
 
 const HELD =
   "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +

@@ -1,6 +1,8 @@
 // Receivers that have proven nothing get few attempts, and everything once they have answered a 2xx.
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { wholeAccount } from "../../src/base/model/reader.ts";
 import { endTurn, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import { findLoggedDelivery } from "../../src/log/deliveries-sql.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
 import {
@@ -77,6 +79,13 @@ describe("a receiver that has answered no 2xx", () => {
     const [first, second] = await publishMany(accountId, 2);
     const dispatcher = start({ RETRY_WINDOW_SECONDS: "2" });
     await untilPosted(dispatcher, 3);
+    const log = await Promise.all(
+      [first!, second!].map((id) => findLoggedDelivery(database.pool, wholeAccount(accountId), id)),
+    );
+    expect(
+      log.map((delivery) => delivery?.waits_for_proof),
+      "and the log says so",
+    ).toContain(true);
     answer = {};
     await untilPosted(dispatcher, 2, "succeeded");
     for (const id of [first!, second!]) {

@@ -23,6 +23,7 @@ const fresh: Explainable = {
   in_flight: false,
   held: false,
   waits_for_earlier_run: false,
+  waits_for_proof: false,
   target_source: "request",
   last_error_code: null,
   last_status_code: null,
@@ -68,6 +69,11 @@ describe("a delivery in plain words", () => {
       /The next attempt is in progress\.(?!.*replay)/,
     ],
     ["the time of the next attempt is not known", { ...failed, next_attempt_at: null }, /is due shortly\./],
+    [
+      "its receiver has proven nothing yet",
+      { waits_for_proof: true },
+      /^The event has not been delivered yet\. The attempt waits\. The receiver has returned no 2xx .* no time\.$/,
+    ],
     [
       "it has arrived",
       { status: "succeeded", last_status_code: 204, next_attempt_at: null },

@@ -40,10 +40,8 @@ const INTERNAL_ERRORS = {
   not_proven: {
     isOurs: true,
     message:
-      "Nothing was sent yet: until the receiver has returned a 2xx for the first time, it gets one attempt at a " +
-      "time, and at most ten a minute.",
-    remedy:
-      "Return a 2xx to one of them, and all others follow at once. Waiting uses up no attempt and no time.",
+      "The receiver has returned no 2xx in the last 30 days, and gets one attempt at a time, at most ten a minute.",
+    remedy: "Return a 2xx to one of them, and all others follow. Waiting uses up no attempt and no time.",
   },
   local_resources_exhausted: {
     isOurs: true,
