@@ -1,5 +1,6 @@
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { sharerOf } from "../base/model/account-places.ts";
 import { readIdempotencyKey } from "../http/idempotent-write.ts";
 import type { AddRoutes, Kernel } from "../http/kernel.ts";
 import { routerPath } from "../http/operation-registry.ts";
@@ -79,6 +80,7 @@ function screenAdder({ kernel, options, assets }: ConsoleContext) {
         const { session, accountId } = seen;
         held.set(request, seen);
         context.accountId = accountId;
+        context.sharer = sharerOf(accountId ?? session.id, session);
         context.sessionId = session.id;
         await kernel.countSession(request, reply, session);
         if (!isRefresh(request)) sessions.noteUse(session.id).catch(() => undefined);

@@ -27,8 +27,8 @@ export class AccountNews {
   }
 
   /** News that is told from now on reaches this watch. Null: too many wait already, or nobody may any more. */
-  watch(accountId: string): Watch | null {
-    const place = this.#isClosed ? null : this.#places.tryTake(accountId);
+  watch(accountId: string, sharer = accountId): Watch | null {
+    const place = this.#isClosed ? null : this.#places.tryTake(sharer);
     if (place === null) return null;
     const own = this.#watchers.get(accountId) ?? new Set();
     const watcher: Watcher = { isTold: false, wake: () => undefined };

@@ -9,7 +9,7 @@ import { contextOf } from "./request-context.ts";
 import { onDisconnectOf, type TransferPlaces } from "./turns.ts";
 
 /**
- * Reads bodies into memory, each within its account's share of all bytes in memory; without a key it counts for its
+ * Reads bodies into memory, each within its sharer's share of all bytes in memory; without a key it counts for its
  * address. A body counts in full from its first byte, as long as it was announced or may become, until what an
  * operation does with it has ended, whether its client has gone or not. Those of pages are small, and only read.
  *
@@ -58,8 +58,8 @@ const notArrived = () => invalidRequest("body", "The body did not arrive as it w
 
 /** Whose share of the memory a request takes. */
 function ownerOf(request: FastifyRequest): string {
-  const { accountId, key } = contextOf(request);
-  return accountId ?? key?.id ?? addressBucket(request.ip);
+  const { sharer, key } = contextOf(request);
+  return sharer ?? key?.id ?? addressBucket(request.ip);
 }
 
 export type HoldAnswer = ReturnType<typeof createHoldAnswer>;

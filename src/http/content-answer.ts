@@ -54,7 +54,7 @@ export type Streaming = TransferLimits & {
 type ContentAnswer = Streaming & {
   readonly content: Content;
   /** Whose place among the downloads it takes. */
-  readonly accountId: string;
+  readonly sharer: string;
   /** What is left of the request's time, for the first bytes to come. */
   readonly waitMs: number;
   /** Asked now and then while it is read. @throws Problem when the reader may see it no more */
@@ -123,13 +123,13 @@ function rangeOf({ method, headers }: FastifyRequest, { bytes }: Content, etag: 
 async function openBody(
   request: FastifyRequest,
   reply: FastifyReply,
-  { content, accountId, waitMs, confirm, ...streaming }: ContentAnswer,
+  { content, sharer, waitMs, confirm, ...streaming }: ContentAnswer,
   range: ByteRange,
 ): Promise<Readable> {
   const { downloads, progressWithinMs, renewEveryMs, onSourceFailure } = streaming;
   const { socket } = request.raw;
   // Nobody is told more: what has begun cannot be answered otherwise.
-  const place = downloads.take(accountId, () => socket.destroy());
+  const place = downloads.take(sharer, () => socket.destroy());
   const opening = content.open(range);
   // Whoever leaves may leave before it is open.
   const letGo = () => {

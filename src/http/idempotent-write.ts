@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { sharerOf } from "../base/model/account-places.ts";
 import type {
   CallLease,
   ClaimState,
@@ -167,7 +168,7 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
     waitMs: number,
     perform: (tx: Transaction) => Promise<Performed>,
   ): Promise<WriteResult> {
-    const { claim, size } = write;
+    const { claim, size, caller } = write;
     const work = async (tx: Transaction, state: ClaimState) => {
       const earlier = earlierResponse(state, claim);
       if (earlier && (await isToldAgain(write, tx, earlier)))
@@ -176,7 +177,8 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
       const completed = await complete(tx, write, performed);
       return { result: { response: performed.response, isReplayed: false }, completed };
     };
-    const working = inTurn(claim.accountId, { waitMs, size }, () => store.claimedTransaction(claim, work));
+    const claimed = () => store.claimedTransaction(claim, work);
+    const working = inTurn(sharerOf(claim.accountId, caller), { waitMs, size }, claimed);
     return await withDeadline(waitMs, "the transaction", working);
   }
 
@@ -312,12 +314,12 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
 
   /** In a transaction of its own, once it is the account's turn. */
   async function transact<T>(
-    { claim }: Write,
+    { claim, caller }: Write,
     waitMs: number,
     work: (tx: Transaction) => Promise<T>,
   ): Promise<T> {
     try {
-      return await inTurn(claim.accountId, { waitMs }, () => store.transaction(work));
+      return await inTurn(sharerOf(claim.accountId, caller), { waitMs }, () => store.transaction(work));
     } catch (error) {
       throw translateError(error);
     }

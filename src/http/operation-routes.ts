@@ -1,4 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
+import { sharerOf } from "../base/model/account-places.ts";
 import { matchesEntityTag } from "./bytes.ts";
 import { readContentHeaders, type Streaming, sendContent } from "./content-answer.ts";
 import { readIdempotencyKey } from "./idempotent-write.ts";
@@ -66,7 +67,7 @@ export function addOperationRoute(
     return await sendContent(request, reply, {
       ...streaming,
       content,
-      accountId: principal.accountId ?? principal.caller.keyId,
+      sharer: sharerOf(principal.accountId ?? principal.caller.keyId, principal.caller),
       waitMs,
       confirm: async () => {
         await guards.confirmKey(request);

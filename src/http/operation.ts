@@ -185,6 +185,8 @@ export type OperationRequest<Params, Query, Body, Code extends string> = {
   /** The account that the request is for: the key's own, or the one named with a staff key. */
   readonly accountId: string;
   readonly caller: Caller;
+  /** Whose places it takes, see `sharerOf`. */
+  readonly sharer: string;
   /** For whom the caller acts; only of an operation that `needsUser`: others are thrown an Error. */
   readonly user: { readonly accountId: string; readonly userId: string };
   /**

@@ -1,3 +1,4 @@
+import { sharerOf } from "../base/model/account-places.ts";
 import { RECOVERY_SCOPES } from "../base/model/api-keys.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import type { AccountNews } from "./account-news.ts";
@@ -97,7 +98,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       case "read": {
         const valid = await readInTurn(principal, asked, (valid) => valid);
         const look = (withinMs: number) => {
-          const reading = inTurn(valid.accountId, { waitMs: withinMs }, () => work.handle(valid));
+          const reading = inTurn(valid.sharer, { waitMs: withinMs }, () => work.handle(valid));
           return withDeadline(withinMs, "the read", reading);
         };
         const { waits } = work;
@@ -107,7 +108,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
         // A read that was held may have come to it late.
         const turn = { waitMs: waits === undefined ? leftMs() : waitMs };
         const response = isLarge(result)
-          ? await onThread(valid.accountId, turn, () => toResponse(result))
+          ? await onThread(valid.sharer, turn, () => toResponse(result))
           : toResponse(result);
         return { response, isReplayed: false };
       }
@@ -124,8 +125,9 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       case "batched_write": {
         const batched = await readInTurn(principal, asked, (valid) => batchedWriteOf(work, valid, asked));
         const write = () => batches!.add(batched, leftMs());
-        const { size, claim } = batched;
-        const writing = size === 1 ? write() : inTurn(claim.accountId, { waitMs: leftMs(), size }, write);
+        const { size, claim, caller } = batched;
+        const writing =
+          size === 1 ? write() : inTurn(sharerOf(claim.accountId, caller), { waitMs: leftMs(), size }, write);
         return await withDeadline(leftMs(), "the transaction", writing);
       }
       case "call_out": {
@@ -158,7 +160,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     firstWithinMs: number,
   ): Promise<ErasedResult> {
     const waitMs = waits.waitMs(valid);
-    const watch = waitMs > 0 ? news.watch(valid.accountId) : null;
+    const watch = waitMs > 0 ? news.watch(valid.accountId, valid.sharer) : null;
     if (watch === null) return await look(firstWithinMs);
     onGone?.(() => watch.end());
     try {
@@ -167,7 +169,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       let result = await look(firstWithinMs);
       while (waits.isEmpty(result)) {
         if (leftMs() <= 0 || !(await watch.news(leftMs()))) return result;
-        const again = await lookAgain(valid.accountId, { waitMs: leftMs() }, async () => {
+        const again = await lookAgain(valid.sharer, { waitMs: leftMs() }, async () => {
           await confirmKey?.();
           return await look(ANSWER_WITHIN_MS);
         }).catch((error: unknown) => {
@@ -187,7 +189,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
   async function receiveUpload(work: Upload, valid: ErasedRequest, asked: Asked): Promise<WriteResult> {
     const { stream, waitMs } = asked;
     if (stream === undefined) throw new Error(`Operation ${operationKey} takes a stream.`);
-    const place = uploads.take(valid.accountId, (reason) => stream.cut(reason));
+    const place = uploads.take(valid.sharer, (reason) => stream.cut(reason));
     stream.movesFor(place);
     const uploading = idempotentWrites.aroundUpload(writeOf(valid, asked), waitMs, {
       receive: () => receiveAll(work, valid, stream),
@@ -238,7 +240,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
     const read = () => use(validRequest(principal, asked));
     if ((asked.body?.length ?? 0) < BODY_BYTES_IN_TURN_MIN) return read();
     return await untilGone(asked.onGone, (gone) =>
-      onThread(accountOf(principal), { waitMs: asked.waitMs, gone }, read),
+      onThread(sharerOf(accountOf(principal), principal.caller), { waitMs: asked.waitMs, gone }, read),
     );
   }
 
@@ -256,6 +258,7 @@ export function compilePerform(operation: Operation, options: PerformOptions): P
       ...validate(asked),
       accountId,
       caller,
+      sharer: sharerOf(accountId, caller),
       get user() {
         return userOf(accountId, caller);
       },

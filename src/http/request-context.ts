@@ -16,6 +16,8 @@ export class RequestContext {
   findKey: (() => Promise<ApiKey | null>) | null = null;
   /** Null where no account is known. */
   accountId: string | null = null;
+  /** See `sharerOf`: whose memory it takes; null where no account is known. */
+  sharer: string | null = null;
   /** Of the console; null: none. */
   sessionId: string | null = null;
   /** Null for a success. */

@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
+import { sharerOf } from "../base/model/account-places.ts";
 import { isUuid } from "../base/model/formats.ts";
 import type { ApiKey, Authenticate } from "./api-keys.ts";
 import { withDeadline } from "./deadline.ts";
@@ -33,7 +34,10 @@ export type RateLimitPolicies = {
   readonly account?: RateLimitPolicy;
   /** For clients without a key. */
   readonly address: RateLimitPolicy;
-  /** Operations with a limit of their own, by account, which counts towards no other. By their keys. */
+  /**
+   * Operations with a limit of their own, by account, which counts towards no other. Beside it all users of the account
+   * have half as much, and each of them half of that. By their keys.
+   */
   readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
@@ -113,7 +117,12 @@ export function createRequestGuards(
     const own = operation === null ? undefined : policies.operations?.get(operation.key);
     if (own === undefined) return withAccount({ bucket: `key:${key.id}`, policy: policies.key }, key);
     // A staff key stands for no account, so it has a budget of its own.
-    return [{ bucket: `${own.name}:${key.accountId ?? key.id}`, policy: own }];
+    const of = (whose: string, parts: number): Bucket => {
+      const policy = { ...own, requestsMax: Math.ceil(own.requestsMax / parts) };
+      return { bucket: `${own.name}:${whose}`, policy };
+    };
+    const { accountId, userId } = key;
+    return userId === null ? [of(accountId ?? key.id, 1)] : [of(userId, 4), of(`${accountId}:users`, 2)];
   }
 
   function withAccount(
@@ -149,7 +158,9 @@ export function createRequestGuards(
     if (operation.work.kind === "retired") throw new Problem("route_retired");
     if (key === null) throw new Problem("unauthorized");
     refuseCaller(operation, callerOf(key));
-    if (!operation.isAcrossAccounts) contextOf(request).accountId = await accountOf(key, request);
+    const context = contextOf(request);
+    if (!operation.isAcrossAccounts) context.accountId = await accountOf(key, request);
+    context.sharer = sharerOf(context.accountId ?? key.id, key);
     const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
     // 0 also for a chunked body, whose length is not announced.
     if (isParsed) refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));

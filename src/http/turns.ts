@@ -1,6 +1,6 @@
 import { setImmediate, setTimeout } from "node:timers/promises";
 import type { FastifyReply, FastifyRequest } from "fastify";
-import { AccountPlaces, type Place } from "../base/model/account-places.ts";
+import { AccountPlaces, accountOf, isUser, type Place } from "../base/model/account-places.ts";
 import { RETRY_AFTER_UNAVAILABLE_SECONDS, SCARCE_BYTES_PER_SECOND } from "./limits.ts";
 import { Problem, TemporarilyUnavailable } from "./problems.ts";
 
@@ -15,16 +15,16 @@ export type Turn = {
 };
 
 /**
- * Runs the work once it is its account's turn; it holds its place until the work itself has settled.
+ * Runs the work once it is its sharer's turn (see `sharerOf`); it holds its place until the work itself has settled.
  * @throws TemporarilyUnavailable when its turn did not come in time; the work is not begun then
  */
-export type InTurn = <T>(accountId: string, turn: Turn, work: () => Promise<T>) => Promise<T>;
+export type InTurn = <T>(sharer: string, turn: Turn, work: () => Promise<T>) => Promise<T>;
 
 /** @param name in errors: what waits for these places */
 export function createTurns(places: AccountPlaces, name: string): InTurn {
-  return async (accountId, { waitMs, gone, size = 1, expectedMs }, work) => {
+  return async (sharer, { waitMs, gone, size = 1, expectedMs }, work) => {
     const asked = { places: size, placesMin: 1, expectedMs };
-    const place = places.tryTake(accountId, asked) ?? (await waitForPlace());
+    const place = places.tryTake(sharer, asked) ?? (await waitForPlace());
     try {
       return await work();
     } finally {
@@ -34,7 +34,7 @@ export function createTurns(places: AccountPlaces, name: string): InTurn {
     async function waitForPlace() {
       const timeUp = AbortSignal.timeout(Math.max(0, Math.ceil(waitMs)));
       const signal = gone === undefined ? timeUp : AbortSignal.any([timeUp, gone]);
-      return await places.take(accountId, asked, signal).catch((cause: unknown) => {
+      return await places.take(sharer, asked, signal).catch((cause: unknown) => {
         const message = `${name} did not have a place within ${Math.round(waitMs)} ms`;
         throw new TemporarilyUnavailable(message, { cause });
       });
@@ -43,7 +43,7 @@ export function createTurns(places: AccountPlaces, name: string): InTurn {
 }
 
 /** Runs what keeps the thread busy once it is its account's turn. @throws TemporarilyUnavailable as InTurn does */
-export type OnThread = <T>(accountId: string, turn: Turn, work: () => T) => Promise<T>;
+export type OnThread = <T>(sharer: string, turn: Turn, work: () => T) => Promise<T>;
 
 /**
  * Turns at the one thread that serves everybody: one piece of work at a time, of the account whose pieces have taken
@@ -54,7 +54,7 @@ export function createThreadTurns(): OnThread {
   const places = new AccountPlaces({ placesMax: 1, keptPlaces: 0, lightMs: 0 });
   const inTurn = createTurns(places, "a large body or answer");
   let owedMs = 0;
-  return (accountId, turn, work) =>
+  return (sharer, turn, work) =>
     new Promise((resolve, reject) => {
       const workAndRest = async () => {
         const startMs = performance.now();
@@ -65,7 +65,7 @@ export function createThreadTurns(): OnThread {
         await setTimeout(owedMs);
         owedMs = 0;
       };
-      inTurn(accountId, turn, workAndRest).catch(reject);
+      inTurn(sharer, turn, workAndRest).catch(reject);
     });
 }
 
@@ -106,27 +106,28 @@ export type TransferPlaces = ReturnType<typeof createTransferPlaces>;
 
 /**
  * Places for transfers of one kind at a time in one process: they last as long as their client likes, so they wait for
- * none. While all are taken, one that hardly moves makes room for an account that has none.
+ * none. While all are taken, one that hardly moves makes room for an account that has none, or for a user of
+ * its own account who has none.
  */
 export function createTransferPlaces(name: keyof typeof TRANSFERS, max: number) {
   const places = new AccountPlaces({ placesMax: max, movingBytesPerSecond: SCARCE_BYTES_PER_SECOND });
 
   /**
    * @param onCut ends it: its place is another account's
-   * @throws Problem 429 for an account that has its share
+   * @throws Problem 429 for an account that has its share, or a user of it
    * @throws TemporarilyUnavailable when all are taken
    */
-  function take(accountId: string, onCut: (reason: TemporarilyUnavailable) => void, size = 1): Place {
+  function take(sharer: string, onCut: (reason: TemporarilyUnavailable) => void, size = 1): Place {
     const reason = () =>
       new TemporarilyUnavailable(`one of the ${name} moved too slowly while all places were taken`);
-    const place = places.tryTake(accountId, { places: size, onCut: () => onCut(reason()) });
+    const place = places.tryTake(sharer, { places: size, onCut: () => onCut(reason()) });
     if (place !== null) return place;
-    if (places.held(accountId) === 0)
+    if (places.held(accountOf(sharer)) === 0)
       throw new TemporarilyUnavailable(`all ${max} places for ${name} are taken`);
     const seconds = RETRY_AFTER_UNAVAILABLE_SECONDS;
     const headers = {
       ratelimit: `"${name}";r=0;t=${seconds}`,
-      "ratelimit-policy": `"${name}";q=${Math.ceil(max / 2)};qu="${TRANSFERS[name]}"`,
+      "ratelimit-policy": `"${name}";q=${Math.ceil(max / (isUser(sharer) ? 4 : 2))};qu="${TRANSFERS[name]}"`,
       "retry-after": String(seconds),
     };
     throw new Problem("rate_limited", { headers });

@@ -67,6 +67,28 @@ test.each([1, 2])(
   },
 );
 
+test("a user whose requests all wait for a row keeps nobody else's of the account waiting", async () => {
+  const account = await api.newAccount();
+  const { accountId, key, ownKey } = account;
+  const others = [await api.newUser(accountId), { key: ownKey }];
+  const { body: space } = await api.ask("POST", "/v1/spaces", { key, body: { name: "Locked" } });
+  const held = await begin(database.pool);
+  onTestFinished(held.rollback);
+  await held.client.query("select from workspace.spaces where id = $1 for update", [space.id]);
+  const hanging = Array.from({ length: REQUESTS }, () =>
+    api.ask("PATCH", `/v1/spaces/${space.id}`, { key, body: { name: "Renamed" } }),
+  );
+  await untilSomebodyWaits(database.pool);
+  for (let n = 0; n < 20; n++) {
+    const read = others.map(({ key }) => api.ask("GET", "/v1/webhooks/deliveries", { key }));
+    const asked = [...read, api.ask("POST", "/v1/spaces", { key: others[0]!.key, body: { name: `${n}` } })];
+    expect((await Promise.all(asked)).map(({ status }) => status)).toEqual([200, 200, 201]);
+  }
+  await held.rollback();
+  const statuses = new Set((await Promise.all(hanging)).map(({ status }) => status));
+  for (const status of statuses) expect([200, 503]).toContain(status);
+});
+
 test.each(GREEDY_COUNTS)(
   "%i accounts that write all the time leave another one its turn",
   { tags: ["slow"] },

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { sharerOf } from "../../src/base/model/account-places.ts";
 import { AccountNews } from "../../src/http/account-news.ts";
 
 const LONG_MS = 1_000_000;
@@ -27,6 +28,15 @@ describe("watching", () => {
     own[0]!.end();
     expect(counts.at(-1)).toBe(7);
     expect(news.watch("g")).not.toBeNull();
+  });
+
+  it("leaves the account, and its other users, what one of them does not get", () => {
+    const news = new AccountNews(16, () => undefined);
+    const watches = (userId: string | null) =>
+      Array.from({ length: 16 }, () => news.watch("a", sharerOf("a", { userId }))).filter(
+        (watch) => watch !== null,
+      );
+    expect(["one", "other", null].map((userId) => watches(userId).length)).toEqual([4, 2, 2]);
   });
 
   it("ends with the watch, and with all of them when it is closed", async () => {

@@ -25,7 +25,8 @@ async function start(bufferedBodyBytesMax = BYTES_MAX, overrides: ToyOverrides =
   await api.listen();
 }
 
-const keyOf = (accountId: string) => api.keys.add({ accountId, scopes: new Set(ALL_SCOPES) });
+const keyOf = (accountId: string, userId: string | null = null) =>
+  api.keys.add({ accountId, userId, scopes: new Set(ALL_SCOPES) });
 const urlOf = (path: string) => `http://127.0.0.1:${api.port()}${path}`;
 
 let posted = 0;
@@ -97,6 +98,17 @@ test("an account that holds its half is told so, and when to come again", async 
   ]);
   held[0]!.socket.destroy();
   await expect.poll(async () => (await post(key)).status).toBe(201);
+});
+
+test("a user whose bodies never end has half of the account's share, and leaves the others in it theirs", async () => {
+  await start();
+  const greedy = keyOf("one", "greedy");
+  const held = await beginAll(greedy);
+  expect(held.length).toBe(BYTES_MAX / 4 / ANNOUNCED);
+  expect((await post(greedy)).headers.get("ratelimit-policy")).toContain(`q=${BYTES_MAX / 4};`);
+  const large = JSON.stringify({ color: "red" }).padEnd(60 * KIB);
+  for (const key of [keyOf("one", "other"), keyOf("one")])
+    for (let n = 0; n < 20; n++) expect((await post(key, large)).status, `${n}`).toBe(201);
 });
 
 test("a body in chunks counts as long as it may become", async () => {

@@ -33,27 +33,32 @@ async function start(limits: Partial<TransferLimits> = {}): Promise<ToyApi> {
   return api;
 }
 
-/** A key of an account that has a box, and in it a file. */
-function account(api: ToyApi, name: string, fileBytes = BYTES.length): string {
+/** A key of an account that has a box, and in it a file. Both are named so, or it is another's or a user's. */
+function account(
+  api: ToyApi,
+  name: string,
+  fileBytes = BYTES.length,
+  { accountId = name, userId = null }: { accountId?: string; userId?: string | null } = {},
+): string {
   api.boxes.rows.set(`box-${name}`, {
     id: `box-${name}`,
     color: "red",
     weight: null,
     made_at: "2026-01-02T03:04:05.678Z",
-    accountId: name,
+    accountId,
   });
   const chunk = Buffer.alloc(65_536);
   function* chunks() {
     for (let left = fileBytes; left > 0; left -= chunk.length) yield chunk.subarray(0, left);
   }
-  api.boxes.files.set(`${name}/box-${name}`, {
+  api.boxes.files.set(`${accountId}/box-${name}`, {
     bytes: fileBytes,
     mediaType: "text/plain",
     etag: name,
     fileName: "what.txt",
     open: async () => (fileBytes === BYTES.length ? Readable.from([BYTES]) : Readable.from(chunks())),
   });
-  return api.keys.add({ accountId: name, scopes: new Set(ALL_SCOPES) });
+  return api.keys.add({ accountId, userId, scopes: new Set(ALL_SCOPES) });
 }
 
 const urlOf = (api: ToyApi, name: string) => `http://127.0.0.1:${api.port()}/v1/boxes/box-${name}/file`;
@@ -103,16 +108,30 @@ describe.each(GREEDY_COUNTS)("beside %i accounts that hold all they get", (count
       const begun = await takeAll(loaded, name, account(loaded, name, 1e12), kind);
       expect(begun.length, name).toBeGreaterThan(0);
     }
-    const [key, quietKey] = [account(loaded, "victim"), account(quiet, "victim")];
-    if (kind === "uploads") {
-      const tryIt = (api: ToyApi, own: string) => (n: number) => upload(api, "victim", own, n);
-      await expectItsTurn(200, tryIt(loaded, key), tryIt(quiet, quietKey));
-    } else {
-      const tryIt = (api: ToyApi, own: string) => () => download(api, "victim", own);
-      await expectItsTurn([200, BYTES.toString()], tryIt(loaded, key), tryIt(quiet, quietKey));
-    }
+    await expectToGoOn(kind);
   });
 });
+
+async function expectToGoOn(kind: "uploads" | "downloads", name = "victim", of = {}): Promise<void> {
+  const [key, quietKey] = [loaded, quiet].map((api) => account(api, name, undefined, of));
+  if (kind === "uploads") {
+    const tryIt = (api: ToyApi, own: string) => (n: number) => upload(api, name, own, n);
+    await expectItsTurn(200, tryIt(loaded, key!), tryIt(quiet, quietKey!));
+  } else {
+    const tryIt = (api: ToyApi, own: string) => () => download(api, name, own);
+    await expectItsTurn([200, BYTES.toString()], tryIt(loaded, key!), tryIt(quiet, quietKey!));
+  }
+}
+
+test.each(["uploads", "downloads"] as const)(
+  "beside a user who holds all they get, %s of the account's other users and its own go on as alone",
+  async (kind) => {
+    const begun = await takeAll(loaded, "a", account(loaded, "a", 1e12, { userId: "greedy" }), kind);
+    expect(begun.length).toBe((kind === "uploads" ? 96 : 256) / 4);
+    await expectToGoOn(kind, "of-user", { accountId: "a", userId: "other" });
+    await expectToGoOn(kind, "of-account", { accountId: "a" });
+  },
+);
 
 const realNow = performance.now.bind(performance);
 /** Time that nobody has to wait for. */
@@ -132,6 +151,22 @@ test("an upload that trickles makes room when all places are taken, and is told 
   expect(await upload(api, "victim", key, 1)).toBe(200);
   const [first] = held;
   await expect.poll(first!.received).toMatch(/^HTTP\/1\.1 503 /);
+});
+
+test("an upload that trickles makes room for another user of its account when that has no other place", async () => {
+  const api = await start({ uploadsMax: 4 });
+  const held = [];
+  for (const userId of ["one", "other"]) {
+    const key = account(api, userId, 1, { accountId: "a", userId });
+    held.push(...(await takeAll(api, userId, key, "uploads")));
+  }
+  expect(held).toHaveLength(2);
+  const [key, third] = [null, "third"].map((userId) => account(api, "mine", 1, { accountId: "a", userId }));
+  expect(await upload(api, "mine", key!, 1)).toBe(429);
+  letPass(11_000);
+  expect(await upload(api, "mine", key!, 2)).toBe(200);
+  expect(await upload(api, "mine", third!, 3)).toBe(200);
+  await expect.poll(held[0]!.received).toMatch(/^HTTP\/1\.1 503 /);
 });
 
 test("a download that trickles makes room, too", async () => {

@@ -103,6 +103,30 @@ describe("RateLimit", () => {
     expect((await get("/v1/boxes", staff)).status).toBe(200);
   });
 
+  test("of an operation's own leaves users a half beside the account's, and one of them half of that", async () => {
+    const policies = {
+      key: { name: "default", requestsMax: 1, windowSeconds: 30 },
+      address: { name: "address", requestsMax: 9, windowSeconds: 30 },
+      operations: new Map([["boxes.list", { name: "lists", requestsMax: 40, windowSeconds: 1 }]]),
+    };
+    await start({ policies });
+    const listOften = async (userId: string | null) => {
+      const key = api.keys.add({ accountId: ADA, userId, scopes: new Set(ALL_SCOPES) });
+      const answers: Response[] = [];
+      for (let n = 0; n < 50; n++)
+        answers.push(
+          await get("/v1/boxes", { authorization: `Bearer ${key}`, "x-request-id": n % 2 ? "é" : "ok" }),
+        );
+      const refused = answers.filter(({ status }) => status === 429);
+      return [50 - refused.length, refused[0]?.headers.get("ratelimit-policy")];
+    };
+    expect(await listOften("greedy")).toEqual([10, '"lists";q=10;w=1']);
+    expect(await listOften("greedy"), "with another key").toEqual([0, '"lists";q=10;w=1']);
+    expect(await listOften("other")).toEqual([10, '"lists";q=10;w=1']);
+    expect(await listOften("third"), "all of them together").toEqual([0, '"lists";q=20;w=1']);
+    expect(await listOften(null)).toEqual([40, '"lists";q=40;w=1']);
+  });
+
   test("is per key, and for all keys of an account together, whose limit no refused request uses up", async () => {
     const policies = {
       key: { name: "default", requestsMax: 2, windowSeconds: 30 },

@@ -37,9 +37,9 @@ async function start(answersMax = ANSWERS_MAX): Promise<void> {
 }
 
 /** Of an account that has a large text. */
-function keyOf(accountId: string): string {
+function keyOf(accountId: string, userId: string | null = null): string {
   api.boxes.texts.set(`${accountId}/box`, TEXT);
-  return api.keys.add({ accountId, scopes: new Set(ALL_SCOPES) });
+  return api.keys.add({ accountId, userId, scopes: new Set(ALL_SCOPES) });
 }
 
 const LARGE = "/v1/boxes/box/text";
@@ -113,6 +113,13 @@ test("an account that holds its half is told so, and when to come again; what is
   await whole.arrayBuffer();
   const headers = { "if-none-match": whole.headers.get("etag")! };
   expect((await ask(key, LARGE, headers)).status, "nothing to send").toBe(304);
+});
+
+test("a user who reads none has half of the account's share, and leaves the others in it theirs", async () => {
+  await start(16);
+  expect(await beginAll(keyOf("one", "greedy"))).toHaveLength(4);
+  for (const key of [keyOf("one", "other"), keyOf("one")])
+    for (let n = 0; n < 20; n++) expect(await read(key), `${n}`).toEqual([200, BYTES]);
 });
 
 test("what an answer holds is given back when its client goes, and when it has read it", async () => {

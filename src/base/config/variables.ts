@@ -185,7 +185,8 @@ export const variables = {
   PUBLISH_RATE_PER_SECOND: withDefault(
     kinds.wholeNumber(1, 1_000_000),
     "2000",
-    "Analyses an account may publish over HTTP per second; more get 429. Publishing by SQL has no limit.",
+    "Analyses that an account's keys that act for no user may publish over HTTP per second; more get 429. Its users " +
+      "may publish half as many together, and half of that each. Publishing by SQL has no limit.",
   ),
   TRUST_PROXY: withDefault(
     kinds.proxyTrust(),

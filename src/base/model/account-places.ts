@@ -35,6 +35,14 @@ export type Place = {
   rest(): void;
 };
 
+/** Whose places they are: a user's, or the account's own. An account's id alone is one without users. */
+export function sharerOf(accountId: string, { userId }: { readonly userId: string | null }): string {
+  return `${accountId} ${userId ?? ""}`;
+}
+
+export const accountOf = (sharer: string) => sharer.split(" ", 1)[0]!;
+export const isUser = (sharer: string) => /. ./.test(sharer);
+
 /** Of what is free and not kept, how many times as much an account may hold: alone, it gets half of all. */
 const TIMES_FREE = 2;
 /** Whoever holds none and has waited for so long without a turn has every second one. */
@@ -44,13 +52,14 @@ const HALF_LIFE_MS = 60_000;
 const REMEMBERED_ACCOUNTS_MAX = 10_000;
 
 type Taken = Place & {
+  readonly accountId: string;
   readonly onCut: (() => void) | undefined;
   movesUntilMs: number;
   restedMs: number | null;
 };
-type Waiting = { readonly asked: AskedPlaces; readonly start: (place: Place) => void };
-/** `sinceMs`: since when its account has had no turn. */
-type Queue = { readonly all: Set<Waiting>; sinceMs: number };
+type Waiting = { readonly sharer: string; readonly asked: AskedPlaces; start(place: Place): void };
+/** Of an account, by sharer. `sinceMs`: since when it has had no turn. */
+type Queue = { readonly all: Map<string, Set<Waiting>>; sinceMs: number };
 
 /**
  * Places of which each account has its share, whatever others do. An account gets another only while it holds less than
@@ -58,6 +67,9 @@ type Queue = { readonly all: Set<Waiting>; sinceMs: number };
  * none. What waits goes by who holds the fewest, then by who will have held the least lately, but for every second
  * turn, which is that of whoever has waited long. Where none is free, whoever lets the least move loses its own to an
  * account that has none.
+ *
+ * In an account, a user gets half of what its others leave of its part. Its users, and what acts for none, take turns,
+ * and whoever lets the least move makes room for one of them that has none.
  *
  * Losing options: half of all for each account: two had everything. By what was held lately alone: two newcomers shut
  * an account out that had been busy before, for a minute.
@@ -89,39 +101,44 @@ export class AccountPlaces {
     return this.#options.placesMax - this.#free;
   }
 
-  held(accountId: string): number {
-    return this.#held.get(accountId) ?? 0;
+  /** By a sharer, or, of an id alone, by all of the account. */
+  held(sharer: string): number {
+    return this.#held.get(sharer) ?? 0;
   }
 
   /** At once, or null. */
-  tryTake(accountId: string, asked: AskedPlaces = {}): Place | null {
+  tryTake(sharer: string, asked: AskedPlaces = {}): Place | null {
     // Nobody comes before those who wait for others alone.
     if (this.#next() !== null) return null;
-    while (this.#granted(accountId, asked) === 0) if (!this.#cutFor(accountId)) return null;
-    return this.#take(accountId, asked);
+    while (this.#granted(sharer, asked) === 0) if (!this.#cutFor(sharer)) return null;
+    return this.#take(sharer, asked);
   }
 
   /** As soon as there is one. Rejects with the signal's reason, and has none then. */
-  async take(accountId: string, asked: AskedPlaces, signal: AbortSignal): Promise<Place> {
+  async take(sharer: string, asked: AskedPlaces, signal: AbortSignal): Promise<Place> {
     signal.throwIfAborted();
-    const taken = this.tryTake(accountId, asked);
+    const taken = this.tryTake(sharer, asked);
     if (taken !== null) return taken;
     return await new Promise((resolve, reject) => {
-      const own = this.#waiting.get(accountId) ?? { all: new Set(), sinceMs: this.#options.now() };
-      this.#waiting.set(accountId, own);
+      const accountId = accountOf(sharer);
+      const queue = this.#waiting.get(accountId) ?? { all: new Map(), sinceMs: this.#options.now() };
+      this.#waiting.set(accountId, queue);
+      const own = queue.all.get(sharer) ?? new Set();
+      queue.all.set(sharer, own);
       const leave = () => {
-        this.#leave(accountId, waiting);
+        this.#leave(waiting);
         reject(signal.reason);
         this.#startNext();
       };
       const waiting: Waiting = {
+        sharer,
         asked,
         start: (place) => {
           signal.removeEventListener("abort", leave);
           resolve(place);
         },
       };
-      own.all.add(waiting);
+      own.add(waiting);
       signal.addEventListener("abort", leave, { once: true });
       // Those before it may wait for more than is free, or for what is kept for such as this one.
       this.#startNext();
@@ -130,18 +147,20 @@ export class AccountPlaces {
   }
 
   /** How many it gets now; 0: none. */
-  #granted(accountId: string, { places = 1, placesMin = places }: AskedPlaces): number {
+  #granted(sharer: string, { places = 1, placesMin = places }: AskedPlaces): number {
     const unkept = this.#free - this.#options.keptPlaces;
-    if (!this.#mayHaveAnother(accountId)) return 0;
-    if (placesMin > (this.#isNew(accountId) ? this.#free : unkept)) return 0;
-    return Math.max(placesMin, Math.min(places, unkept));
+    if (!this.#mayHaveAnother(sharer)) return 0;
+    if (placesMin > (this.#isNew(accountOf(sharer)) ? this.#free : unkept)) return 0;
+    const most = isUser(sharer) ? Math.ceil(unkept / (TIMES_FREE + 1)) : unkept;
+    return Math.max(placesMin, Math.min(places, most));
   }
 
-  /** Only others can be in its way. */
-  #mayHaveAnother(accountId: string): boolean {
-    return (
-      this.#isNew(accountId) || this.held(accountId) < TIMES_FREE * (this.#free - this.#options.keptPlaces)
-    );
+  /** Only others can be in its way. A user holds fewer than the account may still get. */
+  #mayHaveAnother(sharer: string): boolean {
+    const accountId = accountOf(sharer);
+    const ofUser = isUser(sharer) ? (TIMES_FREE + 1) * this.held(sharer) : 0;
+    const unkept = this.#free - this.#options.keptPlaces;
+    return this.#isNew(accountId) || this.held(accountId) + ofUser < TIMES_FREE * unkept;
   }
 
   #isNew(accountId: string): boolean {
@@ -156,13 +175,15 @@ export class AccountPlaces {
     return ms <= this.#options.lightMs ? 0 : ms;
   }
 
-  #take(accountId: string, asked: AskedPlaces): Place {
-    const places = this.#granted(accountId, asked);
+  #take(sharer: string, asked: AskedPlaces): Place {
+    const accountId = accountOf(sharer);
+    const places = this.#granted(sharer, asked);
     const { movingBytesPerSecond, stillMs, now } = this.#options;
     const sinceMs = now();
-    this.#count(accountId, places);
+    this.#count(sharer, places);
     let isTaken = true;
     const taken: Taken = {
+      accountId,
       onCut: asked.onCut,
       movesUntilMs: sinceMs + stillMs,
       restedMs: null,
@@ -170,7 +191,7 @@ export class AccountPlaces {
         if (!isTaken) return;
         isTaken = false;
         this.#moving.delete(taken);
-        this.#count(accountId, -places);
+        this.#count(sharer, -places);
         this.#remember(accountId, places * (now() - sinceMs));
         this.#startNext();
       },
@@ -190,11 +211,13 @@ export class AccountPlaces {
     return taken;
   }
 
-  #count(accountId: string, change: number): void {
+  #count(sharer: string, change: number): void {
     this.#free -= change;
-    const held = this.held(accountId) + change;
-    if (held > 0) this.#held.set(accountId, held);
-    else this.#held.delete(accountId);
+    for (const holder of new Set([sharer, accountOf(sharer)])) {
+      const held = this.held(holder) + change;
+      if (held > 0) this.#held.set(holder, held);
+      else this.#held.delete(holder);
+    }
   }
 
   #remember(accountId: string, ms: number): void {
@@ -206,28 +229,33 @@ export class AccountPlaces {
   }
 
   /** Whose turn it is among those that wait; null: none is waiting for others alone. */
-  #next(): string | null {
-    let next: string | null = null;
+  #next(): Waiting | null {
+    let next: Waiting | null = null;
     let [heldByNext, loadOfNext] = [0, 0];
-    for (const [accountId, { all }] of this.#waiting) {
-      if (!this.#mayHaveAnother(accountId)) continue;
-      const [first] = all;
+    for (const [accountId, queue] of this.#waiting) {
+      const first = this.#firstOf(queue);
+      if (first === null) continue;
       const held = this.held(accountId);
-      const load = this.#loadOf(accountId) + (first!.asked.expectedMs ?? 0);
+      const load = this.#loadOf(accountId) + (first.asked.expectedMs ?? 0);
       if (next !== null && (held > heldByNext || (held === heldByNext && load >= loadOfNext))) continue;
-      [next, heldByNext, loadOfNext] = [accountId, held, load];
+      [next, heldByNext, loadOfNext] = [first, held, load];
     }
     return next;
   }
 
+  #firstOf({ all }: Queue): Waiting | null {
+    for (const [sharer, [first]] of all) if (this.#mayHaveAnother(sharer)) return first!;
+    return null;
+  }
+
   /** Who has waited the longest of those that hold none; null: nobody for long. */
-  #longest(): string | null {
-    let longest: string | null = null;
+  #longest(): Waiting | null {
+    let longest: Waiting | null = null;
     let sinceMs = this.#options.now() - LONG_MS;
     for (const [accountId, queue] of this.#waiting) {
       if (queue.sinceMs > sinceMs || (longest !== null && queue.sinceMs === sinceMs)) continue;
-      if (this.held(accountId) === 0 && this.#mayHaveAnother(accountId))
-        [longest, sinceMs] = [accountId, queue.sinceMs];
+      const first = this.held(accountId) === 0 ? this.#firstOf(queue) : null;
+      if (first !== null) [longest, sinceMs] = [first, queue.sinceMs];
     }
     return longest;
   }
@@ -236,40 +264,47 @@ export class AccountPlaces {
     for (;;) {
       const next = (this.#isLongTurn ? this.#longest() : null) ?? this.#next();
       if (next === null) return;
-      const own = this.#waiting.get(next)!;
-      const [first] = own.all;
+      const { sharer, asked } = next;
       // It comes first even where others would have room enough, or it never would.
-      if (this.#granted(next, first!.asked) === 0) return;
+      if (this.#granted(sharer, asked) === 0) return;
       this.#isLongTurn = !this.#isLongTurn;
-      own.sinceMs = this.#options.now();
-      this.#leave(next, first!);
-      // To the end of the turn among those that hold as many.
-      if (own.all.size > 0) {
-        this.#waiting.delete(next);
-        this.#waiting.set(next, own);
-      }
-      first!.start(this.#take(next, first!.asked));
+      const queue = this.#waiting.get(accountOf(sharer))!;
+      const own = queue.all.get(sharer)!;
+      queue.sinceMs = this.#options.now();
+      // To the end of the turn in its account, and of that among those that hold as many.
+      queue.all.delete(sharer);
+      queue.all.set(sharer, own);
+      this.#waiting.delete(accountOf(sharer));
+      this.#waiting.set(accountOf(sharer), queue);
+      this.#leave(next);
+      next.start(this.#take(sharer, asked));
     }
   }
 
-  #leave(accountId: string, waiting: Waiting): void {
-    const own = this.#waiting.get(accountId);
-    own?.all.delete(waiting);
-    if (own?.all.size === 0) this.#waiting.delete(accountId);
+  #leave(waiting: Waiting): void {
+    const { sharer } = waiting;
+    const { all } = this.#waiting.get(accountOf(sharer))!;
+    all.get(sharer)!.delete(waiting);
+    if (all.get(sharer)!.size === 0) all.delete(sharer);
+    if (all.size === 0) this.#waiting.delete(accountOf(sharer));
   }
 
-  /** Takes a place from whoever lets the least move, for an account that has none. False: there is nobody. */
-  #cutFor(accountId: string): boolean {
-    const slowest = this.held(accountId) > 0 ? null : this.#slowest();
+  /** Takes a place from whoever lets the least move, for one who has none. False: there is nobody. */
+  #cutFor(sharer: string): boolean {
+    const slowest = this.#slowestFor(sharer);
     if (slowest === null || slowest.movesUntilMs > this.#options.now()) return false;
     slowest.giveBack();
     slowest.onCut?.();
     return true;
   }
 
-  #slowest(): Taken | null {
+  /** Of all, for an account that has none; of its own account, for a sharer that has none in it. */
+  #slowestFor(sharer: string): Taken | null {
     let slowest: Taken | null = null;
+    if (this.held(sharer) > 0) return null;
+    const ofAll = this.held(accountOf(sharer)) === 0;
     for (const taken of this.#moving) {
+      if (!ofAll && taken.accountId !== accountOf(sharer)) continue;
       if (slowest === null || taken.movesUntilMs < slowest.movesUntilMs) slowest = taken;
     }
     return slowest;
@@ -278,9 +313,9 @@ export class AccountPlaces {
   /** Now, and as long as somebody waits as soon as somebody else is too slow. */
   #cutForWaiting(): void {
     clearTimeout(this.#looking);
-    for (let next = this.#next(); next !== null; next = this.#next()) if (!this.#cutFor(next)) break;
+    for (let next = this.#next(); next !== null; next = this.#next()) if (!this.#cutFor(next.sharer)) break;
     const next = this.#next();
-    const slowest = next === null || this.held(next) > 0 ? null : this.#slowest();
+    const slowest = next && this.#slowestFor(next.sharer);
     if (slowest === null || slowest.movesUntilMs === Number.POSITIVE_INFINITY) return;
     const inMs = Math.max(1, slowest.movesUntilMs - this.#options.now());
     this.#looking = setTimeout(() => this.#cutForWaiting(), inMs).unref();

@@ -95,7 +95,6 @@ export function contentOperations({
         if (uploading.has(document.id)) throw request.problem("document_being_uploaded");
         uploading.add(document.id);
         // Each upload has a key of its own: of two at once, the one that loses cannot replace what the other stored.
-        const accountId = document.tenant_id;
         const key = newObjectKey(document);
         try {
           await requireRoomForLeftovers(pool, user);
@@ -103,7 +102,7 @@ export function contentOperations({
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
           const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
           const within = AbortSignal.timeout(PUT_WITHIN_MS);
-          const putting = objects.put(key, opened, body.bytes, within, accountId);
+          const putting = objects.put(key, opened, body.bytes, within, request.sharer);
           await objectsAs503(putting, onObjectsAway);
         } catch (error) {
           // If this fails too, the key is released when its time is over.

@@ -82,11 +82,12 @@ const Retargeting = z.strictObject({ page_version_id: id });
 
 export type PageLinkDependencies = Pick<WorkspaceDependencies, "pool" | "pagesUrl"> & {
   /** Takes a while. @throws TemporarilyUnavailable when its turn does not come in time */
-  readonly hashPassword: (accountId: string, password: string, gone: AbortSignal) => Promise<string>;
+  readonly hashPassword: (sharer: string, password: string, gone: AbortSignal) => Promise<string>;
 };
 
 type WithPassword = {
   readonly user: SpaceUser;
+  readonly sharer: string;
   readonly body: { readonly password?: string | null | undefined };
 };
 
@@ -102,7 +103,7 @@ export function pageLinkOperations({
    * the look: there is never a link without its password.
    */
   async function hashOf(
-    { user, body: { password } }: WithPassword,
+    { user, sharer, body: { password } }: WithPassword,
     gone: AbortSignal,
     find: (user: SpaceUser) => Promise<{ readonly role: SpaceRole } | null>,
   ): Promise<() => string | null | undefined> {
@@ -113,7 +114,7 @@ export function pageLinkOperations({
         throw new TemporarilyUnavailable("a role was changed meanwhile");
       };
     }
-    const hash = await hashPassword(user.accountId, password, gone);
+    const hash = await hashPassword(sharer, password, gone);
     return () => hash;
   }
 

@@ -168,7 +168,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         // Nothing is rendered for what is refused.
         if (page === null || !allows(page.role, "edit_pages") || !page.draft_differs) return null;
         if ((body.revision ?? page.revision) !== page.revision) return null;
-        const html = await rendering.render(user.accountId, page.markdown, gone);
+        const html = await rendering.render(request.sharer, page.markdown, gone);
         return { revision: page.revision, html };
       },
       handle: async (request, tx, rendered) => {

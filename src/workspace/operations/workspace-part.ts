@@ -25,8 +25,8 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
   const forPages = {
     ...dependencies,
     rendering,
-    hashPassword: (accountId: string, password: string, gone: AbortSignal) =>
-      inTurn(accountId, { waitMs: ANSWER_WITHIN_MS, gone }, () => hashPassword(password)),
+    hashPassword: (sharer: string, password: string, gone: AbortSignal) =>
+      inTurn(sharer, { waitMs: ANSWER_WITHIN_MS, gone }, () => hashPassword(password)),
   };
   return {
     about:

@@ -33,8 +33,8 @@ export const RENDERER = 1;
 export type Rendering = ReturnType<typeof createRendering>;
 
 /**
- * Renders when a version is published, and once more for each newer renderer: visits read what is stored. Accounts have
- * their shares of the threads, so that no account's texts keep another's pages waiting.
+ * Renders when a version is published, and once more for each newer renderer: visits read what is stored. Accounts, and
+ * their users, have their shares of the threads, so that no account's texts keep another's pages waiting.
  */
 export function createRendering(pool: Pool) {
   const places = new AccountPlaces({ placesMax: THREADS_MAX, lightMs: LIGHT_MS });
@@ -43,7 +43,7 @@ export function createRendering(pool: Pool) {
 
   /** Null: the text takes too much. @param rendered what was rendered meanwhile; null: it was not */
   async function render(
-    accountId: string,
+    sharer: string,
     markdown: string,
     { withinMs, gone }: { readonly withinMs: number; readonly gone: AbortSignal },
     rendered: () => Promise<string | null> = async () => null,
@@ -51,7 +51,7 @@ export function createRendering(pool: Pool) {
     const digest = createHash("sha256").update(markdown).digest("base64");
     if (tooHeavy.has(digest)) return null;
     const expectedMs = Buffer.byteLength(markdown) * MS_PER_BYTE;
-    return await inTurn(accountId, { waitMs: ANSWER_WITHIN_MS, gone, expectedMs }, async () => {
+    return await inTurn(sharer, { waitMs: ANSWER_WITHIN_MS, gone, expectedMs }, async () => {
       const html = (await rendered()) ?? (await renderInThread(markdown, withinMs));
       if (html === null) tooHeavy.set(digest, true, TOO_HEAVY_MS);
       return html;
@@ -64,8 +64,8 @@ export function createRendering(pool: Pool) {
      * @param gone aborted when nobody waits for it any more
      * @throws TemporarilyUnavailable when its turn does not come in time
      */
-    render: (accountId: string, markdown: string, gone: AbortSignal) =>
-      render(accountId, markdown, { withinMs: PUBLISHED_WITHIN_MS, gone }),
+    render: (sharer: string, markdown: string, gone: AbortSignal) =>
+      render(sharer, markdown, { withinMs: PUBLISHED_WITHIN_MS, gone }),
     /**
      * HTML of a version that an older renderer has rendered, which is stored for whoever comes next.
      * @throws TemporarilyUnavailable when it takes too much, or its turn does not come in time

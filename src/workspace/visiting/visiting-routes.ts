@@ -5,7 +5,7 @@ import { RETRY_AFTER_UNAVAILABLE_SECONDS } from "../../http/limits.ts";
 import { Problem } from "../../http/problems.ts";
 import { beginRequest, contextOf } from "../../http/request-context.ts";
 import { type InTurn, onDisconnectOf, untilGone } from "../../http/turns.ts";
-import { LINK_PATH, type ShownPage, type Visit, type Visitor } from "./visits.ts";
+import { LINK_PATH, type ShownPage, type Visit, type Visitor, visitorsOf } from "./visits.ts";
 
 /** A page's own: its title, and what its Markdown says. */
 function shownPage({ title, html }: ShownPage): HtmlPage {
@@ -92,7 +92,7 @@ export function createVisitingRoutes({ pagesUrl, visit }: VisitingOptions): AddR
         const password = method === "POST" ? passwordIn(request) : null;
         if (password === null && isFetchedAhead(request)) return send(reply, 503, NOT_AHEAD);
         const hold = (accountId: string, bytes: number) => {
-          contextOf(request).accountId = accountId;
+          Object.assign(contextOf(request), { accountId, sharer: visitorsOf(accountId) });
           kernel.holdAnswer(reply, bytes);
         };
         const visitor = { token: params.token, password, address: ip, hold, isAsking: method === "HEAD" };

@@ -8,7 +8,7 @@ import {
   createRequestCounter,
   uncountRequest,
 } from "../../base/database/rate-limits.ts";
-import { AccountPlaces } from "../../base/model/account-places.ts";
+import { AccountPlaces, sharerOf } from "../../base/model/account-places.ts";
 import { digestSecret } from "../../http/api-keys.ts";
 import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { addressBucket } from "../../http/rate-limits.ts";
@@ -85,6 +85,9 @@ export type Visit =
 /** What a version shows. */
 export type ShownPage = { readonly title: string; readonly html: string };
 
+/** In an account, all visitors share as one user does. */
+export const visitorsOf = (accountId: string) => sharerOf(accountId, { userId: "visitors" });
+
 /** What visits share. */
 export type Visiting = ReturnType<typeof createVisiting>;
 
@@ -145,7 +148,7 @@ export type Visitor = {
   readonly address: string;
   /** Aborted when nobody waits for the page any more. */
   readonly gone: AbortSignal;
-  /** Counts so many bytes as the account's in memory. @throws when there is no room */
+  /** Counts so many bytes as the account's visitors' in memory. @throws when there is no room */
   readonly hold: (accountId: string, bytes: number) => void;
   /** Only wants to know what it would get: nothing is counted, nothing shown. */
   readonly isAsking: boolean;
@@ -170,14 +173,14 @@ export async function visit(visiting: Visiting, visitor: Visitor, inTurn: InTurn
     if (tried.kind !== "right") return tried;
   }
   if (isAsking) return { kind: "open", shown: null };
-  const version = await inTurn(link.accountId, turn, () =>
+  const sharer = visitorsOf(link.accountId);
+  const version = await inTurn(sharer, turn, () =>
     readVersion(pool, link.accountId, link.versionId, RENDERER),
   );
   const { title, markdown, ...stored } = version!;
   const html = stored.html ?? (await rendering.renew(link, markdown!, gone));
   hold(link.accountId, Buffer.byteLength(html));
-  if (await inTurn(link.accountId, turn, () => countVisit(link)))
-    return { kind: "open", shown: { title, html } };
+  if (await inTurn(sharer, turn, () => countVisit(link))) return { kind: "open", shown: { title, html } };
   // Meanwhile others made the last visits, or its maker has changed it: whatever it is now.
   return await visit(visiting, visitor, inTurn);
 }

@@ -1,75 +1,8 @@
 import { fc, test as prop } from "@fast-check/vitest";
 import { describe, expect, it } from "vitest";
-import { AccountPlaces, type Place, type PlacesOptions } from "../../../src/base/model/account-places.ts";
+import { AccountPlaces } from "../../../src/base/model/account-places.ts";
+import { Bench, NEVER, turn } from "../../support/places-bench.ts";
 
-const NEVER = new AbortController().signal;
-
-/** Places, who holds them, and a clock that only the test moves on. */
-class Bench {
-  nowMs = 0;
-  readonly places: AccountPlaces;
-  readonly taken: { readonly accountId: string; readonly place: Place }[] = [];
-  readonly cut: string[] = [];
-  /** Whose turn came, in order. */
-  readonly started: string[] = [];
-
-  constructor(options: PlacesOptions) {
-    this.places = new AccountPlaces({ ...options, now: () => this.nowMs });
-  }
-
-  tryTake(accountId: string, places = 1, placesMin = places): boolean {
-    const taken = this.places.tryTake(accountId, { places, placesMin, onCut: () => this.#onCut(accountId) });
-    if (taken !== null) this.#keep(accountId, taken);
-    return taken !== null;
-  }
-
-  /** As many as it gets. */
-  takeAll(accountId: string): number {
-    let count = 0;
-    while (this.tryTake(accountId)) count++;
-    return count;
-  }
-
-  /** Waits; its turn is in `started`. */
-  ask(accountId: string, signal = NEVER, placesMin = 1, places = placesMin, expectedMs = 0): Promise<void> {
-    const onCut = () => this.#onCut(accountId);
-    return this.places
-      .take(accountId, { places, placesMin, expectedMs, onCut }, signal)
-      .then((taken) => this.#keep(accountId, taken));
-  }
-
-  async askMany(accountId: string, count: number): Promise<void> {
-    for (let n = 0; n < count; n++) void this.ask(accountId);
-    await turn();
-  }
-
-  async end(accountId: string): Promise<void> {
-    const at = this.taken.findIndex((one) => one.accountId === accountId);
-    const [ended] = this.taken.splice(at, 1);
-    ended!.place.giveBack();
-    await turn();
-  }
-
-  move(accountId: string, bytes: number): void {
-    for (const one of this.taken) if (one.accountId === accountId) one.place.moved(bytes);
-  }
-
-  #keep(accountId: string, place: Place): void {
-    this.started.push(accountId);
-    this.taken.push({ accountId, place });
-  }
-
-  #onCut(accountId: string): void {
-    this.cut.push(accountId);
-    this.taken.splice(
-      this.taken.findIndex((one) => one.accountId === accountId),
-      1,
-    );
-  }
-}
-
-/** All promises that can settle by themselves have settled. */
-const turn = () => new Promise((resolve) => setImmediate(resolve));
 const accounts = (count: number) => Array.from({ length: count }, (_, n) => `greedy-${n}`);
 
 it("of accounts that come at once, what is short comes before what takes long", async () => {
@@ -123,6 +56,7 @@ describe.each([2, 20, 200])("beside %i greedy accounts the next one has a place"
 
 const step = fc.record({
   account: fc.nat({ max: 30 }),
+  user: fc.constantFrom("", " ", " u", " v"),
   act: fc.constantFrom("take", "take", "take", "wait", "end"),
   places: fc.integer({ min: 1, max: 5 }),
 });
@@ -134,13 +68,13 @@ prop.prop([fc.integer({ min: 4, max: 64 }), fc.array(step, { maxLength: 300 })])
     const kept = Math.ceil(placesMax / 4);
     const leaving = new AbortController();
     const asked: Promise<unknown>[] = [];
-    for (const { account, act, places } of steps) {
-      const accountId = `a${account}`;
-      const before = { held: bench.places.held(accountId), taken: bench.places.taken };
-      if (act === "take" && bench.tryTake(accountId, places) && before.held > 0)
+    for (const { account, user, act, places } of steps) {
+      const sharer = `a${account}${user}`;
+      const before = { held: bench.places.held(`a${account}`), taken: bench.places.taken };
+      if (act === "take" && bench.tryTake(sharer, places) && before.held > 0)
         expect(placesMax - bench.places.taken).toBeGreaterThanOrEqual(kept);
-      if (act === "wait") asked.push(bench.ask(accountId, leaving.signal, 1, places).catch(() => undefined));
-      if (act === "end" && bench.taken.some((one) => one.accountId === accountId)) await bench.end(accountId);
+      if (act === "wait") asked.push(bench.ask(sharer, leaving.signal, 1, places).catch(() => undefined));
+      if (act === "end" && bench.taken.some((one) => one.accountId === sharer)) await bench.end(sharer);
       expect(bench.places.taken).toBeLessThanOrEqual(placesMax);
     }
     leaving.abort();
