@@ -8,6 +8,8 @@ import { api, database, documents, objects, runs, useRuns } from "./run-world.ts
 import { chain, startTestRunner, stepAll } from "./support/runs.ts";
 
 const TRIES = 20;
+/** Of all greedy accounts: more than they end in a test. */
+const RUNS_AT_ONCE = 80;
 const STEPS = [{ kind: "analyze" }, { kind: "analyze" }, { kind: "analyze" }] as const;
 
 useRuns();
@@ -79,6 +81,69 @@ test.each([1, 2, 20])(
     expect(runner.errors).toEqual([]);
   },
 );
+
+/** Accounts whose steps take `slowMs` each, none of them so long that it makes its account heavy. */
+async function startGreedy(count: number, slowMs: number) {
+  for (let n = 0; n < count; n++) {
+    const start = await newAnalysis(await api.newAccount(), "application/octet-stream");
+    for (let each = 0; each < RUNS_AT_ONCE / count; each++) await start();
+  }
+  const { rows } = await database.pool.query<{ key: string }>(
+    `select storage_key as key from workspace.documents where content_type = 'application/octet-stream'
+     and account_id in (select account_id from workspace.runs)`,
+  );
+  const keys = new Set(rows.map(({ key }) => key));
+  const known = new Set<string>();
+  let begun = 0;
+  const get: ObjectStore["get"] = (key, ...asked) => {
+    if (!keys.has(key)) return objects.get(key, ...asked);
+    begun++;
+    return setTimeout(slowMs).then(() => {
+      known.add(key);
+      return objects.get(key, ...asked);
+    });
+  };
+  const startVictims = await newAnalysis(await api.newAccount(), "text/plain");
+  const runner = startTestRunner(database.pool, { ...objects, get }, { heavyStepMs: 10 * slowMs });
+  /** Returns how many of the greedy's steps began while the other one's run took its own. */
+  const tryVictims = async (timeout: number) => {
+    const before = begun;
+    const id = await startVictims();
+    const read = () => database.pool.query("select status from workspace.runs where id = $1", [id]);
+    const poll = expect.poll(async () => (await read()).rows[0].status, { timeout, interval: 10 });
+    await poll.toBe("SUCCEEDED");
+    return begun - before;
+  };
+  return { runner, tryVictims, known };
+}
+
+test.each([2, 20])(
+  "beside %i accounts with half-second steps, another one does not wait for each",
+  async (count) => {
+    const slowMs = patience(500);
+    const { runner, tryVictims, known } = await startGreedy(count, slowMs);
+    try {
+      await expect.poll(() => known.size, { timeout: (count + 10) * 2 * slowMs, interval: 20 }).toBe(count);
+      const waits: number[] = [];
+      for (let tries = 0; tries < TRIES; tries++) waits.push(await tryVictims(patience(30_000)));
+      // Two places' worth, and what began with it; of the slowest, who knows.
+      expect(waits.sort((a, b) => a - b).at(-2)).toBeLessThanOrEqual(6);
+    } finally {
+      await runner.stop();
+    }
+  },
+);
+
+test("while others rest from one account's steps beside webhooks, another one's are taken", async () => {
+  const { runner, tryVictims, known } = await startGreedy(1, 500);
+  try {
+    runner.giveWayTo(450);
+    await expect.poll(() => known.size, { timeout: patience(10_000), interval: 20 }).toBe(1);
+    for (let tries = 0; tries < 4; tries++) await tryVictims(patience(8_000));
+  } finally {
+    await runner.stop();
+  }
+});
 
 test("beside accounts with short steps all the time, one with long ones has its turn", async () => {
   const heavyId = await (await newAnalysis(await api.newAccount(), "application/octet-stream"))();

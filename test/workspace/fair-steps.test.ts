@@ -35,8 +35,7 @@ test.each(GREEDY_COUNTS)(
       let isVictims = false;
       while (!isVictims) {
         const step =
-          (await claimStep(database.pool, after, 60_000, [])) ??
-          (await claimStep(database.pool, FIRST, 60_000, []));
+          (await claimStep(database.pool, after, 60_000)) ?? (await claimStep(database.pool, FIRST, 60_000));
         claims++;
         after = step!.accountId;
         isVictims = after === victim.accountId;

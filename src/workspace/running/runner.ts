@@ -19,7 +19,15 @@ import { byTurns } from "../store/lists.ts";
 import { ITEM_BYTES_PER_READ, listNodeRuns, readItems } from "../store/node-runs.ts";
 import { removeEndedRuns } from "../store/runs.ts";
 import type { ClaimedStep } from "../store/statements.ts";
-import { claimStep, giveBackStep, makeStepsReady, readStep, renewLease, type Step } from "../store/steps.ts";
+import {
+  claimLightStep,
+  claimStep,
+  giveBackStep,
+  makeStepsReady,
+  readStep,
+  renewLease,
+  type Step,
+} from "../store/steps.ts";
 import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
 
 /** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
@@ -158,9 +166,10 @@ const LEASE_MS = 15_000;
 const RENEW_EVERY_MS = 5_000;
 /** Few: webhooks come first. The last place is kept for light accounts: others may hold theirs for long. */
 const STEPS_AT_ONCE = 3;
-/** A step of so long makes its account heavy for a while. Longer than a usual one, which ends what it has begun. */
+/** An account whose steps are half as long has not the kept place, however long others' are. */
 const HEAVY_STEP_MS = 2_000;
-const HEAVY_MS = 600_000;
+/** What a step took counts half after this, and is forgotten if none follows. */
+const HALF_LIFE_MS = 600_000;
 const CLEAN_EVERY_MS = 3_600_000;
 export type RunnerWork = "look" | "step" | "clean";
 
@@ -179,9 +188,12 @@ export type RunnerOptions = {
   readonly readFeedsEveryMs?: number;
   /** Absent: 15 s. */
   readonly leaseMs?: number;
-  /** A step of so long makes its account heavy. Absent: two seconds. */
+  /** An account whose steps are half as long has not the kept place. Absent: two seconds. */
   readonly heavyStepMs?: number;
 };
+
+/** Whose step it is, and whether it has the kept place. */
+type Taking = { readonly accountId: string; readonly isKept: boolean; readonly startedMs: number };
 
 /**
  * Takes the steps of runs. Any number of processes may run one: the rows of `workspace.node_runs` are the truth, and
@@ -193,19 +205,35 @@ export function startRunner(options: RunnerOptions) {
   const { leaseMs = LEASE_MS, heavyStepMs = HEAVY_STEP_MS } = options;
   const stopping = new AbortController();
   const { signal } = stopping;
-  /** Whose step each is, and whether it has the kept place. */
-  const taking = new Map<Promise<void>, { readonly accountId: string; readonly isKept: boolean }>();
-  /** Until when each account is heavy; as many at most as there was time for heavy steps. */
-  const heavyUntilMs = new Map<string, number>();
+  const taking = new Map<Promise<void>, Taking>();
+  /** What each account's steps took lately, and the squares of that; as many accounts as there was time for. */
+  const lately = new Map<string, { readonly squares: number; readonly ms: number; readonly atMs: number }>();
   const pace = new Pace();
+  /** The kept place's own: it goes on while others rest from what heavy accounts took. */
+  const keptPace = new Pace();
   const onFault = (error: unknown) => onError("step", error);
   const work = { pool, objects, nodeSteps: NODE_STEPS, random, onFault };
-  const claim = byTurns((after) => claimStep(pool, after, leaseMs, []));
-  const claimLight = byTurns((after) => claimStep(pool, after, leaseMs, accountsNotLight()));
-  function accountsNotLight(): string[] {
+  const claim = byTurns((after) => claimStep(pool, after, leaseMs));
+  const claimLight = byTurns((after) => claimLightStep(pool, after, leaseMs, ...accountsByLength()));
+  /**
+   * Who may not have the kept place, and who comes last of the others. An account's steps are as long as the one that
+   * whoever comes while it has a place meets on average. The place stays empty rather than go to steps half as long as
+   * the longest: the next one would wait. Losing options: a constant, below which usual steps end; what steps take in
+   * all, as short runs one after the other take more than one of twenty heavy accounts gets.
+   */
+  function accountsByLength(): [leftOut: string[], last: string[]] {
     const nowMs = performance.now();
-    for (const [accountId, untilMs] of heavyUntilMs) if (untilMs <= nowMs) heavyUntilMs.delete(accountId);
-    return [...heavyUntilMs.keys(), ...Array.from(taking.values(), ({ accountId }) => accountId)];
+    for (const [id, { atMs }] of lately) if (atMs + HALF_LIFE_MS < nowMs) lately.delete(id);
+    const known = Array.from(lately, ([id, { squares, ms }]) => ({ id, length: squares / ms }));
+    known.sort((one, other) => one.length - other.length);
+    const taken = [...taking.values()];
+    const longest = Math.max(known.at(-1)?.length ?? 0, ...taken.map(({ startedMs }) => nowMs - startedMs));
+    const lightMs = Math.min(longest, heavyStepMs) / 2;
+    const idsOf = (those: typeof known) => those.map(({ id }) => id);
+    return [
+      [...taken.map(({ accountId }) => accountId), ...idsOf(known.filter(({ length }) => length >= lightMs))],
+      idsOf(known.filter(({ length }) => length >= longest / 8 && length < lightMs)),
+    ];
   }
 
   async function attempt<T>(what: RunnerWork, does: () => Promise<T>): Promise<T | undefined> {
@@ -224,13 +252,15 @@ export function startRunner(options: RunnerOptions) {
         lookedAt = performance.now();
         await attempt("look", () => makeStepsReady(pool));
       }
-      while (!signal.aborted && taking.size < STEPS_AT_ONCE && pace.mayTake(performance.now())) {
+      while (!signal.aborted && taking.size < STEPS_AT_ONCE) {
+        const startedMs = performance.now();
         const open = [...taking.values()].filter((one) => !one.isKept);
-        const isKept = open.length >= STEPS_AT_ONCE - 1;
+        const isKept = open.length >= STEPS_AT_ONCE - 1 || !pace.mayTake(startedMs);
+        if (isKept && (open.length < taking.size || !keptPace.mayTake(startedMs))) break;
         const step = await attempt("look", isKept ? claimLight : claim);
         if (!step) break;
-        const taken: Promise<void> = take(step).finally(() => taking.delete(taken));
-        taking.set(taken, { accountId: step.accountId, isKept });
+        const taken: Promise<void> = take(step, isKept).finally(() => taking.delete(taken));
+        taking.set(taken, { accountId: step.accountId, isKept, startedMs });
       }
       const wait = new AbortController();
       const looking = abortableDelay(lookEveryMs, AbortSignal.any([signal, wait.signal]));
@@ -240,7 +270,7 @@ export function startRunner(options: RunnerOptions) {
     }
   }
 
-  async function take(step: ClaimedStep): Promise<void> {
+  async function take(step: ClaimedStep, isKept: boolean): Promise<void> {
     const lost = new AbortController();
     const renew = () =>
       renewLease(pool, step, leaseMs).then(
@@ -251,9 +281,13 @@ export function startRunner(options: RunnerOptions) {
     const renewing = setInterval(renew, Math.min(RENEW_EVERY_MS, leaseMs / 3));
     const startedMs = performance.now();
     const end = await attempt("step", () => takeStep(work, step, AbortSignal.any([signal, lost.signal])));
-    const tookMs = performance.now() - startedMs;
-    pace.ended(tookMs, performance.now());
-    if (tookMs >= heavyStepMs) heavyUntilMs.set(step.accountId, performance.now() + HEAVY_MS);
+    const endedMs = performance.now();
+    const tookMs = endedMs - startedMs;
+    (isKept ? keptPace : pace).ended(tookMs, endedMs);
+    const { squares, ms, atMs } = lately.get(step.accountId) ?? { squares: 0, ms: 0, atMs: endedMs };
+    const part = 2 ** ((atMs - endedMs) / HALF_LIFE_MS);
+    const now = { squares: part * squares + tookMs ** 2, ms: part * ms + tookMs, atMs: endedMs };
+    lately.set(step.accountId, now);
     clearInterval(renewing);
     if (end !== undefined && end !== "lost" && end !== "given_back") onTaken();
   }
@@ -280,7 +314,10 @@ export function startRunner(options: RunnerOptions) {
      * How many attempts the dispatcher makes in a second now, beside which steps are taken. Returns the share of the
      * time that steps may take: 1 is all of it.
      */
-    giveWayTo: (attemptsPerSecond: number) => pace.told(attemptsPerSecond),
+    giveWayTo: (attemptsPerSecond: number) => {
+      keptPace.told(attemptsPerSecond);
+      return pace.told(attemptsPerSecond);
+    },
     /** Steps that are being taken are given back. */
     stop: async () => {
       stopping.abort();

@@ -51,26 +51,37 @@ export async function makeStepsReady(pool: Pool): Promise<void> {
 const CLAIMED = `n.account_id as "accountId", n.run_id as "runId", n.sequence, n.attempt,
   n.lease_token as "leaseToken"`;
 
-/**
- * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
- * each has. One that nobody records is taken again after `leaseMs`. Null: no other account behind this one has any.
- */
-export const claimStep = rowOf<ClaimedStep, string, [leaseMs: number, leftOut: readonly string[]]>(
-  // As many accounts are looked at as it takes to find one whose steps are not all being claimed by others.
-  `with recursive ${accountsBehind("$1::uuid", "workspace.node_runs", "is_ready")}, taken as (
-     select step.* from accounts cross join lateral (
+/** Of as many accounts as it takes to find one whose steps are not all being claimed by others. */
+const claimOf = (after: string, next: string) =>
+  `with recursive ${accountsBehind(after, "workspace.node_runs", "is_ready")}, taken as (
+     select step.* from (select account_id from accounts ${next}) as next cross join lateral (
        select account_id, run_id, sequence from workspace.node_runs as n
-       where n.is_ready and n.account_id = accounts.account_id
+       where n.is_ready and n.account_id = next.account_id
        order by n.next_at limit 1 for no key update skip locked
-     ) as step where accounts.account_id <> all ($3::uuid[])
-     limit 1
+     ) as step limit 1
    )
    update workspace.node_runs as n
    set is_ready = false, next_at = now() + $2::float8 * interval '1 millisecond',
      attempt = n.attempt + (n.lease_token is not null)::integer, lease_token = gen_random_uuid()
    from taken where (n.account_id, n.run_id, n.sequence) = (taken.account_id, taken.run_id, taken.sequence)
-   returning ${CLAIMED}`,
-  "claim_step",
+   returning ${CLAIMED}`;
+
+/**
+ * The step that waits longest of the next account behind this one that has any: accounts take turns, however many steps
+ * each has. One that nobody records is taken again after `leaseMs`. Null: no other account behind this one has any.
+ */
+export const claimStep = rowOf<ClaimedStep, string, [leaseMs: number]>(claimOf("$1::uuid", ""), "claim_step");
+
+type LightClaim = [leaseMs: number, leftOut: readonly string[], last: readonly string[]];
+
+/** The same, of accounts that are not left out: by turns, but `last` ones behind all others, in this order. */
+export const claimLightStep = rowOf<ClaimedStep, string, LightClaim>(
+  claimOf(
+    BEFORE_ALL,
+    `where account_id <> all ($3::uuid[])
+     order by coalesce(array_position($4::uuid[], account_id), 0), account_id <= $1, account_id`,
+  ),
+  "claim_light_step",
 );
 
 const OF_STEP = "n.account_id = $1 and n.run_id = $2 and n.sequence = $3 and n.lease_token = $4";

@@ -109,7 +109,7 @@ export function startTestRunner(pool: Pool, objects: ObjectStore, options: Parti
     lookEveryMs: 20,
     ...options,
   });
-  return { errors, stop: () => runner.stop() };
+  return { errors, ...runner };
 }
 
 const NOBODY = "00000000-0000-0000-0000-000000000000";
@@ -119,7 +119,7 @@ const NEVER = new AbortController().signal;
 /** The step that is next, whosever it is. Null: nothing is to be done now. */
 export async function claimNext(pool: Pool, leaseMs = 60_000): Promise<ClaimedStep | null> {
   await makeStepsReady(pool);
-  return await claimStep(pool, NOBODY, leaseMs, []);
+  return await claimStep(pool, NOBODY, leaseMs);
 }
 
 export type Stepping = {
