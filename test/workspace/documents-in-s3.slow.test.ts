@@ -21,9 +21,9 @@ test(`documents are uploaded to S3, moved there and downloaded`, async () => {
   const part = await documents.download(id, { headers: { range: "bytes=8388600-8388620" } });
   expect([part.status, part.bytes]).toEqual([206, CONTENT.subarray(8_388_600, 8_388_621)]);
 
-  // Of one account, so many are in memory at a time; others are told so before they send anything.
+  // Of one user, so many are in memory at a time; others are told so before they send anything.
   const connections: RawConnection[] = [];
-  for (let n = 0; n < 9; n++) {
+  for (let n = 0; n < 5; n++) {
     const made = await documents.created({ space_id, file_name: `slow ${n}`, file_size: CONTENT.length });
     const connection = await openRaw(Number(new URL(api.url).port));
     resources.defer(() => void connection.socket.destroy());
@@ -39,9 +39,9 @@ test(`documents are uploaded to S3, moved there and downloaded`, async () => {
         "content-digest": digestOf(CONTENT),
       }),
     );
-    if (n < 8) await expect.poll(connection.received).toMatch(/^HTTP\/1\.1 100 /);
+    if (n < 4) await expect.poll(connection.received).toMatch(/^HTTP\/1\.1 100 /);
   }
-  expect(await connections[8]!.ended).toMatch(/^HTTP\/1\.1 429 .*retry-after: 5\r\n.*"rate_limited"/s);
+  expect(await connections[4]!.ended).toMatch(/^HTTP\/1\.1 429 .*retry-after: 5\r\n.*"rate_limited"/s);
   for (const { socket } of connections) socket.destroy();
   // The memory is free again.
   await documents.uploaded({ space_id, file_name: "after" }, CONTENT);
