@@ -294,7 +294,7 @@ $$;
 -- What was published, by the day it was counted. bytes: of the analyses as they are stored. attempt_bytes: of the
 -- attempts of the deliveries of that day, which the log keeps as long as these; an attempt that is written down later
 -- than others of its time, such as one that was interrupted, may be missing. user_id: whose run it comes from; zeros:
--- replays' attempts of what no run published; the account's own id: all else.
+-- replays' attempts; the account's own id: all else.
 create table sealpost.published (
   account_id uuid not null,
   user_id uuid not null,
@@ -368,10 +368,10 @@ begin
   is_behind := is_behind or ended_upto = ended_from + interval '5 minutes';
   with added as (
     insert into sealpost.published as p (account_id, user_id, day, attempt_bytes)
-    select account_id, coalesce((
+    select account_id, case when run > 1 then nobody else coalesce((
         select user_id from sealpost.deliveries as d where d.account_id = a.account_id and d.id = a.delivery_id
           and a.account_id in (select account_id from sealpost.users)
-      ), case when run > 1 then nobody else account_id end),
+      ), account_id) end,
       (sealpost.uuid_v7_time(delivery_id) at time zone 'UTC')::date,
       sum(256 + coalesce(pg_column_size(target_url), 0) + coalesce(pg_column_size(response_headers), 0)
         + coalesce(pg_column_size(response_excerpt), 0))
@@ -470,7 +470,12 @@ create index accounts_full on sealpost.accounts (id) where is_full;
 -- Who may read a delivery, and what it carries. Null: whoever may read the account's log. Else the members of a space:
 -- whoever keeps spaces says so in the transaction that publishes. What a user's key sees is said in
 -- src/delivery/visibility.ts. user_id: whose run published it, towards whose share it is stored; null: no user's.
-alter table sealpost.deliveries add column space_id uuid, add column user_id uuid;
+alter table sealpost.deliveries add column space_id uuid, add column user_id uuid,
+  drop constraint deliveries_reason_check,
+  add constraint deliveries_reason_check check (
+    reason in
+      ('attempts_exhausted', 'no_target', 'target_refused', 'refused_by_receiver', 'window_ended', 'analysis_expired',
+      'interrupted')) not valid;
 
 -- What the feed counts by (0012_feed.sql): one number, given in whatever transaction and by whatever version
 -- publishes. Null in what was published before: the feed begins here.

@@ -16,25 +16,39 @@ create table sealpost.answered_lanes (
 -- Receivers: an account's origins. One is proven while it has answered 2xx to a signed POST in the last 30 days; until
 -- then its attempts take turns (sealpost.take_turn), so that nobody is flooded who did not ask for webhooks.
 --
--- next_at     when it may be asked for a turn again; null: proven
--- busy_until  an attempt is under way until then at the latest
--- address     where that one went, or would have gone
+-- proven_since  since when; waiting for that has used up none of a run's window
+-- next_at       when it may be asked for a turn again; null: proven
+-- busy_until    an attempt is under way until then at the latest
+-- address       where that one went, or would have gone
 create table sealpost.receivers (
   account_id uuid not null,
   origin text not null,
   proven_at timestamptz,
+  proven_since timestamptz,
   next_at timestamptz,
   busy_until timestamptz,
   address text,
   primary key (account_id, origin)
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 create index receivers_waiting on sealpost.receivers (address, next_at) where next_at is not null;
+create index receivers_old on sealpost.receivers (next_at) where next_at is not null;
+create index receivers_proven on sealpost.receivers (proven_at) where next_at is null;
 
 -- When the next unproven receiver at an address may have an attempt, of whichever account. The address is one of IPv4,
 -- a /64 of IPv6, or a host name where a proxy looks names up.
 create table sealpost.receiver_addresses (
   address text primary key,
   next_at timestamptz not null
+);
+
+-- URLs whose receiver wants nothing from the account: it has answered 410 with `webhook-refuse: 1`. Lifted while it was
+-- lifted after that.
+create table sealpost.refusals (
+  account_id uuid not null,
+  url text not null,
+  refused_at timestamptz not null default now(),
+  lifted_at timestamptz,
+  primary key (account_id, url)
 );
 
 -- While an endpoint is paused, what would go there waits in a table of its own, where no dispatcher finds it, of
@@ -337,8 +351,8 @@ begin
 end
 $$;
 
--- Keeps the newest `lanes_max` of each account, and of those the ones that answered within `retention`; the same of
--- receivers, of which those stay for an hour that have proven nothing. Leaves in batches; returns how many went.
+-- Keeps the newest `lanes_max` of each account, and of those the ones that answered within `retention`. Leaves in
+-- batches; returns how many went.
 create function sealpost.forget_answered_lanes(retention interval, lanes_max integer, rows_max integer) returns integer
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -359,20 +373,35 @@ begin
   delete from sealpost.answered_lanes as a using surplus
   where a.account_id = surplus.account_id and a.lane = surplus.lane;
   get diagnostics forgotten = row_count;
-  with surplus as (
-    select account_id, origin
-    from (
-      select account_id, origin, proven_at, next_at,
-        row_number() over (partition by account_id order by proven_at desc nulls last, origin) as place
-      from sealpost.receivers
-    ) as ranked
-    where place > 10 * lanes_max or proven_at < now() - retention or next_at < now() - interval '1 hour'
-    limit rows_max
-  )
-  delete from sealpost.receivers as r using surplus
-  where r.account_id = surplus.account_id and r.origin = surplus.origin;
-  delete from sealpost.receiver_addresses where next_at < now() - interval '1 hour';
   return forgotten;
+end
+$$;
+
+-- Forgets receivers whose proof is over, or that have asked for no turn for an hour, and addresses nobody waits at.
+-- Leaves in batches; returns how many went.
+create function sealpost.forget_receivers(rows_max integer) returns integer
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+declare
+  most integer;
+  forgotten integer;
+begin
+  delete from sealpost.receivers where ctid = any (array(
+    select ctid from sealpost.receivers where next_at < now() - interval '1 hour'
+    order by next_at limit rows_max for update skip locked));
+  get diagnostics most = row_count;
+  delete from sealpost.receivers where ctid = any (array(
+    select ctid from sealpost.receivers where next_at is null and proven_at < now() - interval '30 days'
+    order by proven_at limit rows_max for update skip locked));
+  get diagnostics forgotten = row_count;
+  most := greatest(most, forgotten);
+  delete from sealpost.receiver_addresses where ctid = any (array(
+    select ctid from sealpost.receiver_addresses where next_at < now() - interval '1 hour'
+    limit rows_max for update skip locked));
+  get diagnostics forgotten = row_count;
+  return greatest(most, forgotten);
 end
 $$;
 
@@ -382,7 +411,7 @@ $$;
 -- Of one receiver: one at a time, and `receiver_every` from one to the next. Of one address: `address_every`. Nobody
 -- queues there, as whoever came with a thousand names would fill the queue: each is told to come again after so long
 -- that all of an account's together come as often as those of any other account, and all accounts' twice as often as
--- there are turns; retries half as often as first attempts.
+-- there are turns; retries half as often as first attempts. A new name comes behind those of others that wait.
 create function sealpost.take_turn(
   whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean,
   lease interval, receiver_every interval, address_every interval,
@@ -396,6 +425,10 @@ declare
   waiting_max constant integer := 2000;
   receiver sealpost.receivers;
   address_at timestamptz;
+  is_new boolean;
+  names integer;
+  others integer;
+  accounts integer;
   at timestamptz;
   wait interval;
 begin
@@ -412,24 +445,35 @@ begin
   insert into sealpost.receiver_addresses (address, next_at) values (at_address, '-infinity') on conflict do nothing;
   select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
   at := clock_timestamp();
+  is_new := receiver.next_at = '-infinity' and not is_further;
+  if is_new or address_at > at then
+    select greatest(1, count(*) filter (where account_id = whose)), count(*) filter (where account_id <> whose),
+      greatest(1, count(distinct account_id))
+    into names, others, accounts
+    from (
+      select account_id from sealpost.receivers
+      where address = at_address and next_at > at - interval '1 minute' limit waiting_max
+    ) as those;
+  end if;
   wait := case
     when receiver.busy_until > at and not is_further then look_again
     when receiver.next_at > at and not is_further then receiver.next_at - at
-    when address_at > at then (
-      select greatest(1, count(*) filter (where account_id = whose)) * greatest(1, count(distinct account_id))
-      from (
-        select account_id from sealpost.receivers
-        where address = at_address and next_at > at - interval '1 minute' limit waiting_max
-      ) as waiting
-    ) * address_every * (0.25 + random() / 2) * case when is_first then 1 else 2 end
+    -- Whoever has waited comes before another account's new name.
+    when address_at > at or is_new and others > 0 then
+      names * accounts * address_every * (0.25 + random() / 2) * case when is_first then 1 else 2 end
   end;
   if wait is null then
     update sealpost.receiver_addresses set next_at = at + address_every where address = at_address;
     update sealpost.receivers
     set proven_at = null, next_at = at + receiver_every, busy_until = at + lease, address = at_address
     where account_id = whose and origin = of_origin;
+    return;
+  end if;
+  wait_ms := extract(epoch from wait) * 1000;
+  -- Nobody's names take up more than that: it asks as often without a row.
+  if is_new and names + others >= waiting_max then
+    delete from sealpost.receivers where account_id = whose and origin = of_origin;
   else
-    wait_ms := extract(epoch from wait) * 1000;
     update sealpost.receivers
     set next_at = greatest(next_at, at + wait), address = at_address
     where account_id = whose and origin = of_origin and not coalesce(busy_until > at, false);
@@ -437,21 +481,32 @@ begin
 end
 $$;
 
--- The attempt is over. A 2xx proves the receiver.
+-- The attempt is over. A 2xx proves the receiver. Of an account, the newest 100,000 proofs are kept; who has more is
+-- found out now and then.
 create function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
-language sql
+language plpgsql
 set search_path = pg_catalog, pg_temp
-begin atomic
-  insert into sealpost.receivers as r (account_id, origin, proven_at)
-  select whose, of_origin, now() where is_proof
-  on conflict (account_id, origin) do update
-    set proven_at = excluded.proven_at, next_at = null, busy_until = null, address = null;
-  update sealpost.receivers set busy_until = null
-  where account_id = whose and origin = of_origin and not is_proof;
-end;
+as $$
+begin
+  if not is_proof then
+    update sealpost.receivers set busy_until = null where account_id = whose and origin = of_origin;
+    return;
+  end if;
+  insert into sealpost.receivers as r (account_id, origin, proven_at, proven_since)
+  values (whose, of_origin, now(), now())
+  on conflict (account_id, origin) do update set
+    proven_since = case when r.next_at is null then r.proven_since else now() end,
+    proven_at = excluded.proven_at, next_at = null, busy_until = null, address = null;
+  if random() < 0.001 then
+    delete from sealpost.receivers where account_id = whose and origin in (
+      select origin from sealpost.receivers
+      where account_id = whose and next_at is null order by proven_at desc offset 100000);
+  end if;
+end
+$$;
 
--- Receivers that have succeeded in the last 30 days need no other proof after an upgrade. An hour of the log at a time,
--- the newest first; false: that was all.
+-- Receivers that have succeeded in the last 30 days need no other proof after an upgrade. Five minutes of the log at a
+-- time, the newest first; false: that was all.
 create function sealpost.prove_from_log() returns boolean
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -466,12 +521,13 @@ begin
   insert into sealpost.receivers as r (account_id, origin, proven_at)
   select account_id, 'https://' || split_part(split_part(target_url, '/', 3), '?', 1), max(ended_at)
   from sealpost.attempts
-  where delivery_id >= sealpost.uuid_v7_floor(until - interval '1 hour')
+  where delivery_id >= sealpost.uuid_v7_floor(until - interval '5 minutes')
     and delivery_id < sealpost.uuid_v7_floor(until) and outcome = 'succeeded'
   group by 1, 2
+  order by 1, 2
   on conflict (account_id, origin) do update
     set proven_at = greatest(r.proven_at, excluded.proven_at), next_at = null, busy_until = null, address = null;
-  update sealpost.settings set proven_from = until - interval '1 hour';
+  update sealpost.settings set proven_from = until - interval '5 minutes';
   return true;
 end
 $$;

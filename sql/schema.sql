@@ -193,7 +193,7 @@ create table sealpost.deliveries (
   constraint deliveries_pkey PRIMARY KEY (account_id, id),
   constraint deliveries_check CHECK (((status = 'abandoned') = (reason IS NOT NULL))),
   constraint deliveries_event_check CHECK ((event = ANY (ARRAY['analysis.succeeded', 'analysis.failed']))),
-  constraint deliveries_reason_check CHECK ((reason = ANY (ARRAY['attempts_exhausted', 'no_target', 'target_refused', 'window_ended', 'analysis_expired', 'interrupted']))),
+  constraint deliveries_reason_check CHECK ((reason = ANY (ARRAY['attempts_exhausted', 'no_target', 'target_refused', 'refused_by_receiver', 'window_ended', 'analysis_expired', 'interrupted']))) NOT VALID,
   constraint deliveries_status_check CHECK ((status = ANY (ARRAY['pending', 'failed', 'succeeded', 'abandoned'])))
 ) partition by RANGE (id);
 CREATE INDEX deliveries_undelivered ON ONLY sealpost.deliveries USING btree (account_id, status, id) WHERE (status = ANY (ARRAY['failed', 'abandoned']));
@@ -478,12 +478,23 @@ create table sealpost.receivers (
   account_id uuid not null,
   origin text not null,
   proven_at timestamptz,
+  proven_since timestamptz,
   next_at timestamptz,
   busy_until timestamptz,
   address text,
   constraint receivers_pkey PRIMARY KEY (account_id, origin)
 ) with (autovacuum_vacuum_scale_factor=0.1);
+CREATE INDEX receivers_old ON sealpost.receivers USING btree (next_at) WHERE (next_at IS NOT NULL);
+CREATE INDEX receivers_proven ON sealpost.receivers USING btree (proven_at) WHERE (next_at IS NULL);
 CREATE INDEX receivers_waiting ON sealpost.receivers USING btree (address, next_at) WHERE (next_at IS NOT NULL);
+
+create table sealpost.refusals (
+  account_id uuid not null,
+  url text not null,
+  refused_at timestamptz default now() not null,
+  lifted_at timestamptz,
+  constraint refusals_pkey PRIMARY KEY (account_id, url)
+);
 
 create table sealpost.replay_items (
   replay_id uuid not null,
@@ -1020,11 +1031,13 @@ function sealpost.count_write(of_account uuid, of_key uuid, of_user uuid, answer
 function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integer) returns record
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
-  sql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
+  plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.fold_activity(after interval, accounts_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.forget_answered_lanes(retention interval, lanes_max integer, rows_max integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
+function sealpost.forget_receivers(rows_max integer) returns integer
+  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, 0010_delivery.sql
 function sealpost.gather(of_account uuid, from_id uuid, looks_max integer, OUT next_id uuid) returns uuid
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.hold(delivery_ids uuid[]) returns integer

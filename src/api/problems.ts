@@ -84,6 +84,11 @@ const ownProblems = {
       "The number that matches now differs from `expected_matched` by more than 1 %, so nothing was replayed.",
     remedy: "Do the dry run again, look at its counts, and send the new `matched` as `expected_matched`.",
   },
+  refused_by_receiver: {
+    status: 409,
+    meaning: "The receiver refuses webhooks from this account at this URL; a refusal is lifted once a day.",
+    remedy: "Ask the receiver's owner. Lift the refusal (`webhooks.refusals.lift`), at most once a day.",
+  },
   analysis_expired: {
     status: 410,
     meaning: "The analysis is past its retention period.",

@@ -35,7 +35,7 @@ import type { CompletedRequest } from "../http/request-context.ts";
 import { type ApiOptions, createApi } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
 import { confirmationsOf } from "../notices/mail-sending.ts";
-import { receiversGuide } from "../receivers/guide.ts";
+import { aboutWebhooks, receiversGuide } from "../receivers/guide.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
 import { apiPartsOf, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
@@ -152,6 +152,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
+    sentFromUrl: config.publicUrl,
     replayLimits: limits.replays,
     guardPublishing,
     publicUrl,
@@ -175,7 +176,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     registry,
     translateError: createTranslateError(log),
     info: createApiInfo(parts),
-    documents: hasWebhooks ? [receiversGuide()] : [],
+    documents: hasWebhooks ? [receiversGuide(), aboutWebhooks()] : [],
     codeGroups: hasWebhooks ? codeGroups : [],
     docsUrl: config.docsUrl ?? publicUrl,
     checkReady: async () => {

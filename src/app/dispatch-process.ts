@@ -21,7 +21,13 @@ import {
   takeBackOverflow,
   wakeSoon,
 } from "../delivery/promote-sql.ts";
-import { endTurn, findAnsweredLanes, rememberAnsweredLanes, takeTurn } from "../delivery/receivers-sql.ts";
+import {
+  endTurn,
+  findAnsweredLanes,
+  refuseUrl,
+  rememberAnsweredLanes,
+  takeTurn,
+} from "../delivery/receivers-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
 import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
@@ -168,6 +174,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
 const turnsIn = (pool: Pool): ReceiverTurns => ({
   take: (asked) => takeTurn(pool, asked),
   end: (...ended) => endTurn(pool, ...ended),
+  refuse: (...refused) => refuseUrl(pool, ...refused),
 });
 
 const CLAIM_RETRY_MS = 2_000;

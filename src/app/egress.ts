@@ -81,6 +81,7 @@ export function createReceiverChecking(config: Config): CheckReceiver {
   return createReceiverCheck({
     createEgress: () => createEgress(config),
     deadlineMs: config.attemptDeadlineMs,
+    publicUrl: config.publicUrl,
   });
 }
 

@@ -14,7 +14,7 @@ import {
 } from "../base/database/partitions.ts";
 import { forgetStorageCounts } from "../base/database/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import { forgetAnsweredLanes } from "../delivery/receivers-sql.ts";
+import { forgetAnsweredLanes, forgetReceivers } from "../delivery/receivers-sql.ts";
 import { ACTIVITY_KEPT_MS } from "../log/activity-sql.ts";
 
 const FORGOTTEN_PER_STEP = 1_000;
@@ -67,6 +67,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   // The log has nothing left that they signed.
   await deleteOld("signing_secrets", logRetentionMs);
   await repeat(signal, () => forgetAnsweredLanes(pool));
+  await repeat(signal, () => forgetReceivers(pool));
   await deleteOld("notices", logRetentionMs);
   await deleteOld("notice_mails", logRetentionMs);
   await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);

@@ -77,6 +77,7 @@ export const OPENING_TABLES: readonly AccountTable[] = [
   { name: "endpoint_certificates", key: [] },
   { name: "answered_lanes", key: ["lane"] },
   { name: "receivers", key: ["origin"] },
+  { name: "refusals", key: ["url"] },
 ];
 
 /** Not moved (a test says why), but deleted with the rest. Their keys need not tell rows apart. */

@@ -2,6 +2,7 @@ import type { Pool } from "pg";
 import { createdAtMs, dayOf, queryDay } from "../base/database/partitions.ts";
 import type { EventName } from "../base/model/events.ts";
 import { holdLeased, sendToEndpoint } from "./endpoint-sql.ts";
+import { refusing } from "./receivers-sql.ts";
 import { INTERRUPTIONS_BEFORE_QUARANTINE } from "./schedule/life.ts";
 
 /** One attempt, leased: all that is needed to post it. Times in ms since the epoch, database time. */
@@ -30,6 +31,10 @@ export type LeasedDelivery = {
   readonly traceparent: string | null;
   /** When the receiver was last proven, of the last 30 days; null: not, as far as its URL's text says. */
   readonly provenAtMs: number | null;
+  /** Since when it is proven; null: it is not, or nobody knows. */
+  readonly provenSinceMs: number | null;
+  /** Its receiver wants nothing from the account at this URL. */
+  readonly isRefused: boolean;
   /** Valid signing secrets, the current first, as `id:base64 of the sealed text`. */
   readonly sealedSecrets: readonly string[];
 };
@@ -102,6 +107,8 @@ select
   claimed.was_cut_in_quarantine as "wasInterruptedInQuarantine", claimed.body_bytes as "bodyBytes",
   extract(epoch from claimed.due_at)::float8 * 1000 as "dueAtMs",
   extract(epoch from receivers.proven_at)::float8 * 1000 as "provenAtMs",
+  extract(epoch from receivers.proven_since)::float8 * 1000 as "provenSinceMs",
+  ${refusing("claimed.account_id", "coalesce(b.webhook_url, endpoints.url)")} as "isRefused",
   b.event, b.webhook_url as "webhookUrl", b.traceparent, endpoints.url as "endpointUrl",
   b.analysis::text as "analysisText",
   -- In the endpoint's own lane, which a webhook_url and a test event sent meanwhile are not.
@@ -134,8 +141,8 @@ left join lateral sealpost.closed_url(
   claimed.account_id, case when b.webhook_url is not null and lease_number is not null then claimed.delivery_id end
 ) as closed on true
 union all
-select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, null, null, null, null,
-  false, false, null,
+select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, false, null, null, null, null,
+  null, false, false, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000
 from judged where kind <> 'leased'`;
 

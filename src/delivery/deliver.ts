@@ -10,6 +10,7 @@ import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rul
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
+import type { TurnTaken } from "./lane.ts";
 import { RECEIVER_EVERY_MS, type Turn, type TurnRequest } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
 import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease, waitedMs } from "./schedule/life.ts";
@@ -87,7 +88,11 @@ export type ReceiverTurns = {
   readonly take: (asked: TurnRequest) => Promise<Turn>;
   /** A 2xx is a proof. */
   readonly end: (accountId: string, origin: string, isProof: boolean) => Promise<void>;
+  /** It refuses what the account sends to this URL. */
+  readonly refuse: (accountId: string, url: string) => Promise<void>;
 };
+
+const VERDICTS = { allow: "allowed", refuse: "refused" } as const;
 
 /** A proof counts for 30 days; a newer one is noted after this. */
 const PROOF_AGE_MS = 86_400_000;
@@ -100,6 +105,7 @@ export function createDelivering(options: DeliveringOptions & { readonly turns: 
     findTarget: createFindTarget(egress.unsafeAllowedTargets),
     findKeys: createFindKeys(options.secretsKey),
     turns: options.turns,
+    publicUrl: config.publicUrl,
     /** Whether a receiver there has to prove that it wants webhooks: those of tests on loopback are nobody else's. */
     mustProve: (url: URL) =>
       config.targetConsent !== null ||
@@ -114,12 +120,14 @@ export function createDelivering(options: DeliveringOptions & { readonly turns: 
   };
 }
 
+const REFUSED: Recording["next"] = { status: "abandoned", reason: "refused_by_receiver" };
+
 /** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
 export type Delivered = {
   readonly recording: Recording;
   readonly result: PostResult | null;
-  /** Its receiver has proven nothing: until when there is no other attempt. Null: it has, or need not. */
-  readonly restMs: number | null;
+  /** Null: its receiver is proven, or need not be. */
+  readonly turn: TurnTaken | null;
 };
 
 /**
@@ -133,7 +141,9 @@ export async function deliver(
 ): Promise<Delivered> {
   const target = on.findTarget(delivery);
   const url = target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
-  const waited = url !== null && delivery.provenAtMs === null ? waitedMs(delivery, on.clock.nowMs()) : 0;
+  const isUnproven = delivery.provenAtMs === null;
+  const waited =
+    url === null ? 0 : waitedMs(delivery, isUnproven ? on.clock.nowMs() : (delivery.provenSinceMs ?? 0));
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
     {
@@ -141,7 +151,7 @@ export async function deliver(
       runStartedAtMs,
       wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
       expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
-      target: target === null ? null : target.verdict === "allow" ? "allowed" : "refused",
+      target: target === null ? null : delivery.isRefused ? "refused_by_receiver" : VERDICTS[target.verdict],
     },
     on.policy,
     on.clock.nowMs(),
@@ -160,10 +170,10 @@ export async function deliver(
   // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
   const signature = webhookSignature(body, on.findKeys(delivery), startedAtMs);
-  const headers = webhookHeaders({ signature, traceparent: delivery.traceparent });
-  if (!mayStart()) return ended(delivery, released(on, true));
+  const headers = webhookHeaders({ signature, traceparent: delivery.traceparent, publicUrl: on.publicUrl });
+  if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
 
-  const turn = url !== null && delivery.provenAtMs === null ? createTurn(delivery, url.origin, on) : null;
+  const turn = url !== null && isUnproven ? createTurn(delivery, url.origin, on) : null;
   const result = await on.poster.post({
     url: target.url,
     headers,
@@ -173,16 +183,20 @@ export async function deliver(
     deadlineMs: on.deadlineMs,
   });
   const hasSucceeded = result.outcome === "succeeded";
-  const restMs = (await turn?.end(hasSucceeded)) ?? null;
+  const more = { waitedMs: waited, turn: (await turn?.end(hasSucceeded)) ?? null };
   if (result.errorCode === "not_proven")
-    return { ...ended(delivery, { status: "waits" }, null, result), restMs };
-  if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result);
-  if (hasSucceeded && url !== null && startedAtMs - (delivery.provenAtMs ?? startedAtMs) > PROOF_AGE_MS) {
-    await on.turns.end(delivery.accountId, url.origin, true);
-  }
+    return ended(delivery, { status: "waits" }, null, result, { ...more, waitedMs: 0 });
+  if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result, more);
+  // If one of these fails, the next POST says the same.
+  if (hasSucceeded && url !== null && startedAtMs - (delivery.provenAtMs ?? startedAtMs) > PROOF_AGE_MS)
+    await on.turns.end(delivery.accountId, url.origin, true).catch(() => undefined);
+  if (result.isRefusal)
+    await on.turns
+      .refuse(delivery.accountId, delivery.webhookUrl ?? delivery.endpointUrl!)
+      .catch(() => undefined);
 
   const endedAtMs = startedAtMs + result.durationMs;
-  const next = decideAfterAttempt(
+  const after = decideAfterAttempt(
     {
       hasSucceeded,
       number: delivery.number,
@@ -193,6 +207,7 @@ export async function deliver(
     on.policy,
     on.random(),
   );
+  const next = result.isRefusal ? REFUSED : after;
   const { outcome, errorCode, statusCode, remoteAddress, responseHeaders, responseExcerpt } = result;
   const attempt: AttemptRow = {
     number: delivery.number,
@@ -207,8 +222,7 @@ export async function deliver(
     responseHeaders: responseHeaders === null ? null : JSON.stringify(responseHeaders),
     responseExcerpt,
   };
-  const { recording } = ended(delivery, next, attempt, result);
-  return { recording: { ...recording, waitedMs: waited }, result, restMs };
+  return ended(delivery, next, attempt, result, more);
 }
 
 /** One attempt at a receiver that has proven nothing. */
@@ -218,20 +232,23 @@ function createTurn({ accountId, number, run }: LeasedDelivery, origin: string, 
   let isProven = false;
   let fault: Error | null = null;
   const admit: Admit = async (address) => {
+    fault = new Error("the database did not say in time whose turn it is");
     const asked = { accountId, origin, address, leaseMs: on.leaseMs, isFirst: run === 1 && number === 1 };
     const turn = await on.turns.take({ ...asked, isFurther: isTaken }).catch((error: Error) => {
       fault = error;
       throw error;
     });
+    fault = null;
     ({ isProven, waitMs } = turn);
     if (waitMs !== null) throw new ConnectError("not_proven", `${origin} has not proven itself yet.`);
     isTaken ||= !isProven;
   };
-  /** In how many milliseconds the next one may be, or null where nothing holds it back. Rethrows a fault of ours. */
-  const end = async (hasSucceeded: boolean): Promise<number | null> => {
+  /** Throws a fault of ours before anything was sent. */
+  const end = async (hasSucceeded: boolean): Promise<TurnTaken> => {
     if (fault !== null) throw fault;
-    if (isTaken) await on.turns.end(accountId, origin, hasSucceeded);
-    return isProven || hasSucceeded ? null : (waitMs ?? RECEIVER_EVERY_MS);
+    // If that fails, the turn ends by itself, and the next POST proves the same.
+    if (isTaken) await on.turns.end(accountId, origin, hasSucceeded).catch(() => undefined);
+    return { origin, restMs: isProven || hasSucceeded ? null : (waitMs ?? RECEIVER_EVERY_MS) };
   };
   return { admit, end };
 }
@@ -259,6 +276,7 @@ function ended(
   next: Recording["next"],
   attempt: AttemptRow | null = null,
   result: PostResult | null = null,
+  { waitedMs = 0, turn = null }: { waitedMs?: number; turn?: TurnTaken | null } = {},
 ): Delivered {
-  return { recording: { deliveryId, leaseToken, run, attempt, next }, result, restMs: null };
+  return { recording: { deliveryId, leaseToken, run, attempt, next, waitedMs }, result, turn };
 }

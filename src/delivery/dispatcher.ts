@@ -299,7 +299,7 @@ export class Dispatcher {
     this.#running++;
     this.bytes.count(taken.accountId, delivery.bodyBytes);
     await this.#attempts.run(delivery, askedAtMs, (delivered) => {
-      this.lanes.release(taken, answerOf(delivered), delivered.restMs);
+      this.lanes.release(taken, answerOf(delivered), delivered.turn);
       if (delivered.recording.next.status === "waits") this.lanes.putBack(taken);
       this.#pump();
     });

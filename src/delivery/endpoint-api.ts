@@ -6,6 +6,7 @@ import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } fr
 import type { AnalysisDependencies } from "./analyses-api.ts";
 import { Endpoint } from "./endpoint-schema.ts";
 import * as store from "./endpoint-sql.ts";
+import { isRefusing, liftRefusal } from "./receivers-sql.ts";
 
 const { read, write } = operationsOf("Endpoint");
 const path = "/v1/webhooks/endpoint";
@@ -80,6 +81,26 @@ export function endpointOperations({
         "is lost, and no attempt or time is used up; when its analysis expires, a held delivery is abandoned as " +
         "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
         "own webhook_url still go out. Pausing again changes nothing.",
+    }),
+    write({
+      key: "webhooks.refusals.lift",
+      summary: "Lift a refusal",
+      description:
+        "A receiver that responds 410 with `webhook-refuse: 1` refuses the account at that URL: its deliveries are " +
+        "abandoned as `refused_by_receiver`. This allows another try, once a day for each URL. 404 where nothing was " +
+        "refused at the URL, spelled as it was when it was set or published.",
+      method: "POST",
+      path: "/v1/webhooks/refusals/lift",
+      scope: "webhooks:write",
+      risk: "reversible",
+      body: jsonBody(z.strictObject({ url: targetUrl })),
+      audit: ({ body }) => ({ url: body.url }),
+      response: emptyResponse(),
+      errors: ["not_found", "refused_by_receiver"],
+      handle: async ({ accountId, body: { url }, caller, problem }, tx) => {
+        if (!(await isRefusing(tx, accountId, url))) throw problem("not_found");
+        if (!(await liftRefusal(tx, accountId, url, caller.isStaff))) throw problem("refused_by_receiver");
+      },
     }),
     pausing("resume", store.resumeEndpoint, {
       summary: "Resume the endpoint",

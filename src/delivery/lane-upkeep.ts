@@ -50,7 +50,7 @@ export class LaneUpkeep {
     this.#backoffs = { find: newBackoff(), remember: newBackoff(), take_back: newBackoff() };
     this.#askingAgain = setInterval(() => {
       lanes.askAgain(LANES_PER_STATEMENT_MAX);
-      if (lanes.endRests(performance.now())) options.onChanged();
+      if (lanes.endRests()) options.onChanged();
       else this.look();
     }, ASK_AGAIN_EVERY_MS).unref();
   }

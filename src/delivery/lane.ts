@@ -54,6 +54,63 @@ export class LaneState {
   recentMs = 0;
 }
 
+/** At a receiver that has proven nothing: ms until it may have another; null: it has proven itself meanwhile. */
+export type TurnTaken = { readonly origin: string; readonly restMs: number | null };
+
+/** While one of a receiver's lanes does nothing with its turn, this is how long the next one waits for it. */
+const NEXT_LANE_MS = 1_000;
+
+/**
+ * Lanes whose receivers have proven nothing. However its URLs are spelled a receiver has one turn at a time, and so of
+ * its lanes one starts when the rest is over.
+ */
+export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
+  readonly #rests = new Map<string, { readonly lanes: Set<Lane>; untilMs: number }>();
+  readonly #onEnd: (lane: Lane) => void;
+
+  constructor(onEnd: (lane: Lane) => void) {
+    this.#onEnd = onEnd;
+  }
+
+  /** `restMs` as of `TurnTaken`. */
+  learn(lane: Lane, receiver: string, restMs: number | null): void {
+    const rest = this.#rests.get(receiver) ?? { lanes: new Set<Lane>(), untilMs: 0 };
+    if (restMs === null) {
+      this.#rests.delete(receiver);
+      for (const one of rest.lanes) this.#end(one);
+      return;
+    }
+    this.#rests.set(receiver, rest);
+    rest.untilMs = performance.now() + restMs;
+    rest.lanes.add(lane);
+    lane.limit = 1;
+    lane.isResting = true;
+  }
+
+  /** Of each receiver whose rest is over one lane may start. False: there is none. */
+  look(nowMs: number): boolean {
+    let hasEnded = false;
+    for (const [receiver, rest] of this.#rests) {
+      if (rest.untilMs > nowMs) continue;
+      hasEnded = true;
+      rest.untilMs = nowMs + NEXT_LANE_MS;
+      const [lane] = rest.lanes;
+      if (lane === undefined) {
+        this.#rests.delete(receiver);
+        continue;
+      }
+      rest.lanes.delete(lane);
+      this.#end(lane);
+    }
+    return hasEnded;
+  }
+
+  #end(lane: Lane): void {
+    lane.isResting = false;
+    this.#onEnd(lane);
+  }
+}
+
 /** What an attempt told of its receiver. */
 export type LaneAnswer =
   /** `firstByteMs` null: not measured. */

@@ -5,8 +5,10 @@ import {
   type LaneLimits,
   LaneState,
   learn,
+  ReceiverRests,
   setAnsweredBefore,
   type TakenDelivery,
+  type TurnTaken,
   type WaitingDelivery,
 } from "./lane.ts";
 
@@ -18,6 +20,8 @@ type Lane = LaneState & {
   readonly account: Account;
   readonly ids: Set<string>;
   inFlight: number;
+  /** Its receiver has proven nothing, and it is not its turn. */
+  isResting: boolean;
   /** The smallest id that there was no room for; null: there was room for all. */
   overflowFrom: string | null;
   isRefillRequested: boolean;
@@ -47,8 +51,10 @@ export class Lanes {
   readonly #accounts = new Map<string, Account>();
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
-  /** Lanes that start nothing until then, by the monotonic clock. */
-  readonly #restsUntilMs = new Map<Lane, number>();
+  readonly #rests = new ReceiverRests<Lane>((lane) => {
+    this.#requeue(lane);
+    if (isUnused(lane)) this.#rest(lane);
+  });
   /** Lanes that have never answered, as far as is known here, those not asked about for the longest time first. */
   readonly #neverAnswered = new Set<Lane>();
   /** What there is to do in the database: see `drainCreated`, `drainAnswered` and `drainOverflow`. */
@@ -144,18 +150,15 @@ export class Lanes {
     return taken;
   }
 
-  /** The attempt is over, and has told this much of its receiver, where no other starts before `restMs`. */
-  release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer, restMs: number | null = null) {
+  /** The attempt is over, and has told this much of its receiver. */
+  release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer, turn: TurnTaken | null = null) {
     const lane = this.#accounts.get(accountId)?.lanes.get(key);
     if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
     this.#turns.countInFlight(lane.account, -1, lane.isSilent);
     lane.inFlight--;
     const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
-    if (restMs !== null) {
-      lane.limit = 1;
-      this.#restsUntilMs.set(lane, performance.now() + restMs);
-    }
+    if (turn !== null) this.#rests.learn(lane, `${accountId} ${turn.origin}`, turn.restMs);
     if (before.isSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
@@ -175,15 +178,9 @@ export class Lanes {
     if (this.add(waiting)) for (const id of behind) if (lane?.ids.delete(id)) lane.ids.add(id);
   }
 
-  /** Lanes whose rest is over may start again. False: there are none. */
-  endRests(nowMs: number): boolean {
-    const rested = [...this.#restsUntilMs].filter(([, untilMs]) => untilMs <= nowMs);
-    for (const [lane] of rested) {
-      this.#restsUntilMs.delete(lane);
-      this.#requeue(lane);
-      if (isUnused(lane)) this.#rest(lane);
-    }
-    return rested.length > 0;
+  /** False: no lane's rest was over. */
+  endRests(): boolean {
+    return this.#rests.look(performance.now());
   }
 
   /** An account that holds too much of something else (bytes) starts nothing until it does no more. */
@@ -293,7 +290,7 @@ export class Lanes {
   /** Puts the lane, and its account, where what they have waiting and in flight says. */
   #requeue(lane: Lane): void {
     const { account } = lane;
-    const isReady = lane.ids.size > 0 && lane.inFlight < lane.limit && !this.#restsUntilMs.has(lane);
+    const isReady = lane.ids.size > 0 && lane.inFlight < lane.limit && !lane.isResting;
     const [ready, other] = lane.isSilent
       ? [account.silentReady, account.ready]
       : [account.ready, account.silentReady];
@@ -359,6 +356,7 @@ export class Lanes {
       account,
       ids: new Set(),
       inFlight: 0,
+      isResting: false,
       overflowFrom: null,
       isRefillRequested: false,
     };
@@ -370,7 +368,7 @@ export class Lanes {
 
   /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered goes. */
   #rest(lane: Lane): void {
-    if (this.#restsUntilMs.has(lane)) return;
+    if (lane.isResting) return;
     if (lane.hasAnswered) this.#idle.add(lane);
     else this.#forget(lane);
     if (this.#idle.size > this.#limits.idleLanesMax) this.#forget(first(this.#idle)!);

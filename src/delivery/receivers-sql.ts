@@ -1,4 +1,4 @@
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import type { LaneKey } from "./lane.ts";
 
 /** Of one account; more receivers than that are tried like new ones after a restart. */
@@ -46,10 +46,57 @@ function arraysOf(lanes: readonly LaneKey[]): [string[], string[]] {
   return [lanes.map(({ accountId }) => accountId), lanes.map(({ lane }) => lane)];
 }
 
+/** Returns how many were forgotten: those whose proof is over, and those that nobody waits for. */
+export async function forgetReceivers(pool: Pool): Promise<number> {
+  const text = "select sealpost.forget_receivers($1) as forgotten";
+  return (await pool.query<{ forgotten: number }>(text, [FORGOTTEN_PER_STEP])).rows[0]!.forgotten;
+}
+
 /** After an upgrade: receivers that have succeeded of late need no other proof. Killed, it goes on when called anew. */
 export async function proveFromLog(pool: Pool): Promise<void> {
   const step = "select sealpost.prove_from_log() as goes_on";
   while ((await pool.query<{ goes_on: boolean }>(step)).rows[0]!.goes_on);
+}
+
+/** Its receiver wants nothing more from the account at this URL, as it is spelled. */
+export async function refuseUrl(pool: Pool, accountId: string, url: string): Promise<void> {
+  await pool.query(
+    `insert into sealpost.refusals (account_id, url) values ($1, $2)
+     on conflict (account_id, url) do update set refused_at = now()`,
+    [accountId, url],
+  );
+}
+
+/** SQL: whether the receiver at the URL refuses the account. */
+export const refusing = (accountId: string, url: string) => `exists (
+  select from sealpost.refusals as r where r.account_id = any (array[${accountId}]) and r.url = any (array[${url}])
+    and coalesce(r.lifted_at < r.refused_at, true))`;
+
+export async function isRefusing(
+  database: Pool | ClientBase,
+  accountId: string,
+  url: string,
+): Promise<boolean> {
+  const { rows } = await database.query<{ is: boolean }>(`select ${refusing("$1::uuid", "$2")} as is`, [
+    accountId,
+    url,
+  ]);
+  return rows[0]!.is;
+}
+
+/** False: not yet, as it was lifted less than a day ago. `isStaff`: they may at any time. */
+export async function liftRefusal(
+  database: ClientBase,
+  accountId: string,
+  url: string,
+  isStaff: boolean,
+): Promise<boolean> {
+  const { rowCount } = await database.query(
+    `update sealpost.refusals set lifted_at = now()
+     where account_id = $1 and url = $2 and ($3 or coalesce(lifted_at < now() - interval '1 day', true))`,
+    [accountId, url, isStaff],
+  );
+  return rowCount === 1;
 }
 
 /** What an attempt at a receiver that has proven nothing asks for. */

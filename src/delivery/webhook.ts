@@ -12,17 +12,27 @@ export type WebhookHeaders = {
   readonly signature: string | null;
   /** The trace in which the event was published; null if there is none. */
   readonly traceparent: string | null;
+  /** Where the installation says what it is; absent: nowhere. */
+  readonly publicUrl?: string | null | undefined;
   /** Marks a probe, so that the receiver's owner can tell it from deliveries in the logs. */
   readonly isProbe?: boolean;
 };
+
+/** The page for whoever gets webhooks without having asked for them. */
+export const ABOUT_PATH = "/about-webhooks";
 
 /** All headers of a webhook except those HTTP itself adds. */
 export function webhookHeaders({
   signature,
   traceparent,
+  publicUrl,
   isProbe = false,
 }: WebhookHeaders): Record<string, string> {
-  const headers: Record<string, string> = { "content-type": "application/json", "user-agent": "Sealpost/1" };
+  const about = publicUrl ? ` (+${publicUrl}${ABOUT_PATH})` : "";
+  const headers: Record<string, string> = {
+    "content-type": "application/json",
+    "user-agent": `Sealpost/1${about}`,
+  };
   if (signature !== null) headers[SIGNATURE_HEADER] = signature;
   if (traceparent !== null) headers.traceparent = traceparent;
   if (isProbe) headers["sealpost-probe"] = "1";

@@ -41,6 +41,8 @@ export type LogDependencies = {
   readonly readLog: ReadLog;
   /** How long an analysis stays readable after it was published. */
   readonly analysisRetentionMs: number;
+  /** As dispatchers name the installation in their requests. */
+  readonly sentFromUrl: string | null;
   /** How many bulk replays an account may have running. */
   readonly replayLimits: ReplayLimits;
   /** Milliseconds since the epoch. */
@@ -53,6 +55,7 @@ export function deliveryOperations({
   logPool,
   readLog,
   analysisRetentionMs,
+  sentFromUrl,
   now,
 }: LogDependencies): readonly Operation[] {
   const cursors = createCursors(id);
@@ -97,7 +100,7 @@ export function deliveryOperations({
       handle: async ({ reader, params, problem }) => {
         const found = await findDelivery(logPool, await reader(), params.delivery_id);
         if (found === null) throw problem("not_found");
-        return { body: deliveryWithAttemptsBody(found, analysisRetentionMs) };
+        return { body: deliveryWithAttemptsBody(found, analysisRetentionMs, sentFromUrl) };
       },
     }),
     read({
@@ -199,7 +202,11 @@ function deliveryBody(
 }
 
 /** With its newest attempts, and all that is known of them. */
-function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: number): DeliveryWithAttempts {
+function deliveryWithAttemptsBody(
+  found: FoundDelivery,
+  analysisRetentionMs: number,
+  publicUrl: string | null,
+): DeliveryWithAttempts {
   const { delivery, attempts, secrets } = found;
   const [current] = secrets;
   const secretRotatedAtMs = current === undefined || current.isFirst ? null : current.createdAtMs;
@@ -211,7 +218,7 @@ function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: num
       ...attempt,
       target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? ownUrl : null),
       error_message: explainAttempt(attempt, known),
-      request_headers: sentHeaders(found, attempt),
+      request_headers: sentHeaders(found, attempt, publicUrl),
     })),
   };
 }
@@ -226,6 +233,7 @@ function deliveryWithAttemptsBody(found: FoundDelivery, analysisRetentionMs: num
 function sentHeaders(
   { delivery, body, secrets }: FoundDelivery,
   { started_at, target_url, outcome, error_code }: LoggedAttempt,
+  publicUrl: string | null,
 ): Record<string, string> | null {
   if (target_url === null || outcome === "interrupted") return null;
   if (error_code !== null && endsBeforeSending(error_code)) return null;
@@ -237,7 +245,7 @@ function sentHeaders(
   return {
     host: new URL(target_url).host,
     connection: "keep-alive",
-    ...webhookHeaders({ signature, traceparent: body?.traceparent ?? null }),
+    ...webhookHeaders({ signature, traceparent: body?.traceparent ?? null, publicUrl }),
     ...(body === null ? {} : { "content-length": String(frame.length + body.analysisBytes) }),
   };
 }

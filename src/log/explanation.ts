@@ -159,6 +159,8 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
     case "no_target":
       if (delivery.attempts_count === 0) return [message, remedy];
       return [ENDPOINT_REMOVED, `The last attempt: ${lastFailure(delivery)}`, remedy];
+    case "refused_by_receiver":
+      return [message, remedyFor(delivery, ended)];
     case "analysis_expired":
     case "interrupted":
       return [message, remedy];

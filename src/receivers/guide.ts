@@ -1,4 +1,5 @@
 import { readFileSync } from "node:fs";
+import { ABOUT_PATH } from "../delivery/webhook.ts";
 import { type DocumentPage, escapeHtml } from "../http/html-page.ts";
 
 const SOURCE = new URL("../signing/README.md", import.meta.url);
@@ -16,6 +17,23 @@ export function receiversGuide(): DocumentPage {
     html: async () => withContents(await htmlOf(markdown)),
     markdown,
   };
+}
+
+const ABOUT = `# About these webhooks
+
+Somebody has asked this service to tell a server of yours when the analysis of a document has finished. It sends an
+HTTPS POST with a signed JSON body for each, and tries again for a day where that fails. Until your server has answered
+one with a 2xx it gets ten a minute at most.
+
+**You want them:** the [guide for receivers](guide) says how to verify their signatures.
+
+**You do not want them:** respond with status 410 and the header \`webhook-refuse: 1\`. From then on this sender's
+webhooks are no longer sent to that URL. Others who use this service, and other URLs of yours, are not concerned.
+`;
+
+/** For whoever finds our requests in a log. */
+export function aboutWebhooks(): DocumentPage {
+  return { path: ABOUT_PATH, title: "About these webhooks", html: () => htmlOf(ABOUT), markdown: ABOUT };
 }
 
 async function htmlOf(text: string): Promise<string> {

@@ -1,5 +1,11 @@
 import { randomUUID } from "node:crypto";
-import { exampleAnalysis, webhookBody, webhookHeaders, webhookSignature } from "../delivery/webhook.ts";
+import {
+  exampleAnalysis,
+  type WebhookHeaders,
+  webhookBody,
+  webhookHeaders,
+  webhookSignature,
+} from "../delivery/webhook.ts";
 import type { Poster, PostRequest } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
@@ -125,7 +131,9 @@ export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "duratio
 export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
 
 /** The deadline is each POST's. */
-export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs"> & Pick<Poster, "post">;
+export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs"> &
+  Pick<Poster, "post"> &
+  Pick<WebhookHeaders, "publicUrl">;
 
 /** For all together. */
 const PROBES_LIMIT_MS = 18_500;
@@ -135,7 +143,7 @@ const SPARE_MS = 2_000;
 /** Sends all probes side by side; the POSTs of one go out one after the other. */
 export async function sendProbes<Sent extends Pick<Probe, "posts">>(
   probes: readonly Sent[],
-  { url, post, deadlineMs }: ProbingOptions,
+  { url, post, deadlineMs, publicUrl }: ProbingOptions,
 ): Promise<readonly Probed<Sent>[]> {
   const endsAtMs = performance.now() + PROBES_LIMIT_MS;
   const send = async (probe: Sent): Promise<Probed<Sent>> => {
@@ -144,7 +152,7 @@ export async function sendProbes<Sent extends Pick<Probe, "posts">>(
       const leftMs = endsAtMs - performance.now();
       const before = answers.at(-1);
       if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
-      const headers = webhookHeaders({ signature, traceparent: null, isProbe: true });
+      const headers = webhookHeaders({ signature, traceparent: null, publicUrl, isProbe: true });
       answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
     }
     return { probe, answers };

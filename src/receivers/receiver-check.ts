@@ -143,7 +143,10 @@ export type CheckReceiver = (receiver: ProbesOptions & { readonly url: URL }) =>
 export function createReceiverCheck({
   createEgress,
   deadlineMs,
-}: Pick<ProbingOptions, "deadlineMs"> & { readonly createEgress: () => Egress }): CheckReceiver {
+  publicUrl,
+}: Pick<ProbingOptions, "deadlineMs" | "publicUrl"> & {
+  readonly createEgress: () => Egress;
+}): CheckReceiver {
   const now = () => performance.now();
   return async ({ url, ...sent }) => {
     const startedAtMs = now();
@@ -158,7 +161,7 @@ export function createReceiverCheck({
     const { createPoster } = await import("../egress/post/post.ts");
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
-      const sending = { url, post: poster.post, deadlineMs };
+      const sending = { url, post: poster.post, deadlineMs, publicUrl };
       const [probed, trials] = await Promise.all([
         sendProbes(createProbes(sent), sending),
         sendProbes(createSecretTrials(sent), sending),

@@ -9,6 +9,7 @@ import { actorOf } from "../base/model/audit.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
+import { isRefusing } from "../delivery/receivers-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { exampleAnalysis } from "../delivery/webhook.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
@@ -89,10 +90,11 @@ export function receiverOperations({
       callsOut: { deadlineMs: CHECK_LIMIT_MS },
       audit: { elsewhere: "the handler writes its row before the first probe, so that no crash hides one" },
       response: jsonResponse(200, ReceiverCheck),
-      errors: ["not_found", "target_refused"],
+      errors: ["not_found", "target_refused", "refused_by_receiver"],
       handle: async ({ accountId, caller, requestId, problem }) => {
         const endpoint = await findEndpoint(pool, accountId);
         if (endpoint === null) throw problem("not_found");
+        if (await isRefusing(pool, accountId, endpoint.url)) throw problem("refused_by_receiver");
         const judged = judgeTargetUrl(endpoint.url, { unsafeAllowedTargets });
         if (judged.verdict === "refuse") {
           throw problem("target_refused", [{ path: "endpoint.url", message: judged.message }]);

@@ -61,7 +61,7 @@ function record(
 ) {
   const recording = { deliveryId: "", leaseToken: "", run: 1, attempt: row, next };
   const result = errorCode === null ? null : ({ errorCode } as never);
-  observer.attemptRecorded(leased(changes), { recording, result, restMs: null }, "ours");
+  observer.attemptRecorded(leased(changes), { recording, result, turn: null }, "ours");
 }
 
 test("every outcome, and every way to end, is there from the start", async () => {
@@ -141,7 +141,7 @@ test("an attempt that was cut is counted by whoever finds it; a result that does
     attempt: attempt(),
     next: { status: "succeeded" },
   };
-  const delivered = { recording: recording as Recording, result: null, restMs: null };
+  const delivered = { recording: recording as Recording, result: null, turn: null };
   observer.attemptRecorded(leased({ wasInterrupted: true }), delivered, "taken_over");
   expect(await counted()).toEqual({
     'sealpost_attempts_total{outcome="interrupted",error_code="interrupted"}': "1",

@@ -52,6 +52,8 @@ describe("a lease", () => {
         runStartedAtMs: later(7).getTime(),
         dueAtMs: T0.getTime(),
         provenAtMs: null,
+        provenSinceMs: null,
+        isRefused: false,
         wasInterrupted: false,
         wasInterruptedInQuarantine: false,
         createdAtMs: T0.getTime(),

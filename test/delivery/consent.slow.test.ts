@@ -1,12 +1,13 @@
 // Receivers that have proven nothing get few attempts, and everything once they have answered a 2xx.
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { endTurn, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
 import { findLoggedDelivery } from "../../src/log/deliveries-sql.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
 import {
   allowTargets,
+  changeRows,
   createTestAccount,
   insertAccount,
   publishMany as publishAll,
@@ -76,7 +77,7 @@ describe("a receiver that has answered no 2xx", () => {
 
   it("uses up none of a run's window while it waits", async () => {
     const { accountId } = await createTestAccount(database, receiver.url("/in").href);
-    const [first, second] = await publishMany(accountId, 2);
+    const [first, second, third] = await publishMany(accountId, 3);
     const dispatcher = start({ RETRY_WINDOW_SECONDS: "2" });
     await untilPosted(dispatcher, 3);
     const log = await Promise.all(
@@ -87,8 +88,8 @@ describe("a receiver that has answered no 2xx", () => {
       "and the log says so",
     ).toContain(true);
     answer = {};
-    await untilPosted(dispatcher, 2, "succeeded");
-    for (const id of [first!, second!]) {
+    await untilPosted(dispatcher, 3, "succeeded");
+    for (const id of [first!, second!, third!]) {
       expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "succeeded" });
       expect((await attemptRows(database.pool, id)).length).toBeGreaterThan(1);
     }
@@ -114,6 +115,39 @@ describe("a receiver that has answered no 2xx", () => {
     expect(proven).toMatchObject([{ account_id: one.accountId, origin: receiver.url().origin }]);
     const ofOther = posted(dispatcher).filter(({ delivery }) => delivery.accountId === other.accountId);
     expect(ofOther).toHaveLength(1);
+  });
+});
+
+describe("a receiver that answers 410 with webhook-refuse: 1", () => {
+  it("gets nothing more from the account at that URL, until that is lifted", async () => {
+    const dispatcher = start({ TARGET_CONSENT: "" });
+    const refusing = await createTestAccount(database, receiver.url("/in").href);
+    const other = await createTestAccount(database, receiver.url("/in").href);
+    const reasonOf = async (id: string | undefined) => (await deliveryRow(database.pool, id!)).reason;
+    answer = { status: 410 };
+    const [plain] = await publishMany(refusing.accountId, 1);
+    await dispatcher.waitForAttempts(1);
+    expect(await reasonOf(plain), "a 410 alone is tried again").toBeNull();
+    answer = { status: 410, headers: { "webhook-refuse": "1" } };
+    const [refused] = await publishMany(refusing.accountId, 1);
+    await dispatcher.waitForAttempts(2);
+    const [later] = await publishMany(refusing.accountId, 1);
+    await dispatcher.waitForAttempts(3);
+    expect(await Promise.all([refused, later].map(reasonOf))).toEqual(Array(2).fill("refused_by_receiver"));
+    expect(await deliveryRow(database.pool, later!)).toMatchObject({ attempts_count: 0 });
+    answer = {};
+    await allowTargets(database.pool, [`localhost:${receiver.port}`]);
+    await publishMany(other.accountId, 1);
+    await publishMany(refusing.accountId, 1, receiver.url("/else").href);
+    await receiver.waitForRequests(4);
+    await changeRows(
+      database.pool,
+      "refusals",
+      { account_id: refusing.accountId },
+      { lifted_at: new Date() },
+    );
+    await publishMany(refusing.accountId, 1);
+    await receiver.waitForRequests(5);
   });
 });
 
@@ -143,6 +177,38 @@ describe("a turn", () => {
     expect(waitMs).toBeLessThanOrEqual(6_500);
     await endTurn(database.pool, account, "https://a.example.com", true);
     expect(await asked(account, "https://a.example.com", address)).toEqual({ isProven: true, waitMs: null });
+  });
+
+  it("is not taken by a stream of new names while another account waits at the address", async () => {
+    const greedy = await insertAccount(database.pool);
+    const other = await insertAccount(database.pool);
+    const address = { address: "192.0.2.77" };
+    await asked(greedy, "https://n.example.com", address);
+    let waitMs = (await asked(other, "https://other.example.com", address)).waitMs!;
+    let untilMs = performance.now() + waitMs;
+    let turns = 0;
+    for (let n = 0; waitMs > 0; n++) {
+      if ((await asked(greedy, `https://n${n}.example.com`, address)).waitMs === null) turns++;
+      await database.pool.query("select pg_sleep(0.05)");
+      if (performance.now() < untilMs) continue;
+      waitMs = (await asked(other, "https://other.example.com", address)).waitMs ?? 0;
+      untilMs = performance.now() + waitMs;
+    }
+    expect(turns).toBe(0);
+  });
+
+  it("is forgotten in steps, however many there are", async () => {
+    const account = await insertAccount(database.pool);
+    await database.pool.query(
+      `insert into sealpost.receivers (account_id, origin, next_at)
+       select $1, 'https://' || n, now() - interval '2 hours' from generate_series(1, 25000) as n`,
+      [account],
+    );
+    const steps = [await forgetReceivers(database.pool), await forgetReceivers(database.pool)];
+    expect([...steps, await forgetReceivers(database.pool)].map((many) => many >= 5_000)).toEqual(
+      Array(3).fill(true),
+    );
+    expect(await forgetReceivers(database.pool)).toBe(0);
   });
 
   it("at one address is one in 1.05 s, and an account's many names come as often as another's one", async () => {

@@ -151,3 +151,27 @@ describe("pausing the endpoint", () => {
     expect(replayed).toMatchObject({ status: 202, body: { status: "pending", run: 2, held: true } });
   });
 });
+
+describe("a refusal", () => {
+  const url = "https://hooks.example.com/in";
+  const lift = (more = {}) =>
+    api.ask("POST", "/v1/webhooks/refusals/lift", { ...account, body: { url }, ...more });
+  const refuse = (refused_at: Date, lifted_at: Date | null) =>
+    insertRow(database.pool, "refusals", { account_id: account.accountId, url, refused_at, lifted_at });
+
+  test("is lifted by the account once a day, and keeps checks away until then", async () => {
+    expect((await lift()).status).toBe(404);
+    await set(url);
+    await refuse(new Date(), null);
+    const checked = await api.ask("POST", `${path}/check`, account);
+    expect([checked.status, checked.body.code]).toEqual([409, "refused_by_receiver"]);
+    expect((await lift()).status).toBe(204);
+    expect((await lift()).status, "it is lifted").toBe(404);
+    const inAMinute = { refused_at: new Date(Date.now() + 60_000) };
+    await changeRows(database.pool, "refusals", { account_id: account.accountId }, inAMinute);
+    expect((await lift()).body.code).toBe("refused_by_receiver");
+    const aDayAgo = { lifted_at: new Date(Date.now() - 86_401_000) };
+    await changeRows(database.pool, "refusals", { account_id: account.accountId }, aDayAgo);
+    expect((await lift()).status).toBe(204);
+  });
+});

@@ -26,6 +26,7 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     unsafeAllowedTargets: NO_UNSAFE_ALLOWED_TARGETS,
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
+    sentFromUrl: null,
     replayLimits: { runningMax: 5, waitingMax: 200_000 },
     checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),
     checkPolicy: CHECK_POLICY,

@@ -137,7 +137,7 @@ export const variables = {
   ),
   TARGET_CONSENT: optional(
     kinds.oneOf("success"),
-    "What proves that a receiver wants webhooks ([Consent](security.md#consent)): `success`, a 2xx to one. Unset: " +
+    "What proves that a receiver wants webhooks ([Consent](security.md#the-way-out)): `success`, a 2xx. Unset: " +
       "the same, but those in `UNSAFE_ALLOWED_TARGETS` need prove nothing.",
   ),
   TARGET_DNS_SERVERS: optional(

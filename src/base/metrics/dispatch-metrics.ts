@@ -60,7 +60,7 @@ export function createDispatchMetrics(registry: MetricsRegistry) {
         "unproven receiver whose turn it was not, or not posted (too late, or an internal error).",
       unit: "leases",
       labels: {
-        why: ["shut_down", "egress_proxy_failed", "local_resources_exhausted", "not_proven", "not_posted"],
+        why: ["shut_down", "egress_proxy_failed", "not_proven", "local_resources_exhausted", "not_posted"],
       },
     }),
     leasesRecovered: registry.counter({

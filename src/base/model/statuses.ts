@@ -14,6 +14,13 @@ export const END_REASON_EXPLANATIONS = {
     message: "The webhook URL is not allowed: it must be a public HTTPS address.",
     remedy: "Use a public https:// URL without a user name, password or fragment.",
   },
+  refused_by_receiver: {
+    concernsUrl: true,
+    message:
+      "The receiver refuses webhooks from this account at this URL: it answered 410 with webhook-refuse: 1.",
+    remedy:
+      "Ask the receiver's owner. Then lift the refusal (once a day), which makes another try, and replay the delivery.",
+  },
   window_ended: {
     message: "The delivery ran out of time before all attempts were made.",
     remedy: "Check that the receiver is up and responds quickly, then replay the delivery.",

@@ -19,7 +19,7 @@ export type ClaimedState = {
   /** The analysis is readable (and its body sent) until then. */
   readonly expiresAtMs: number;
   /** Null: neither a webhook_url nor an endpoint. Refused: by the text of the URL. */
-  readonly target: "allowed" | "refused" | null;
+  readonly target: "allowed" | "refused" | "refused_by_receiver" | null;
 };
 
 export type BeforeAttempt = { readonly kind: "post" } | { readonly kind: "end"; readonly reason: EndReason };
@@ -31,19 +31,20 @@ export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, no
   if (nowMs >= state.expiresAtMs) return { kind: "end", reason: "analysis_expired" };
   if (nowMs >= windowEndsAtMs(policy, state.runStartedAtMs)) return { kind: "end", reason: "window_ended" };
   if (state.target === null) return { kind: "end", reason: "no_target" };
+  if (state.target === "refused_by_receiver") return { kind: "end", reason: "refused_by_receiver" };
   if (state.target === "refused") return { kind: "end", reason: "target_refused" };
   return { kind: "post" };
 }
 
 /**
- * How long an attempt that starts now has waited for its receiver's turn, from when it was due: the run's window is
- * longer by as much. Nothing else that makes attempts late is counted.
+ * How long an attempt that starts now has waited for its receiver's turn, from when it was due until the receiver was
+ * proven: the run's window is longer by as much. Nothing else that makes attempts late is counted.
  */
 export function waitedMs(
   { dueAtMs, runStartedAtMs }: { readonly dueAtMs: number; readonly runStartedAtMs: number },
-  nowMs: number,
+  untilMs: number,
 ): number {
-  return Math.max(0, nowMs - Math.max(dueAtMs, runStartedAtMs));
+  return Math.max(0, untilMs - Math.max(dueAtMs, runStartedAtMs));
 }
 
 /** What became of one attempt, as far as the future depends on it. */

@@ -46,8 +46,6 @@ async function openTcpToFirst(
     } catch (error) {
       if (!(error instanceof ConnectError) || error.code === "not_proven" || deadline.signal.aborted)
         throw error;
-      // One connection an attempt: only where none came about at all is there another.
-      if (admit !== undefined && error.code !== "host_unreachable") throw error;
       failures.push({ error, address });
     } finally {
       share.release();

@@ -33,6 +33,8 @@ export type PostEnding = {
   statusCode: number | null;
   /** The raw text of the answer's `Retry-After`, at most 200 characters. */
   retryAfter: string | null;
+  /** It wants nothing more from this sender at this URL. */
+  isRefusal: boolean;
   /** A few headers that tell where the answer came from; null if there was no answer or none of them. */
   responseHeaders: Record<string, string> | null;
   /** The beginning of the answer's body, at most 1 KiB; null if it is empty or there was no answer. */
@@ -52,6 +54,7 @@ export function endWithAnswer(
     errorCode: isSuccess ? null : statusErrorCode(statusCode),
     statusCode,
     retryAfter: retryAfterOf(headers),
+    isRefusal: statusCode === 410 && headers["webhook-refuse"] === "1",
     responseHeaders: recordedHeaders(headers),
     responseExcerpt: excerptOf(body, headers, excerptBytesMax),
   };
@@ -65,6 +68,7 @@ export function endWithError(errorCode: ErrorCode): PostEnding {
     errorCode,
     statusCode: null,
     retryAfter: null,
+    isRefusal: false,
     responseHeaders: null,
     responseExcerpt: null,
   };
