@@ -1,6 +1,6 @@
 // How wake-ups outlive a database or a network that says nothing any more.
 import { EventEmitter, once } from "node:events";
-import { describe, expect, it } from "vitest";
+import { describe, it } from "vitest";
 import { createWakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import { createWakeups, type WakeupsOptions } from "../../src/delivery/wakeups.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -41,7 +41,7 @@ async function withWakeups(
 }
 
 describe.concurrent("wake-ups go on", () => {
-  it("after a database that stood still in the middle of everything", async () => {
+  it("after a database that stood still in the middle of everything", async ({ expect }) => {
     const woken = new Set<string>();
     const ended = Promise.withResolvers<void>();
     const options = (line: Line) => ({

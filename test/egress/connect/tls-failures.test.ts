@@ -101,7 +101,7 @@ describe("a handshake", () => {
     const untrusted = await startTlsServer({ key, cert });
     const trusted = await startTlsServer({ key: good.keyPem, cert: good.certPem });
     const failures = Array.from({ length: 100 }, () =>
-      failureOf(connectTo(untrusted, { payer: "stranger's", connectTimeoutMs: 1_000 })),
+      failureOf(connectTo(untrusted, { payer: "stranger's", connectTimeoutMs: patience(1_000) })),
     );
     const { socket } = await connectTo(trusted, { payer: "another's" });
     socket.destroy();

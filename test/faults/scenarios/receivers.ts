@@ -288,9 +288,10 @@ export const rebinding: Scenario = {
     const inside = await ReceiverProcess.start();
     try {
       // Gone at first, then inside: a later attempt asks again, and judges again. (An address outside of this machine
-      // is none that a test may try to reach.) What is not there is remembered for 5 s.
-      names.script("moving.example.com", ["nxdomain", [INSIDE]]);
-      const env = { TARGET_DNS_SERVERS: names.address, RETRY_WINDOW_SECONDS: "10" };
+      // is none that a test may try to reach.) What is not there is remembered for 5 s. Twice, as a slow machine asks
+      // again before it has heard the first answer.
+      names.script("moving.example.com", ["nxdomain", "nxdomain", [INSIDE]]);
+      const env = { TARGET_DNS_SERVERS: names.address, RETRY_WINDOW_SECONDS: "20" };
       return await withCluster(place, { env, caPems: [inside.caPem] }, async (cluster) => {
         const { accountId } = await cluster.createAccount(`https://moving.example.com:${inside.port}/`);
         await cluster.producer.publish(accountId);
