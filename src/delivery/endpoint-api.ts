@@ -82,6 +82,12 @@ export function endpointOperations({
         "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
         "own webhook_url still go out. Pausing again changes nothing.",
     }),
+    pausing("resume", store.resumeEndpoint, {
+      summary: "Resume the endpoint",
+      description:
+        "Ends a pause. What was held is delivered oldest first, up to 100 a second, alongside new ones; `held` " +
+        "counts down. Each continues where it stopped: retries wait for the rest of their time.",
+    }),
     write({
       key: "webhooks.refusals.lift",
       summary: "Lift a refusal",
@@ -101,12 +107,6 @@ export function endpointOperations({
         if (!(await isRefusing(tx, accountId, url))) throw problem("not_found");
         if (!(await liftRefusal(tx, accountId, url, caller.isStaff))) throw problem("refused_by_receiver");
       },
-    }),
-    pausing("resume", store.resumeEndpoint, {
-      summary: "Resume the endpoint",
-      description:
-        "Ends a pause. What was held is delivered oldest first, up to 100 a second, alongside new ones; `held` " +
-        "counts down. Each continues where it stopped: retries wait for the rest of their time.",
     }),
   ];
 }

@@ -58,6 +58,14 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
   "webhooks.endpoint.check": (ask) => ask("POST", "/v1/webhooks/endpoint/check"),
   "webhooks.endpoint.pause": (ask) => ask("POST", "/v1/webhooks/endpoint/pause"),
   "webhooks.endpoint.resume": (ask) => ask("POST", "/v1/webhooks/endpoint/resume"),
+  "webhooks.refusals.lift": async (ask) => {
+    await database.pool.query(
+      `insert into sealpost.refusals (account_id, url) select id, $1 from sealpost.accounts
+       on conflict (account_id, url) do update set lifted_at = null`,
+      [URL_SET],
+    );
+    return await ask("POST", "/v1/webhooks/refusals/lift", { body: { url: URL_SET } });
+  },
   "webhooks.signing_secret.rotate": (ask) => ask("POST", "/v1/webhooks/signing-secret/rotate"),
   "webhooks.endpoint.remove": (ask) => ask("DELETE", "/v1/webhooks/endpoint"),
   "webhooks.notices.recipients.add": (ask) =>

@@ -117,6 +117,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "webhooks.endpoint.check": { before: setSome },
     "webhooks.endpoint.pause": { before: setSome },
     "webhooks.endpoint.resume": { before: setSome },
+    "webhooks.refusals.lift": { body: fc.record({ url: urls }) },
     "webhooks.deliveries.get": { params: delivery },
     "webhooks.deliveries.body": { params: delivery },
     "webhooks.deliveries.replay": { params: delivery },

@@ -23,6 +23,7 @@ test("every code of our own is raised by some operation, and explained", () => {
     "rotation_in_progress",
     "invalid_analysis",
     "not_found",
+    "refused_by_receiver",
     "target_refused",
   ];
   const ofAreas = areaTests.flatMap(({ codes }) => codes);
@@ -47,6 +48,7 @@ webhooks.endpoint.test POST /v1/webhooks/endpoint/test webhooks:write reversible
 webhooks.endpoint.check POST /v1/webhooks/endpoint/check webhooks:write reversible write sync
 webhooks.endpoint.pause POST /v1/webhooks/endpoint/pause webhooks:write reversible write sync
 webhooks.endpoint.resume POST /v1/webhooks/endpoint/resume webhooks:write reversible write sync
+webhooks.refusals.lift POST /v1/webhooks/refusals/lift webhooks:write reversible write sync
 webhooks.signing_secret.get GET /v1/webhooks/signing-secret webhooks:secrets none read sync
 webhooks.signing_secret.rotate POST /v1/webhooks/signing-secret/rotate webhooks:secrets irreversible write sync
 webhooks.deliveries.list GET /v1/webhooks/deliveries webhooks:read none read sync

@@ -22,7 +22,7 @@ import { runSealpost } from "../../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { startTestDispatcher, unsafeAllowed } from "../../support/dispatching.ts";
 import { findCalled, plantHostileNames } from "../../support/hostile-names.ts";
-import { countRows, publish, publishMany, SECRETS_KEY } from "../../support/installation.ts";
+import { countRows, insertRow, publish, publishMany, SECRETS_KEY } from "../../support/installation.ts";
 import { type Receiver, startReceiver } from "../../support/receiver.ts";
 import { MAIL, startTestApi, type TestApi } from "../../support/sealpost-api.ts";
 import { declaredOperations } from "../../support/sealpost-operations.ts";
@@ -308,6 +308,9 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await api.ask("POST", `/v1/webhooks/replays/${other.id}/cancel`);
   asked.add("webhooks.replays.cancel");
 
+  const url = receiver.url("/in").href;
+  await insertRow(database.pool, "refusals", { account_id: api.account.accountId, url });
+  await ask("webhooks.refusals.lift", { body: { url } });
   await ask("webhooks.endpoint.pause");
   await ask("webhooks.endpoint.test");
   const { delivery_id: held } = await ask("analyses.publish", {
