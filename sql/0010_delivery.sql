@@ -419,14 +419,16 @@ create function sealpost.take_turn(
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
 as $$
 declare
   look_again constant interval := '1 second';
   waiting_max constant integer := 2000;
+  wait_max constant interval := '20 minutes';
   receiver sealpost.receivers;
   address_at timestamptz;
   is_new boolean;
-  names integer;
+  own integer;
   others integer;
   accounts integer;
   at timestamptz;
@@ -447,9 +449,9 @@ begin
   at := clock_timestamp();
   is_new := receiver.next_at = '-infinity' and not is_further;
   if is_new or address_at > at then
-    select greatest(1, count(*) filter (where account_id = whose)), count(*) filter (where account_id <> whose),
+    select count(*) filter (where account_id = whose), count(*) filter (where account_id <> whose),
       greatest(1, count(distinct account_id))
-    into names, others, accounts
+    into own, others, accounts
     from (
       select account_id from sealpost.receivers
       where address = at_address and next_at > at - interval '1 minute' limit waiting_max
@@ -460,7 +462,8 @@ begin
     when receiver.next_at > at and not is_further then receiver.next_at - at
     -- Whoever has waited comes before another account's new name.
     when address_at > at or is_new and others > 0 then
-      names * accounts * address_every * (0.25 + random() / 2) * case when is_first then 1 else 2 end
+      least(wait_max, greatest(1, own) * accounts * address_every * (0.25 + random() / 2)
+        * case when is_first then 1 else 2 end)
   end;
   if wait is null then
     update sealpost.receiver_addresses set next_at = at + address_every where address = at_address;
@@ -470,8 +473,8 @@ begin
     return;
   end if;
   wait_ms := extract(epoch from wait) * 1000;
-  -- Nobody's names take up more than that: it asks as often without a row.
-  if is_new and names + others >= waiting_max then
+  -- An account's names take up no more than that: another one asks as often without a row, but its first one waits.
+  if is_new and own > 0 and own + others >= waiting_max then
     delete from sealpost.receivers where account_id = whose and origin = of_origin;
   else
     update sealpost.receivers
@@ -1166,7 +1169,9 @@ begin
   -- A run that has not begun is due at once: perhaps it was replayed after the pause.
   select account_id, delivery_id,
     case when run_started_at is null then 0 else greatest(extract(epoch from due_at - paused_at), 0) end,
-    extract(epoch from paused_at - case when run_started_at is not null then least(run_started_at, paused_at) end),
+    -- Since it was due it has only waited.
+    case when run_started_at is not null then
+      greatest(extract(epoch from least(paused_at, due_at) - run_started_at), 0) end,
     run, attempts_in_run, interruptions, body_bytes
   from taken
   on conflict (account_id, delivery_id) do update

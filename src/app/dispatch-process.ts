@@ -24,6 +24,7 @@ import {
 import {
   endTurn,
   findAnsweredLanes,
+  findProven,
   refuseUrl,
   rememberAnsweredLanes,
   takeTurn,
@@ -110,6 +111,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(general, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(general, lanes),
+      findProven: (receivers) => findProven(general, receivers),
       takeBack: (overflows) => takeBackOverflow(general, overflows),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),

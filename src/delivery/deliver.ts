@@ -140,10 +140,8 @@ export async function deliver(
   mayStart: () => boolean,
 ): Promise<Delivered> {
   const target = on.findTarget(delivery);
-  const url = target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
-  const isUnproven = delivery.provenAtMs === null;
-  const waited =
-    url === null ? 0 : waitedMs(delivery, isUnproven ? on.clock.nowMs() : (delivery.provenSinceMs ?? 0));
+  const url = proverOf(target, on);
+  const waited = waitedFor(delivery, url, on);
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
     {
@@ -173,7 +171,7 @@ export async function deliver(
   const headers = webhookHeaders({ signature, traceparent: delivery.traceparent, publicUrl: on.publicUrl });
   if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
 
-  const turn = url !== null && isUnproven ? createTurn(delivery, url.origin, on) : null;
+  const turn = url !== null && delivery.provenAtMs === null ? createTurn(delivery, url.origin, on) : null;
   const result = await on.poster.post({
     url: target.url,
     headers,
@@ -253,9 +251,20 @@ function createTurn({ accountId, number, run }: LeasedDelivery, origin: string, 
   return { admit, end };
 }
 
+/** The URL of a receiver that has to be proven; null: there is none, or it need not. */
+function proverOf(target: TargetUrlVerdict | null, on: Delivering): URL | null {
+  return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
+}
+
+function waitedFor(delivery: LeasedDelivery, url: URL | null, on: Delivering): number {
+  if (url === null) return 0;
+  return waitedMs(delivery, delivery.provenAtMs === null ? on.clock.nowMs() : (delivery.provenSinceMs ?? 0));
+}
+
 /** After an internal error (a secret that does not open, a bug): it uses up no attempt, only time of the window. */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
-  return ended(delivery, released(on, false));
+  const waited = waitedFor(delivery, proverOf(on.findTarget(delivery), on), on);
+  return ended(delivery, released(on, false), null, null, { waitedMs: waited });
 }
 
 /**

@@ -16,6 +16,8 @@ export type LaneUpkeepOptions = {
   /** Those whose receiver has answered at some time, as the database remembers. */
   readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
   readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
+  /** Those of the receivers (each `account_id origin`) that have been proven, here or elsewhere. */
+  readonly findProven: (receivers: readonly string[]) => Promise<readonly string[]>;
   /** Deliveries of lanes that had no room for them, in the same order. */
   readonly takeBack: (overflows: readonly Overflow[]) => Promise<readonly TakenBack[]>;
   /** Something may have become startable. */
@@ -25,7 +27,7 @@ export type LaneUpkeepOptions = {
   readonly random: () => number;
 };
 
-type Work = "find" | "remember" | "take_back";
+type Work = "find" | "remember" | "take_back" | "prove";
 
 /**
  * What lanes need of the database, apart from claims: whether one's receiver has answered before, to note those
@@ -47,11 +49,17 @@ export class LaneUpkeep {
     this.#options = options;
     // One each: what works must not shorten the pauses of what fails, nor be slowed down by it.
     const newBackoff = () => createBackoff(BACKOFF, options.random);
-    this.#backoffs = { find: newBackoff(), remember: newBackoff(), take_back: newBackoff() };
+    this.#backoffs = {
+      find: newBackoff(),
+      remember: newBackoff(),
+      take_back: newBackoff(),
+      prove: newBackoff(),
+    };
     this.#askingAgain = setInterval(() => {
       lanes.askAgain(LANES_PER_STATEMENT_MAX);
-      if (lanes.endRests()) options.onChanged();
-      else this.look();
+      if (lanes.rests.look(performance.now())) options.onChanged();
+      this.#begin("prove", lanes.rests.receivers(1).length, () => this.#prove());
+      this.look();
     }, ASK_AGAIN_EVERY_MS).unref();
   }
 
@@ -97,6 +105,13 @@ export class LaneUpkeep {
     // One that fails is let be: its lanes are asked about again soon.
     for (const lane of await this.#options.findAnswered(created)) this.#lanes.setAnsweredBefore(lane);
     this.#options.onChanged();
+  }
+
+  async #prove(): Promise<void> {
+    const resting = this.#lanes.rests.receivers(LANES_PER_STATEMENT_MAX);
+    const proven = await this.#options.findProven(resting);
+    for (const receiver of proven) this.#lanes.rests.endAll(receiver);
+    if (proven.length > 0) this.#options.onChanged();
   }
 
   async #remember(): Promise<void> {

@@ -73,13 +73,8 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
   }
 
   /** `restMs` as of `TurnTaken`. */
-  learn(lane: Lane, receiver: string, restMs: number | null): void {
+  learn(lane: Lane, receiver: string, restMs: number): void {
     const rest = this.#rests.get(receiver) ?? { lanes: new Set<Lane>(), untilMs: 0 };
-    if (restMs === null) {
-      this.#rests.delete(receiver);
-      for (const one of rest.lanes) this.#end(one);
-      return;
-    }
     this.#rests.set(receiver, rest);
     rest.untilMs = performance.now() + restMs;
     rest.lanes.add(lane);
@@ -103,6 +98,18 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
       this.#end(lane);
     }
     return hasEnded;
+  }
+
+  /** Receivers whose lanes rest, at most so many: elsewhere they may have been proven meanwhile. */
+  receivers(max: number): string[] {
+    return [...this.#rests.keys()].slice(0, max);
+  }
+
+  /** It has proven itself. */
+  endAll(receiver: string): void {
+    const lanes = this.#rests.get(receiver)?.lanes ?? [];
+    this.#rests.delete(receiver);
+    for (const lane of lanes) this.#end(lane);
   }
 
   #end(lane: Lane): void {

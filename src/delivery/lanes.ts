@@ -158,7 +158,9 @@ export class Lanes {
     lane.inFlight--;
     const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
-    if (turn !== null) this.#rests.learn(lane, `${accountId} ${turn.origin}`, turn.restMs);
+    const receiver = `${accountId} ${turn?.origin}`;
+    if (turn?.restMs === null) this.#rests.endAll(receiver);
+    else if (turn !== null) this.#rests.learn(lane, receiver, turn.restMs);
     if (before.isSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
@@ -178,9 +180,9 @@ export class Lanes {
     if (this.add(waiting)) for (const id of behind) if (lane?.ids.delete(id)) lane.ids.add(id);
   }
 
-  /** False: no lane's rest was over. */
-  endRests(): boolean {
-    return this.#rests.look(performance.now());
+  /** Lanes whose receivers have proven nothing. */
+  get rests(): Pick<ReceiverRests<Lane>, "look" | "receivers" | "endAll"> {
+    return this.#rests;
   }
 
   /** An account that holds too much of something else (bytes) starts nothing until it does no more. */
@@ -274,8 +276,10 @@ export class Lanes {
     const { account, ids } = lane;
     const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = this.#limits;
     if (lane.isSilent) {
-      const inAccount = Math.min(accountSilentIdsMax - account.silentIds, idsMax - this.#ids);
-      return Math.max(0, Math.min(silentLaneIdsMax - ids.size, inAccount));
+      // What is in flight may come back, if it was not its turn.
+      const { silentIds, silentInFlight } = account;
+      const inAccount = Math.min(accountSilentIdsMax - silentIds - silentInFlight, idsMax - this.#ids);
+      return Math.max(0, Math.min(silentLaneIdsMax - ids.size - lane.inFlight, inAccount));
     }
     // A dynamic threshold again: an account alone may fill half of what there is.
     const inAccount = Math.max(accountIdsMin - account.ids, (idsMax - this.#ids - account.ids) / 2);

@@ -52,18 +52,39 @@ export async function forgetReceivers(pool: Pool): Promise<number> {
   return (await pool.query<{ forgotten: number }>(text, [FORGOTTEN_PER_STEP])).rows[0]!.forgotten;
 }
 
+/** Those of the receivers, each `account_id origin`, that are proven. */
+export async function findProven(pool: Pool, receivers: readonly string[]): Promise<readonly string[]> {
+  const { rows } = await pool.query<{ receiver: string }>({
+    name: "find_proven",
+    text: `select asked as receiver from unnest($1::text[]) as asked
+      join sealpost.receivers as r on r.account_id = any (array[split_part(asked, ' ', 1)::uuid])
+        and r.origin = any (array[split_part(asked, ' ', 2)]) and r.next_at is null`,
+    values: [receivers],
+  });
+  return rows.map(({ receiver }) => receiver);
+}
+
 /** After an upgrade: receivers that have succeeded of late need no other proof. Killed, it goes on when called anew. */
 export async function proveFromLog(pool: Pool): Promise<void> {
   const step = "select sealpost.prove_from_log() as goes_on";
   while ((await pool.query<{ goes_on: boolean }>(step)).rows[0]!.goes_on);
 }
 
+/** The newest; who has more is found out now and then. */
+const REFUSALS_PER_ACCOUNT_MAX = 10_000;
+
 /** Its receiver wants nothing more from the account at this URL, as it is spelled. */
 export async function refuseUrl(pool: Pool, accountId: string, url: string): Promise<void> {
-  await pool.query(
+  const { rows } = await pool.query<{ isTime: boolean }>(
     `insert into sealpost.refusals (account_id, url) values ($1, $2)
-     on conflict (account_id, url) do update set refused_at = now()`,
+     on conflict (account_id, url) do update set refused_at = now() returning random() < 0.01 as "isTime"`,
     [accountId, url],
+  );
+  if (!rows[0]!.isTime) return;
+  await pool.query(
+    `delete from sealpost.refusals where account_id = $1 and url in (
+       select url from sealpost.refusals where account_id = $1 order by refused_at desc offset $2)`,
+    [accountId, REFUSALS_PER_ACCOUNT_MAX],
   );
 }
 

@@ -125,7 +125,10 @@ function forged(name: ProbeName, sent: string, ...posts: readonly ProbePost[]): 
 }
 
 /** The outcome of a probe's POST, as far as a verdict needs it. */
-export type ProbeAnswer = Pick<PostResult, "statusCode" | "errorCode" | "durationMs" | "responseHeaders">;
+export type ProbeAnswer = Pick<
+  PostResult,
+  "statusCode" | "errorCode" | "durationMs" | "responseHeaders" | "isRefusal"
+>;
 
 /** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
 export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
@@ -151,7 +154,7 @@ export async function sendProbes<Sent extends Pick<Probe, "posts">>(
     for (const { body, header: signature } of probe.posts) {
       const leftMs = endsAtMs - performance.now();
       const before = answers.at(-1);
-      if (before !== undefined && leftMs < 2 * before.durationMs + SPARE_MS) break;
+      if (before !== undefined && (before.isRefusal || leftMs < 2 * before.durationMs + SPARE_MS)) break;
       const headers = webhookHeaders({ signature, traceparent: null, publicUrl, isProbe: true });
       answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
     }

@@ -133,7 +133,13 @@ export const CHECK_LIMIT_MS = 20_000;
  * Sends a receiver a set of probes, each with an expected response, and judges the result.
  * @param receiver `url`: one that the rules for targets allow
  */
-export type CheckReceiver = (receiver: ProbesOptions & { readonly url: URL }) => Promise<ReceiverReport>;
+export type CheckReceiver = (
+  receiver: ProbesOptions & {
+    readonly url: URL;
+    /** It wants nothing more from this account at this URL. */
+    readonly onRefusal?: () => Promise<void>;
+  },
+) => Promise<ReceiverReport>;
 
 /**
  * @param createEgress creates the egress that deliveries use. A new one per check, because a resumed TLS session does
@@ -148,7 +154,7 @@ export function createReceiverCheck({
   readonly createEgress: () => Egress;
 }): CheckReceiver {
   const now = () => performance.now();
-  return async ({ url, ...sent }) => {
+  return async ({ url, onRefusal, ...sent }) => {
     const startedAtMs = now();
     const egress = createEgress();
     let facts: ReturnType<typeof factsOf> | null = null;
@@ -166,6 +172,7 @@ export function createReceiverCheck({
         sendProbes(createProbes(sent), sending),
         sendProbes(createSecretTrials(sent), sending),
       ]);
+      if (probed.some(({ answers }) => answers.some(({ isRefusal }) => isRefusal))) await onRefusal?.();
       const findings = findingsOf(probed);
       const connection = describeConnection(facts, findings, sent.nowMs);
       // It takes what is signed with the decoded secret, and nothing else.

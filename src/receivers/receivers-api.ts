@@ -9,7 +9,7 @@ import { actorOf } from "../base/model/audit.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
-import { isRefusing } from "../delivery/receivers-sql.ts";
+import { isRefusing, refuseUrl } from "../delivery/receivers-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { exampleAnalysis } from "../delivery/webhook.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
@@ -109,7 +109,8 @@ export function receiverOperations({
           details: { url: judged.href },
         });
         const sent = { secrets: secrets.map(({ secret }) => secret), nowMs: at.getTime() };
-        return { body: await checkReceiver({ url: judged.url, ...sent }) };
+        const onRefusal = () => refuseUrl(pool, accountId, endpoint.url);
+        return { body: await checkReceiver({ url: judged.url, onRefusal, ...sent }) };
       },
     }),
   ];

@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import { API_LIMITS } from "../../src/app/api-server.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
+import { refuseUrl } from "../../src/delivery/receivers-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import type { OpenApiDocument } from "../support/api-answer-check.ts";
 import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
@@ -63,6 +64,11 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
   const setSome = async () => {
     await setEndpoint(pool, accountId, "https://hooks.example.com/");
   };
+  const REFUSING = "https://refusing.example.com/";
+  const refuse = async () => {
+    await pool.query("delete from sealpost.refusals where account_id = $1", [accountId]);
+    await refuseUrl(pool, accountId, REFUSING);
+  };
   const recipients = Array.from({ length: 5 }, (_, n) => ({
     id: randomUUID(),
     address: `known${n}@example.com`,
@@ -117,7 +123,10 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "webhooks.endpoint.check": { before: setSome },
     "webhooks.endpoint.pause": { before: setSome },
     "webhooks.endpoint.resume": { before: setSome },
-    "webhooks.refusals.lift": { body: fc.record({ url: urls }) },
+    "webhooks.refusals.lift": {
+      before: refuse,
+      body: fc.record({ url: fc.oneof(fc.constant(REFUSING), urls) }),
+    },
     "webhooks.deliveries.get": { params: delivery },
     "webhooks.deliveries.body": { params: delivery },
     "webhooks.deliveries.replay": { params: delivery },

@@ -82,6 +82,7 @@ function startDispatcher(
     upkeep: {
       findAnswered: async () => [],
       rememberAnswered: async () => undefined,
+      findProven: async () => [],
       takeBack: (overflows) => takeBackOverflow(pool, overflows),
     },
     claim: hands.claim?.(claim) ?? claim,

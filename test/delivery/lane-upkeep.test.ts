@@ -28,6 +28,7 @@ function startUpkeep(does: Partial<LaneUpkeepOptions>) {
   const upkeep = new LaneUpkeep(lanes, {
     findAnswered: async () => [],
     rememberAnswered: async () => undefined,
+    findProven: async () => [],
     takeBack: async (overflows) => overflows.map(() => ({ deliveryIds: [], nextFromId: null })),
     onChanged: () => undefined,
     onError: () => undefined,

@@ -44,8 +44,12 @@ async function openTcpToFirst(
       await admit?.(address);
       return await openTcp(candidate, port, share.signal);
     } catch (error) {
-      if (!(error instanceof ConnectError) || error.code === "not_proven" || deadline.signal.aborted)
-        throw error;
+      if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
+      if (error.code === "not_proven") {
+        if (failures.length === 0) throw error;
+        // It was this one's turn only now and then: that another has failed is what is told.
+        continue;
+      }
       failures.push({ error, address });
     } finally {
       share.release();

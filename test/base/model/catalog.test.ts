@@ -82,7 +82,8 @@ async function readChecks(): Promise<readonly { readonly table: string; readonly
 }
 
 describe("the CHECKs of the database", () => {
-  const LIST = /^CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)$/;
+  // Not valid: for rows to come, as a scan of the log would take long.
+  const LIST = /^CHECK \(\((\w+) = ANY \(ARRAY\[(.+)\]\)\)\)(?: NOT VALID)?$/;
   const PAIR =
     /^CHECK \(\(\((\w+) = (?:ANY \(ARRAY\[(.+)\]\)|('\w+')::text)\) = \((\w+) IS (?:NOT )?NULL\)\)\)$/;
   const REFUSED =
