@@ -29,6 +29,7 @@ describe("how an attempt ended", () => {
       errorCode: null,
       statusCode,
       retryAfter: null,
+      isRefusal: false,
       responseHeaders: null,
       responseExcerpt: "so far… [cut off]",
     });
@@ -55,6 +56,7 @@ describe("how an attempt ended", () => {
         errorCode,
         statusCode: null,
         retryAfter: null,
+        isRefusal: false,
         responseHeaders: null,
         responseExcerpt: null,
       });
