@@ -100,14 +100,15 @@ describe("a handshake", () => {
     ]);
     const untrusted = await startTlsServer({ key, cert });
     const trusted = await startTlsServer({ key: good.keyPem, cert: good.certPem });
+    const startedAtMs = performance.now();
     const failures = Array.from({ length: 100 }, () =>
-      failureOf(connectTo(untrusted, { payer: "stranger's", connectTimeoutMs: patience(1_000) })),
+      failureOf(connectTo(untrusted, { payer: "stranger's", connectTimeoutMs: patience(15_000) })),
     );
     const { socket } = await connectTo(trusted, { payer: "another's" });
     socket.destroy();
     const codes = new Set((await Promise.all(failures)).map(({ code }) => code));
-    expect(codes).toContain("tls_untrusted");
-    expect(codes, "in line").toContain("tls_timeout");
+    expect(codes).toEqual(new Set(["tls_untrusted"]));
+    expect(performance.now() - startedAtMs, "in line").toBeGreaterThan(1_000);
     await untrusted.close();
   });
 
