@@ -518,7 +518,8 @@ declare
   until timestamptz;
 begin
   select coalesce(proven_from, now()) into until from sealpost.settings for update;
-  if until <= now() - interval '30 days' or not exists (select from sealpost.attempts) then
+  if until <= now() - interval '30 days' or not exists (
+    select from sealpost.attempts where delivery_id < sealpost.uuid_v7_floor(until)) then
     return false;
   end if;
   insert into sealpost.receivers as r (account_id, origin, proven_at)
