@@ -149,6 +149,13 @@ begin atomic
   select to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0);
 end;
 
+-- The origin of a target's URL, as its text says it: another spelling of the same one is another text.
+create function sealpost.origin(url text) returns text
+language sql immutable parallel safe
+begin atomic
+  select 'https://' || split_part(split_part(url, '/', 3), '?', 1);
+end;
+
 -- Who waits for whom: the account and the origin of its webhook_url, or the account's endpoint.
 -- A hash collision only makes two lanes share their turns.
 create or replace function sealpost.lane(account_id uuid, webhook_url text) returns bigint
@@ -523,7 +530,7 @@ begin
     return false;
   end if;
   insert into sealpost.receivers as r (account_id, origin, proven_at)
-  select account_id, 'https://' || split_part(split_part(target_url, '/', 3), '?', 1), max(ended_at)
+  select account_id, sealpost.origin(target_url), max(ended_at)
   from sealpost.attempts
   where delivery_id >= sealpost.uuid_v7_floor(until - interval '5 minutes')
     and delivery_id < sealpost.uuid_v7_floor(until) and outcome = 'succeeded'

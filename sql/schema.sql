@@ -1060,6 +1060,8 @@ function sealpost.make_partitions(first_day date, days integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, lock_timeout=2s, 0012_feed.sql
 function sealpost.note_late_attempt() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
+function sealpost.origin(url text) returns text
+  sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.park_deliveries(of_account uuid, rows_max integer, OUT rest integer, OUT cut uuid[]) returns record
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.pause_endpoint(of_account uuid, looks_max integer) returns boolean

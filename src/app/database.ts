@@ -99,7 +99,7 @@ export async function findDatabase(config: Config) {
       const wrongKey = found.find(({ kind }) => kind === "secrets_key");
       if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
       if (found.some(({ kind }) => kind === "migration")) return "unmigrated";
-      if (!found.some(({ kind }) => kind === "read_only")) await loadSecretsKey(pool, config);
+      if (!found.some(({ kind }) => kind === "read_only")) await refuseOtherKeys(pool, secretsKey);
       return "migrated";
     } catch (error) {
       if (error instanceof UsageError) throw error;
@@ -166,8 +166,12 @@ export async function prepareDatabase(
  */
 export async function loadSecretsKey(pool: Pool, config: Config): Promise<SecretsKey> {
   const secretsKey = await secretsKeyOf(config);
-  if (await keepSecretsKey(pool, secretsKey, { isFirst: false })) return secretsKey;
-  throw new UsageError(WRONG_SECRETS_KEY);
+  await refuseOtherKeys(pool, secretsKey);
+  return secretsKey;
+}
+
+async function refuseOtherKeys(pool: Pool, secretsKey: SecretsKey): Promise<void> {
+  if (!(await keepSecretsKey(pool, secretsKey, { isFirst: false }))) throw new UsageError(WRONG_SECRETS_KEY);
 }
 
 /** @throws UsageError when there is no such account. Accounts are never removed, so checking first is enough. */

@@ -1,6 +1,5 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
-import type { Pool } from "pg";
 import type { Logger } from "pino";
 import { createWakeupQueue } from "../base/database/graphile-worker.ts";
 import { createDispatchPool, createGeneralPool, shareOf } from "../base/database/pools.ts";
@@ -8,7 +7,7 @@ import { tryToLockTable } from "../base/database/table-lock.ts";
 import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics.ts";
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
-import { createDelivering, type DeliveringOptions, type ReceiverTurns } from "../delivery/deliver.ts";
+import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { type Attempts, createAttempts, Dispatcher } from "../delivery/dispatcher.ts";
 import { advanceHolds } from "../delivery/endpoint-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
@@ -22,12 +21,10 @@ import {
   wakeSoon,
 } from "../delivery/promote-sql.ts";
 import {
-  endTurn,
   findAnsweredLanes,
   findProven,
-  refuseUrl,
+  receiverTurns,
   rememberAnsweredLanes,
-  takeTurn,
 } from "../delivery/receivers-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
 import { createWakeups } from "../delivery/wakeups.ts";
@@ -98,7 +95,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   const { config, log, metrics } = options;
   const { dispatch: pool, general, slow } = pools;
   const analysisRetentionMs = config.analysisRetentionSeconds * 1_000;
-  const delivering = createDelivering({ ...options, turns: turnsIn(general) });
+  const delivering = createDelivering({ ...options, turns: receiverTurns(general) });
   const laneLimits = {
     ...LANE_LIMITS,
     inFlightMax: config.dispatchInFlightMax,
@@ -173,12 +170,6 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   };
 }
 
-const turnsIn = (pool: Pool): ReceiverTurns => ({
-  take: (asked) => takeTurn(pool, asked),
-  end: (...ended) => endTurn(pool, ...ended),
-  refuse: (...refused) => refuseUrl(pool, ...refused),
-});
-
 const CLAIM_RETRY_MS = 2_000;
 
 /**
@@ -206,7 +197,7 @@ export async function deliverInQuarantine(
   const lock = await pool.connect();
   try {
     if (!(await tryToLockTable(lock, "quarantine_lock"))) return "busy";
-    const delivering = createDelivering({ ...options, turns: turnsIn(pool) });
+    const delivering = createDelivering({ ...options, turns: receiverTurns(pool) });
     const attempts = createAttempts({
       delivering,
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),

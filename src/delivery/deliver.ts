@@ -11,7 +11,7 @@ import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-ur
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { TurnTaken } from "./lane.ts";
-import { RECEIVER_EVERY_MS, type Turn, type TurnRequest } from "./receivers-sql.ts";
+import { RECEIVER_EVERY_MS, type ReceiverTurns } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
 import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease, waitedMs } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
@@ -83,15 +83,6 @@ export type DeliveringOptions = {
   readonly random: () => number;
 };
 
-/** Turns of receivers that have proven nothing. */
-export type ReceiverTurns = {
-  readonly take: (asked: TurnRequest) => Promise<Turn>;
-  /** A 2xx is a proof. */
-  readonly end: (accountId: string, origin: string, isProof: boolean) => Promise<void>;
-  /** It refuses what the account sends to this URL. */
-  readonly refuse: (accountId: string, url: string) => Promise<void>;
-};
-
 const VERDICTS = { allow: "allowed", refuse: "refused" } as const;
 
 /** A proof counts for 30 days; a newer one is noted after this. */
@@ -140,7 +131,7 @@ export async function deliver(
   mayStart: () => boolean,
 ): Promise<Delivered> {
   const target = on.findTarget(delivery);
-  const url = proverOf(target, on);
+  const url = urlToProve(target, on);
   const waited = waitedFor(delivery, url, on);
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
@@ -194,18 +185,19 @@ export async function deliver(
       .catch(() => undefined);
 
   const endedAtMs = startedAtMs + result.durationMs;
-  const after = decideAfterAttempt(
-    {
-      hasSucceeded,
-      number: delivery.number,
-      runStartedAtMs,
-      endedAtMs,
-      retryAfterMs: parseRetryAfterMs(result.retryAfter, endedAtMs),
-    },
-    on.policy,
-    on.random(),
-  );
-  const next = result.isRefusal ? REFUSED : after;
+  const next = result.isRefusal
+    ? REFUSED
+    : decideAfterAttempt(
+        {
+          hasSucceeded,
+          number: delivery.number,
+          runStartedAtMs,
+          endedAtMs,
+          retryAfterMs: parseRetryAfterMs(result.retryAfter, endedAtMs),
+        },
+        on.policy,
+        on.random(),
+      );
   const { outcome, errorCode, statusCode, remoteAddress, responseHeaders, responseExcerpt } = result;
   const attempt: AttemptRow = {
     number: delivery.number,
@@ -251,8 +243,8 @@ function createTurn({ accountId, number, run }: LeasedDelivery, origin: string, 
   return { admit, end };
 }
 
-/** The URL of a receiver that has to be proven; null: there is none, or it need not. */
-function proverOf(target: TargetUrlVerdict | null, on: Delivering): URL | null {
+/** The target's URL, if its receiver has to be proven; null: it need not, or there is no target. */
+function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null {
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
 }
 
@@ -263,7 +255,7 @@ function waitedFor(delivery: LeasedDelivery, url: URL | null, on: Delivering): n
 
 /** After an internal error (a secret that does not open, a bug): it uses up no attempt, only time of the window. */
 export function releaseAfterFault(delivery: LeasedDelivery, on: Delivering): Delivered {
-  const waited = waitedFor(delivery, proverOf(on.findTarget(delivery), on), on);
+  const waited = waitedFor(delivery, urlToProve(on.findTarget(delivery), on), on);
   return ended(delivery, released(on, false), null, null, { waitedMs: waited });
 }
 

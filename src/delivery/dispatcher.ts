@@ -57,12 +57,12 @@ export function createAttempts(options: AttemptsOptions) {
       return { ...claimed, askedAtMs };
     },
 
-    /** Resolves once the outcome is recorded, or its lease is over. `onDelivered` is called in between. */
+    /** Resolves with the outcome once it is recorded, or its lease is over. `onDelivered` is called in between. */
     async run(
       delivery: LeasedDelivery,
       askedAtMs: number,
       onDelivered: (delivered: Delivered) => void = () => undefined,
-    ): Promise<void> {
+    ): Promise<Delivered> {
       const mayStart = () => performance.now() - askedAtMs < START_WITHIN_MS;
       const delivered = await deliver(delivery, delivering, mayStart).catch((error: unknown) => {
         observer.failed("deliver", error);
@@ -71,6 +71,7 @@ export function createAttempts(options: AttemptsOptions) {
       onDelivered(delivered);
       const recorded = await recorder.record(delivered.recording, askedAtMs + leaseMs);
       observer.attemptRecorded(delivery, delivered, recorded);
+      return delivered;
     },
   };
 }
@@ -298,11 +299,16 @@ export class Dispatcher {
   async #run(delivery: LeasedDelivery, taken: TakenDelivery, askedAtMs: number): Promise<void> {
     this.#running++;
     this.bytes.count(taken.accountId, delivery.bodyBytes);
-    await this.#attempts.run(delivery, askedAtMs, (delivered) => {
+    const release = (delivered: Delivered) => {
       this.lanes.release(taken, answerOf(delivered), delivered.turn);
-      if (delivered.recording.next.status === "waits") this.lanes.putBack(taken);
       this.#pump();
-    });
+    };
+    const delivered = await this.#attempts.run(delivery, askedAtMs, (one) => waits(one) || release(one));
+    // It keeps its place until the lease is given back: a claim would pass it over, if its lane's rest ended before.
+    if (waits(delivered)) {
+      release(delivered);
+      this.lanes.putBack(taken);
+    }
     this.bytes.count(taken.accountId, -delivery.bodyBytes);
     this.#running--;
     if (this.#running === 0) for (const resolve of this.#idleWaiters.splice(0)) resolve();
@@ -310,6 +316,8 @@ export class Dispatcher {
     this.#pump();
   }
 }
+
+const waits = ({ recording }: Delivered) => recording.next.status === "waits";
 
 /**
  * Did the receiver answer at all? A refusal is an answer; a timeout, a reset or a dead name is silence. What was not

@@ -90,12 +90,8 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
       hasEnded = true;
       rest.untilMs = nowMs + NEXT_LANE_MS;
       const [lane] = rest.lanes;
-      if (lane === undefined) {
-        this.#rests.delete(receiver);
-        continue;
-      }
-      rest.lanes.delete(lane);
-      this.#end(lane);
+      if (lane === undefined) this.#rests.delete(receiver);
+      else if (rest.lanes.delete(lane)) this.#end(lane);
     }
     return hasEnded;
   }

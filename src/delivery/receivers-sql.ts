@@ -64,23 +64,23 @@ export async function findProven(pool: Pool, receivers: readonly string[]): Prom
   return rows.map(({ receiver }) => receiver);
 }
 
-/** After an upgrade: receivers that have succeeded of late need no other proof. Killed, it goes on when called anew. */
+/** After an upgrade: receivers that succeeded of late need no other proof. Killed, it goes on when called again. */
 export async function proveFromLog(pool: Pool): Promise<void> {
   const step = "select sealpost.prove_from_log() as goes_on";
   while ((await pool.query<{ goes_on: boolean }>(step)).rows[0]!.goes_on);
 }
 
-/** The newest; who has more is found out now and then. */
+/** The newest; one refusal in a hundred looks for more. */
 const REFUSALS_PER_ACCOUNT_MAX = 10_000;
 
 /** Its receiver wants nothing more from the account at this URL, as it is spelled. */
 export async function refuseUrl(pool: Pool, accountId: string, url: string): Promise<void> {
-  const { rows } = await pool.query<{ isTime: boolean }>(
+  const { rows } = await pool.query<{ isDrawn: boolean }>(
     `insert into sealpost.refusals (account_id, url) values ($1, $2)
-     on conflict (account_id, url) do update set refused_at = now() returning random() < 0.01 as "isTime"`,
+     on conflict (account_id, url) do update set refused_at = now() returning random() < 0.01 as "isDrawn"`,
     [accountId, url],
   );
-  if (!rows[0]!.isTime) return;
+  if (!rows[0]!.isDrawn) return;
   await pool.query(
     `delete from sealpost.refusals where account_id = $1 and url in (
        select url from sealpost.refusals where account_id = $1 order by refused_at desc offset $2)`,
@@ -127,7 +127,7 @@ export type TurnRequest = {
   /** An IP address, of which a /64 counts as one, or the host name where a proxy looks it up. */
   readonly address: string;
   readonly isFirst: boolean;
-  /** An earlier address of the same attempt could not be reached at all. */
+  /** An earlier address of the same attempt did not accept the connection. */
   readonly isFurther: boolean;
   /** How long the attempt may take. */
   readonly leaseMs: number;
@@ -175,3 +175,12 @@ export async function endTurn(
     values: [accountId, origin, isProof],
   });
 }
+
+/** What attempts ask and tell of receivers that have to be proven. */
+export const receiverTurns = (pool: Pool) => ({
+  take: (asked: TurnRequest) => takeTurn(pool, asked),
+  end: (accountId: string, origin: string, isProof: boolean) => endTurn(pool, accountId, origin, isProof),
+  refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),
+});
+
+export type ReceiverTurns = ReturnType<typeof receiverTurns>;

@@ -53,8 +53,8 @@ export const loggedColumns = (deliveries: string) => `
       o.due_at <= now() and exists (
         select from sealpost.receivers as r
         where r.account_id = d.account_id and r.next_at > now() - interval '1 minute' and r.origin = any (array[
-          'https://' || split_part(split_part(coalesce(d.webhook_url, (
-            select e.url from sealpost.endpoints as e where e.account_id = d.account_id)), '/', 3), '?', 1)])
+          sealpost.origin(coalesce(d.webhook_url, (
+            select e.url from sealpost.endpoints as e where e.account_id = d.account_id)))])
       ) as waits_for_proof,
       case when d.run > 1 then (
         select replay_id from sealpost.replay_items where delivery_id = d.id and run = d.run limit 1

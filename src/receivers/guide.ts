@@ -28,7 +28,7 @@ one with a 2xx it gets ten a minute at most.
 **You want them:** the [guide for receivers](guide) says how to verify their signatures.
 
 **You do not want them:** respond with status 410 and the header \`webhook-refuse: 1\`. From then on this sender's
-webhooks are no longer sent to that URL. Others who use this service, and other URLs of yours, are not concerned.
+webhooks are no longer sent to that URL. Others who use this service, and other URLs of yours, are not affected.
 `;
 
 /** For whoever finds our requests in a log. */

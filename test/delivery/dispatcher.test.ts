@@ -6,7 +6,7 @@ import { createDelivering } from "../../src/delivery/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/delivery/dispatcher.ts";
 import { LANE_LIMITS, type WaitingDelivery } from "../../src/delivery/lane.ts";
 import { freeLeases, promoteDue, takeBackOverflow, wakeSoon } from "../../src/delivery/promote-sql.ts";
-import { endTurn, refuseUrl, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import { receiverTurns } from "../../src/delivery/receivers-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { deliveryRow, openRow, publishAt } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";
@@ -61,11 +61,7 @@ function startDispatcher(
     egress: createEgress(config, config.attemptDeadlineMs),
     secretsKey: SECRETS_KEY,
     random: Math.random,
-    turns: {
-      take: (asked) => takeTurn(pool, asked),
-      end: (...ended) => endTurn(pool, ...ended),
-      refuse: (...refused) => refuseUrl(pool, ...refused),
-    },
+    turns: receiverTurns(pool),
   });
   const claim: Claiming = (input) => claimDeliveries(pool, { ...input, at: null });
   const write: Writing = (recordings) => recordOutcomes(pool, recordings);
