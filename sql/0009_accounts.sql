@@ -467,6 +467,18 @@ alter table sealpost.accounts
   add column is_full boolean not null default false;
 create index accounts_full on sealpost.accounts (id) where is_full;
 
+-- When it was erased; null: it is not.
+alter table sealpost.accounts add column erased_at timestamptz;
+
+-- What was erased on request: ids and times only, for `erasures reapply` after a restore. analysis_id null: the account
+-- itself.
+create table sealpost.erasures (
+  account_id uuid not null,
+  analysis_id text,
+  erased_at timestamptz not null default now(),
+  unique nulls not distinct (account_id, analysis_id)
+);
+
 -- Who may read a delivery, and what it carries. Null: whoever may read the account's log. Else the members of a space:
 -- whoever keeps spaces says so in the transaction that publishes. What a user's key sees is said in
 -- src/delivery/visibility.ts. user_id: whose run published it, towards whose share it is stored; null: no user's.
@@ -475,7 +487,7 @@ alter table sealpost.deliveries add column space_id uuid, add column user_id uui
   add constraint deliveries_reason_check check (
     reason in
       ('attempts_exhausted', 'no_target', 'target_refused', 'refused_by_receiver', 'window_ended', 'analysis_expired',
-      'interrupted')) not valid;
+      'analysis_erased', 'interrupted')) not valid;
 
 -- What the feed counts by (0012_feed.sql): one number, given in whatever transaction and by whatever version
 -- publishes. Null in what was published before: the feed begins here.

@@ -702,6 +702,22 @@ $$;
 
 -- 6. Publishing. SQLSTATEs besides those of 0005_publish.sql: SP007 account_moved, SP008 account_full.
 
+-- What was published for an endpoint that forgets, and has not been erased yet. look_at: when it is looked at next,
+-- whether it was delivered.
+create table sealpost.forgetting (
+  delivery_id uuid primary key,
+  account_id uuid not null,
+  look_at timestamptz not null
+);
+create index forgetting_look_at on sealpost.forgetting (look_at);
+
+-- What a webhook has in place of the analysis; null where no URL is given. None of these needs an escape in JSON.
+create function sealpost.reference_of(analysis_id text, event text, url text) returns text
+language sql immutable parallel safe
+begin atomic
+  select '{"id":"' || analysis_id || '","status":"' || substr(event, 10) || '","url":"' || url || analysis_id || '"}';
+end;
+
 -- What publishing refuses of these, and why, in their order. n counts from 1.
 create function sealpost.publication_faults(account_ids uuid[], analyses json[], webhook_urls text[])
 returns table (n bigint, state text, code text, fault text, hint text)
@@ -801,6 +817,8 @@ declare
   sizes integer[];
   have_target boolean[];
   is_any_paused boolean;
+  references_to_send text[];
+  forgotten_after boolean[];
   fresh uuid[];
   open_ids uuid[];
   open_lanes bigint[];
@@ -810,11 +828,13 @@ begin
   select
     array_agg((reading).id), array_agg((reading).event), array_agg((reading).digest), array_agg((reading).bytes),
     array_agg(has_target), bool_or(is_paused),
+    array_agg(sealpost.reference_of((reading).id, (reading).event, reference_url)), array_agg(is_forgotten),
     array_agg(case when not is_refused then sealpost.uuid_v7_of(id_prefix) end),
     array_agg(case when is_refused then 'refused' end)
-  into analysis_ids, events, digests, sizes, have_target, is_any_paused, delivery_ids, codes
+  into analysis_ids, events, digests, sizes, have_target, is_any_paused, references_to_send, forgotten_after,
+    delivery_ids, codes
   from (
-    select reading, has_target, is_paused,
+    select reading, has_target, is_paused, reference_url, is_forgotten,
       is_not_here or url_fault is not null or (reading).fault is not null or case when is_full then
         not exists (
           select from sealpost.analyses as a
@@ -825,6 +845,8 @@ begin
         sealpost.read_analysis(analysis, analysis_bytes_max) as reading,
         coalesce(webhook_url, endpoints.url) is not null as has_target,
         endpoints.paused_at is not null as is_paused,
+        case when webhook_url is null then endpoints.reference_url end as reference_url,
+        webhook_url is null and endpoints.forgets_after_success as is_forgotten,
         -- Not the id: an index that holds all that is asked for may be read in order, too.
         accounts.created_at is null or accounts.moved_to is not null as is_not_here,
         input.account_id, accounts.is_full,
@@ -862,14 +884,16 @@ begin
   with added as materialized (
     select *
     from unnest(
-        account_ids, analyses, webhook_urls, traceparents, analysis_ids, delivery_ids, events, sizes, have_target)
-      as input (account_id, analysis, webhook_url, traceparent, analysis_id, delivery_id, event, bytes, has_target)
+        account_ids, analyses, webhook_urls, traceparents, analysis_ids, delivery_ids, events, sizes, have_target,
+        references_to_send)
+      as input (
+        account_id, analysis, webhook_url, traceparent, analysis_id, delivery_id, event, bytes, has_target, reference)
     where cardinality(fresh) = cardinality(account_ids) or delivery_id = any (fresh)
   ), body as (
-    insert into sealpost.bodies (delivery_id, account_id, event, webhook_url, traceparent, analysis)
+    insert into sealpost.bodies (delivery_id, account_id, event, webhook_url, traceparent, analysis, reference)
     select delivery_id, account_id, event, webhook_url,
       substring(traceparent from '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$'),
-      analysis
+      analysis, reference
     from added
   ), logged as (
     insert into sealpost.deliveries
@@ -881,13 +905,20 @@ begin
     from added
   ), opened as (
     insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)
-    select delivery_id, account_id, sealpost.lane(account_id, webhook_url), at, at + wake_after, bytes
+    select delivery_id, account_id, sealpost.lane(account_id, webhook_url), at, at + wake_after,
+      coalesce(octet_length(reference), bytes)
     from added where has_target
     returning delivery_id, lane
   )
   select array_agg(delivery_id), array_agg(lane) into open_ids, open_lanes from opened;
 
-  -- Apart: in the statement above it cost everybody's batches some 5 %.
+  -- Apart: in the statement above the next two cost everybody's batches some 5 %.
+  if array_position(forgotten_after, true) is not null then
+    insert into sealpost.forgetting (delivery_id, account_id, look_at)
+    select delivery_id, account_id, at from unnest(account_ids, delivery_ids, forgotten_after)
+      as input (account_id, delivery_id, is_forgotten)
+    where is_forgotten and delivery_id = any (fresh);
+  end if;
   if is_any_paused then
     if is_example then
       update sealpost.open_deliveries as o set lane = sealpost.lane(o.account_id, 'test-event://endpoint')
@@ -904,12 +935,13 @@ begin
     perform sealpost.announce_events();
   end if;
 
-  -- 4. What was known already, be it from this very batch, has to be the same, and is the delivery that it was.
+  -- 4. What was known already, be it from this very batch, has to be the same, unless it was erased, and is the
+  -- delivery that it was.
   if cardinality(fresh) < cardinality(account_ids) then
     for known in
       select input.n, input.analysis_id, registry.delivery_id,
-        registry.digest = input.digest
-          and logged.webhook_url is not distinct from input.webhook_url as is_same,
+        registry.digest = ''
+          or registry.digest = input.digest and logged.webhook_url is not distinct from input.webhook_url as is_same,
         logged.space_id is not null as is_of_space
       from unnest(account_ids, digests, webhook_urls, analysis_ids, delivery_ids) with ordinality
         as input (account_id, digest, webhook_url, analysis_id, delivery_id, n)
@@ -987,13 +1019,17 @@ declare
   bytes_max integer;
   deliver integer;
   has_target boolean;
+  reference_url text;
+  is_forgotten boolean;
   reading sealpost.read_analysis;
   new_id constant uuid := sealpost.uuid_v7_of(sealpost.uuid_v7_prefix(now()));
   its_lane bigint;
+  reference text;
 begin
   select settings.analysis_bytes_max, tasks.id,
-    endpoints.url is not null and endpoints.paused_at is null and accounts.moved_to is null and not accounts.is_full
-  into bytes_max, deliver, has_target
+    endpoints.url is not null and endpoints.paused_at is null and accounts.moved_to is null and not accounts.is_full,
+    endpoints.reference_url, endpoints.forgets_after_success
+  into bytes_max, deliver, has_target, reference_url, is_forgotten
   from sealpost.settings
   join sealpost.accounts on accounts.id = of_account
   join graphile_worker._private_tasks as tasks on tasks.identifier = 'deliver'
@@ -1017,15 +1053,20 @@ begin
     trace := substring(trace from '^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$');
   end if;
   its_lane := sealpost.lane(of_account, null);
+  reference := sealpost.reference_of(reading.id, reading.event, reference_url);
+  if is_forgotten then
+    insert into sealpost.forgetting (delivery_id, account_id, look_at) values (new_id, of_account, now());
+  end if;
   with body as (
-    insert into sealpost.bodies (delivery_id, account_id, event, traceparent, analysis)
-    values (new_id, of_account, reading.event, trace, text_of_analysis)
+    insert into sealpost.bodies (delivery_id, account_id, event, traceparent, analysis, reference)
+    values (new_id, of_account, reading.event, trace, text_of_analysis, reference)
   ), logged as (
     insert into sealpost.deliveries (id, account_id, event, status, analysis_id)
     values (new_id, of_account, reading.event, 'pending', reading.id)
   ), opened as (
     insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)
-    values (new_id, of_account, its_lane, now(), now() + interval '15 seconds', reading.bytes)
+    values (new_id, of_account, its_lane, now(), now() + interval '15 seconds',
+      coalesce(octet_length(reference), reading.bytes))
   )
   -- The wake-up, as add_wakeups writes it.
   insert into graphile_worker._private_jobs (task_id, run_at, payload, max_attempts)
@@ -1657,6 +1698,17 @@ alter table sealpost.endpoints
   add column gather_from uuid;
 create index endpoints_paused on sealpost.endpoints (account_id) where paused_at is not null;
 create index endpoints_gather on sealpost.endpoints (gather_at) where gather_at is not null;
+
+-- reference_url         what is published for it is sent as a reference, whose URL begins so; null: as the analysis
+-- forgets_after_success what is published for it is erased some time after it was delivered
+alter table sealpost.endpoints
+  add column reference_url text,
+  add column forgets_after_success boolean not null default false,
+  add constraint endpoints_options check (not (forgets_after_success and reference_url is not null));
+
+-- What webhooks have in place of the analysis, fixed when it was published; null: the analysis itself. That is null in
+-- JSON once it was erased.
+alter table sealpost.bodies add column reference text;
 
 -- Whether what is in this lane is held. A test event that is sent while the endpoint is paused has a lane of its own.
 create function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean

@@ -1,13 +1,83 @@
 -- The log: bulk replays of it, and its activity. What processes of the version before call keeps its signature.
 
--- 1. Replays.
+-- 1. Erasing.
+
+-- Whether nothing is left of the text. What is large is not read for it.
+create function sealpost.is_erased(analysis json) returns boolean
+language sql stable parallel safe
+begin atomic
+  select pg_column_size(analysis) < 16 and analysis::text = 'null';
+end;
+
+-- Takes the text of an analysis out of every row, with what receivers answered, which may repeat it, and ends its
+-- delivery. An attempt under way is logged as interrupted, as it may arrive: in_flight. Its dispatcher, whose lease is
+-- gone, records nothing of it. What an erased delivery is: succeeded, or abandoned as analysis_erased. Its id stays
+-- known, whatever is published under it. outcome: erased (perhaps before), not_found.
+create function sealpost.erase_analysis(
+  of_account uuid, of_analysis text, out outcome text, out in_flight boolean
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+as $$
+declare
+  registered record;
+  opened sealpost.open_deliveries;
+  found_open sealpost.open_deliveries;
+  cut integer := 0;
+begin
+  in_flight := false;
+  select delivery_id, digest into registered
+  from sealpost.analyses where account_id = of_account and id = of_analysis for update;
+  outcome := case when found then 'erased' else 'not_found' end;
+  if not found or registered.digest = '' then
+    return;
+  end if;
+  -- The open row before the log's, as recording does; and once more, for a replay that came in between.
+  for pass in 1 .. 2 loop
+    delete from sealpost.open_deliveries where delivery_id = registered.delivery_id returning * into found_open;
+    if found then
+      opened := found_open;
+    end if;
+    delete from sealpost.held_deliveries where account_id = of_account and delivery_id = registered.delivery_id;
+    perform from sealpost.deliveries where account_id = of_account and id = registered.delivery_id for update;
+  end loop;
+  if opened.lease_token is not null and opened.lease_number is not null then
+    cut := 1;
+    in_flight := opened.lease_until > clock_timestamp();
+    insert into sealpost.attempts
+      (delivery_id, account_id, run, number, started_at, ended_at, outcome, error_code, target_url)
+    select opened.delivery_id, of_account, opened.lease_run, opened.lease_number, opened.lease_started_at,
+      least(opened.lease_until, clock_timestamp()), 'interrupted', 'interrupted', coalesce(b.webhook_url, (
+        select e.url from sealpost.endpoints as e
+        where e.account_id = of_account and e.updated_at <= opened.lease_started_at))
+    from sealpost.bodies as b where b.delivery_id = opened.delivery_id;
+  end if;
+  update sealpost.deliveries
+  set status = case when status = 'succeeded' then status else 'abandoned' end,
+    reason = case when status <> 'succeeded' then 'analysis_erased' end,
+    attempts_count = attempts_count + cut,
+    last_error_code = case cut when 1 then 'interrupted' else last_error_code end,
+    last_status_code = case cut when 0 then last_status_code end
+  where account_id = of_account and id = registered.delivery_id;
+  update sealpost.attempts set response_headers = null, response_excerpt = null
+  where delivery_id = registered.delivery_id and coalesce(response_headers, response_excerpt) is not null;
+  update sealpost.bodies set analysis = 'null', reference = null where delivery_id = registered.delivery_id;
+  update sealpost.analyses set digest = '' where account_id = of_account and id = of_analysis;
+end
+$$;
+
+-- 2. Replays.
 
 -- Starts the next run of one delivery. Locks the open row before the log's row, as recording does. An attempt that is
 -- under way keeps its lease: the run that begins here starts when that lease is given back or ends. The next run of
 -- what is held, or would go to a paused endpoint, is held.
--- outcome: replayed, not_found, not_replayable (pending or succeeded), expired (the analysis is no longer readable),
--- too_often (runs_max runs of it, whoever began them, began within the last hour: RUNS_PER_HOUR_MAX of
--- src/base/model/statuses.ts, and half of them where a user's key asks, which leaves the other half for the account).
+-- outcome: replayed, not_found, not_replayable (pending or succeeded), erased (or forgotten), expired (the analysis is
+-- no longer readable), too_often (runs_max runs of it, whoever began them, began within the last hour:
+-- RUNS_PER_HOUR_MAX of src/base/model/statuses.ts, and half of them where a user's key asks, which leaves the other
+-- half for the account).
 -- wakes_lane: the delivery's lane, for its wake-up; null: it needs none, because nothing was started, or is held, or
 -- an attempt is under way.
 create function sealpost.start_next_run(
@@ -40,7 +110,7 @@ begin
     from sealpost.open_deliveries where delivery_id = of_delivery and account_id = of_account for update;
     is_open := found;
   end if;
-  select status, run, webhook_url into logged
+  select status, reason, run, webhook_url into logged
   from sealpost.deliveries where account_id = of_account and id = of_delivery for update;
   if not found then
     outcome := 'not_found';
@@ -48,6 +118,10 @@ begin
   end if;
   if logged.status not in ('failed', 'abandoned') then
     outcome := 'not_replayable';
+    return;
+  end if;
+  if logged.reason = 'analysis_erased' then
+    outcome := 'erased';
     return;
   end if;
   if at >= sealpost.uuid_v7_time(of_delivery) + analysis_retention then
@@ -78,7 +152,7 @@ begin
     where account_id = of_account and delivery_id = of_delivery;
   elsif sealpost.is_paused(of_account, of_lane) then
     insert into sealpost.held_deliveries (account_id, delivery_id, run, body_bytes)
-    select of_account, of_delivery, next_run, octet_length(analysis::text)
+    select of_account, of_delivery, next_run, octet_length(coalesce(reference, analysis::text))
     from sealpost.bodies where delivery_id = of_delivery;
     is_held := found;
     if not found then
@@ -88,7 +162,8 @@ begin
     end if;
   else
     insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, run, body_bytes)
-    select of_delivery, of_account, of_lane, at, at + interval '15 seconds', next_run, octet_length(analysis::text)
+    select of_delivery, of_account, of_lane, at, at + interval '15 seconds', next_run,
+      octet_length(coalesce(reference, analysis::text))
     from sealpost.bodies where delivery_id = of_delivery;
     if not found then
       outcome := 'expired';
@@ -122,7 +197,9 @@ begin
   perform from sealpost.deliveries
   where account_id = of_account and id = of_delivery and status not in ('failed', 'abandoned');
   if found then
-    outcome := 'not_replayable';
+    outcome := case when exists (
+      select from sealpost.bodies as b where b.delivery_id = of_delivery and sealpost.is_erased(b.analysis)
+    ) then 'erased' else 'not_replayable' end;
     return;
   end if;
   -- The end of a block by an exception gives back the locks that were taken in it.
@@ -371,7 +448,7 @@ begin atomic
     select k.id from sealpost.api_keys as k where k.account_id = of_account and k.user_id = of_user));
 end;
 
--- 2. Activity: how many attempts ended when, of whom, where and how, added up by the leader while they end, so that a
+-- 3. Activity: how many attempts ended when, of whom, where and how, added up by the leader while they end, so that a
 -- month of an account, or everybody's last hour, is read in milliseconds.
 
 -- bucket      start of five minutes; of an hour where sealpost.fold_activity has been. Every attempt is in one row.

@@ -14,6 +14,7 @@ create table sealpost.accounts (
   created_at timestamptz default now() not null,
   moved_to text,
   is_full boolean default false not null,
+  erased_at timestamptz,
   constraint accounts_pkey PRIMARY KEY (id),
   constraint accounts_moved_to_check CHECK (((length(moved_to) >= 1) AND (length(moved_to) <= 100))),
   constraint accounts_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200)))
@@ -138,6 +139,7 @@ create table sealpost.bodies (
   traceparent text,
   analysis json not null,
   serial bigint default nextval('sealpost.event_serials'::regclass),
+  reference text,
   constraint bodies_pkey PRIMARY KEY (delivery_id)
 ) partition by RANGE (delivery_id);
 CREATE INDEX bodies_serial ON ONLY sealpost.bodies USING btree (serial);
@@ -193,7 +195,7 @@ create table sealpost.deliveries (
   constraint deliveries_pkey PRIMARY KEY (account_id, id),
   constraint deliveries_check CHECK (((status = 'abandoned') = (reason IS NOT NULL))),
   constraint deliveries_event_check CHECK ((event = ANY (ARRAY['analysis.succeeded', 'analysis.failed']))),
-  constraint deliveries_reason_check CHECK ((reason = ANY (ARRAY['attempts_exhausted', 'no_target', 'target_refused', 'refused_by_receiver', 'window_ended', 'analysis_expired', 'interrupted']))) NOT VALID,
+  constraint deliveries_reason_check CHECK ((reason = ANY (ARRAY['attempts_exhausted', 'no_target', 'target_refused', 'refused_by_receiver', 'window_ended', 'analysis_expired', 'analysis_erased', 'interrupted']))) NOT VALID,
   constraint deliveries_status_check CHECK ((status = ANY (ARRAY['pending', 'failed', 'succeeded', 'abandoned'])))
 ) partition by RANGE (id);
 CREATE INDEX deliveries_undelivered ON ONLY sealpost.deliveries USING btree (account_id, status, id) WHERE (status = ANY (ARRAY['failed', 'abandoned']));
@@ -230,13 +232,23 @@ create table sealpost.endpoints (
   paused_at timestamptz,
   gather_at timestamptz,
   gather_from uuid,
+  reference_url text,
+  forgets_after_success boolean default false not null,
   constraint endpoints_pkey PRIMARY KEY (id),
+  constraint endpoints_options CHECK ((NOT (forgets_after_success AND (reference_url IS NOT NULL)))),
   constraint endpoints_url_check CHECK ((length(url) <= 2048)),
   constraint endpoints_account_id_fkey FOREIGN KEY (account_id) REFERENCES sealpost.accounts(id),
   constraint endpoints_account_id_key UNIQUE (account_id)
 );
 CREATE INDEX endpoints_gather ON sealpost.endpoints USING btree (gather_at) WHERE (gather_at IS NOT NULL);
 CREATE INDEX endpoints_paused ON sealpost.endpoints USING btree (account_id) WHERE (paused_at IS NOT NULL);
+
+create table sealpost.erasures (
+  account_id uuid not null,
+  analysis_id text,
+  erased_at timestamptz default now() not null,
+  constraint erasures_account_id_analysis_id_key UNIQUE NULLS NOT DISTINCT (account_id, analysis_id)
+);
 
 create table sealpost.feed (
   account_id uuid not null,
@@ -255,6 +267,14 @@ create table sealpost.feed_steps (
   caught_up_at timestamptz not null,
   constraint feed_steps_pkey PRIMARY KEY (step)
 ) with (autovacuum_vacuum_scale_factor=0, autovacuum_vacuum_threshold=5000);
+
+create table sealpost.forgetting (
+  delivery_id uuid not null,
+  account_id uuid not null,
+  look_at timestamptz not null,
+  constraint forgetting_pkey PRIMARY KEY (delivery_id)
+);
+CREATE INDEX forgetting_look_at ON sealpost.forgetting USING btree (look_at);
 
 create table sealpost.held_deliveries (
   account_id uuid not null,
@@ -1032,6 +1052,8 @@ function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integ
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
+function sealpost.erase_analysis(of_account uuid, of_analysis text, OUT outcome text, OUT in_flight boolean) returns record
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.fold_activity(after interval, accounts_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.forget_answered_lanes(retention interval, lanes_max integer, rows_max integer) returns integer
@@ -1044,6 +1066,8 @@ function sealpost.hold(delivery_ids uuid[]) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.hold_leased(delivery_ids uuid[], token uuid, at timestamptz) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+function sealpost.is_erased(analysis json) returns boolean
+  sql, stable, parallel safe, 0011_log.sql
 function sealpost.is_key_good(of_key uuid) returns boolean
   sql, 0009_accounts.sql
 function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
@@ -1092,6 +1116,8 @@ function sealpost.published_bytes(of_account uuid, of_user uuid, log_bytes integ
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.read_analysis(analysis json, bytes_max integer) returns sealpost.read_analysis
   plpgsql, immutable, 0005_publish.sql
+function sealpost.reference_of(analysis_id text, event text, url text) returns text
+  sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.refuse_publication(account_ids uuid[], analyses json[], webhook_urls text[]) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.refuse_storage(of_kind text, bytes_max bigint) returns void

@@ -244,7 +244,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
   weight: {
     wrong: {
       "README.md": "x\n".repeat(201),
-      "src/base/config/variables.ts": "  A: optional(\n".repeat(43),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(44),
       "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(52),
       "package-lock.json": JSON.stringify({
         packages: {
@@ -254,7 +254,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
     right: {
       "README.md": "x\n".repeat(200),
-      "src/base/config/variables.ts": "  A: optional(\n".repeat(42),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(43),
       "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(51),
     },
   },

@@ -94,6 +94,17 @@ const ownProblems = {
     meaning: "The analysis is past its retention period.",
     remedy: "It can no longer be read or delivered: run the analysis again.",
   },
+  analysis_erased: {
+    status: 410,
+    meaning: "The analysis was erased: on request, or because its endpoint forgets what was delivered.",
+    remedy:
+      "Nothing of its text is left to be read or delivered. Run the analysis again if it is still wanted.",
+  },
+  endpoint_options_conflict: {
+    status: 409,
+    meaning: "The option `forget_after_success` would erase what references lead to.",
+    remedy: "Set `payload` to `full`, or `forget_after_success` to false.",
+  },
   cursor_expired: {
     status: 410,
     meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",

@@ -37,7 +37,7 @@ import { codeGroups } from "../log/error-codes-api.ts";
 import { confirmationsOf } from "../notices/mail-sending.ts";
 import { aboutWebhooks, receiversGuide } from "../receivers/guide.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
-import { apiPartsOf, guardPublishing } from "./areas.ts";
+import { apiPartsOf, eraseFromRuns, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createTranslateError, throttled } from "./database-errors.ts";
@@ -155,6 +155,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     sentFromUrl: config.publicUrl,
     replayLimits: limits.replays,
     guardPublishing,
+    eraseFromRuns,
     publicUrl,
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),

@@ -10,6 +10,7 @@ import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
 import { type Attempts, createAttempts, Dispatcher } from "../delivery/dispatcher.ts";
 import { advanceHolds } from "../delivery/endpoint-sql.ts";
+import { forgetDelivered } from "../delivery/erase-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
 import { startLeader, sweepMs } from "../delivery/leader.ts";
 import { type ProcessMetrics, watchDispatcher } from "../delivery/process-metrics.ts";
@@ -30,8 +31,9 @@ import { recordOutcomes } from "../delivery/record-sql.ts";
 import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
+import { eraseFromRuns } from "./areas.ts";
 import { poolOptions } from "./database.ts";
-import { keepHouse, retentionOf } from "./housekeeping.ts";
+import { keepHouse, repeat, retentionOf } from "./housekeeping.ts";
 
 /** The share of attempts in flight that silent receivers may hold. */
 const SILENT_SHARE = 0.25;
@@ -152,6 +154,8 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     },
     sweepJobs: () => sweepStuckJobs(general),
     countActivity: (signal) => countAllActivity(slow, delivering.leaseMs, signal),
+    forget: (signal) =>
+      repeat(signal, () => forgetDelivered(slow, eraseFromRuns, config.forgetAfterSeconds * 1_000)),
     keepHouse: (signal) => keepHouse(slow, { retention: retentionOf(config), at: null, signal, log }),
     onError: (work, err) => {
       if (work === "lead") leads.set(0);

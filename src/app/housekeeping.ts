@@ -68,6 +68,7 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await deleteOld("signing_secrets", logRetentionMs);
   await repeat(signal, () => forgetAnsweredLanes(pool));
   await repeat(signal, () => forgetReceivers(pool));
+  await deleteOld("erasures", logRetentionMs);
   await deleteOld("notices", logRetentionMs);
   await deleteOld("notice_mails", logRetentionMs);
   await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);
@@ -111,6 +112,6 @@ async function dropOlderThan(
 }
 
 /** Repeats the step until it finds nothing more to do. */
-async function repeat(signal: AbortSignal, step: () => Promise<number>): Promise<void> {
+export async function repeat(signal: AbortSignal, step: () => Promise<number>): Promise<void> {
   while (!signal.aborted && (await step()) > 0);
 }

@@ -48,6 +48,8 @@ export const LOG_TABLES: readonly AccountTable[] = [
       },
     ],
   },
+  { name: "forgetting", key: ["delivery_id"] },
+  { name: "erasures", key: ["analysis_id"] },
   { name: "feed", key: ["position"] },
   { name: "parked_deliveries", key: ["delivery_id"] },
   {

@@ -13,6 +13,7 @@ import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
 import { type PublishRefusalCode, PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis, publishWrites } from "./analyses-sql.ts";
+import { type EraseFromRuns, eraseAnalysis } from "./erase-sql.ts";
 
 /** What `POST /v1/analyses` was sent. */
 type AnalysisBody = {
@@ -90,7 +91,7 @@ function* outerMembers(text: string): Generator<Member> {
   }
 }
 
-const { batchedWrite, read } = operationsOf("Analyses");
+const { batchedWrite, read, write } = operationsOf("Analyses");
 
 /** Room in a request for everything but the analysis: the URL, names, whitespace. */
 const ENVELOPE_BYTES = 16_384;
@@ -111,6 +112,14 @@ const NewAnalysis = z.strictObject({
 export const Published = z
   .object({ analysis_id: analysisId, delivery_id: id })
   .meta({ id: "Published", description: "The published analysis and its delivery." });
+
+const ErasedAnalysis = z
+  .object({
+    analysis_id: analysisId,
+    delivery_id: id,
+    in_flight: z.boolean().describe("An attempt was under way, which may still arrive."),
+  })
+  .meta({ id: "ErasedAnalysis", description: "The analysis that was erased, and its delivery." });
 
 /**
  * Publishes with what `database` is, knowing which of these (their indices) are not their users' to publish, by their
@@ -138,6 +147,9 @@ export type AnalysisDependencies = {
   /** Opens and seals signing secrets. */
   readonly secretsKey: SecretsKey;
   readonly guardPublishing: GuardPublishing;
+  readonly eraseFromRuns: EraseFromRuns;
+  /** As dispatchers name the installation in their requests; null: they do not. */
+  readonly sentFromUrl: string | null;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -150,6 +162,7 @@ export function analysisOperations({
   unsafeAllowedTargets,
   secretsKey,
   guardPublishing,
+  eraseFromRuns,
   now,
 }: AnalysisDependencies): readonly Operation[] {
   return [
@@ -158,18 +171,46 @@ export function analysisOperations({
       summary: "Get an analysis",
       description:
         "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, " +
-        "then 410; 404 until it is published.",
+        "or until it is erased, then 410; 404 until it is published.",
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:read",
       params: z.strictObject({ analysis_id: analysisId }),
       response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
-      errors: ["not_found", "analysis_expired"],
+      errors: ["not_found", "analysis_expired", "analysis_erased"],
       handle: async ({ reader, params, problem }) => {
         const found = await findAnalysis(pool, await reader(), params.analysis_id);
         if (found === null) throw problem("not_found");
+        if (found.isErased) throw problem("analysis_erased");
         const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;
         if (found.text === null || hasExpired) throw problem("analysis_expired");
         return { bytes: Buffer.from(found.text) };
+      },
+    }),
+    write({
+      key: "analyses.erase",
+      summary: "Erase an analysis",
+      description:
+        "Erases the text of an analysis, and what its receivers and workflow runs have left of it, for ever: reading " +
+        "it is 410 from now on. Its delivery makes no more attempts; one under way may still arrive (`in_flight`). " +
+        "The log keeps the delivery without its text, the feed its place with `data: null`, and the id stays taken: " +
+        "publishing it again changes nothing. A run that works with it is cancelled; its input stays with the run. " +
+        "A key that acts for a user needs `can_delete` in the space of a run's analysis.",
+      method: "DELETE",
+      path: "/v1/analyses/{analysis_id}",
+      scope: "analyses:erase",
+      risk: "irreversible",
+      params: z.strictObject({ analysis_id: analysisId }),
+      audit: ({ params }) => ({ analysis_id: params.analysis_id }),
+      judgeRepeat: async ({ reader, params }, tx) =>
+        (await findAnalysis(tx, await reader(tx), params.analysis_id)) === null ? "gone" : "again",
+      response: jsonResponse(200, ErasedAnalysis),
+      errors: ["not_found", "access_denied"],
+      handle: async ({ accountId, reader, caller, params: { analysis_id }, problem }, tx) => {
+        if ((await findAnalysis(tx, await reader(tx), analysis_id)) === null) throw problem("not_found");
+        const isTheirs = await eraseFromRuns(tx, accountId, analysis_id, caller);
+        if (!isTheirs) throw problem("access_denied");
+        const { deliveryId, inFlight } = (await eraseAnalysis(tx, accountId, analysis_id))!;
+        return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight } };
       },
     }),
     batchedWrite({

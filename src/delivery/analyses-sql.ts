@@ -20,8 +20,8 @@ import {
 } from "../publish/publish-call-sql.ts";
 import { sightOf, sightOfDelivery } from "./visibility-sql.ts";
 
-/** The exact text that was published; null: it is no longer kept. */
-type Kept = { readonly text: string | null };
+/** The exact text, as it was published or is sent; null: it is no longer kept. */
+type Kept = { readonly text: string | null; readonly isErased: boolean };
 
 /** What a delivery sends, but for what its id tells. Null: the reader sees no delivery of this id. */
 export async function findBody(
@@ -32,7 +32,8 @@ export async function findBody(
   const seen = sightOf(reader, "d", 3);
   const { rows } = await database.query<Kept & { readonly event: EventName }>({
     name: `find_body${seen.name}`,
-    text: `select d.event, b.analysis::text as text
+    text: `select d.event, coalesce(b.reference, b.analysis::text) as text,
+             coalesce(sealpost.is_erased(b.analysis), false) as "isErased"
            from sealpost.deliveries d left join sealpost.bodies b on b.delivery_id = d.id
            where d.account_id = $1 and d.id = $2${seen.and}`,
     values: [reader.accountId, deliveryId, ...seen.values],
@@ -49,13 +50,14 @@ export async function findAnalysis(
   const seen = sightOfDelivery(reader, "a.account_id", "a.delivery_id", 3);
   const { rows } = await database.query<Kept & { readonly delivery_id: string }>({
     name: `find_analysis${seen.name}`,
-    text: `select a.delivery_id, b.analysis::text as text
+    text: `select a.delivery_id, b.analysis::text as text, a.digest = '' as "isErased"
            from sealpost.analyses a left join sealpost.bodies b on b.delivery_id = a.delivery_id
            where a.account_id = $1 and a.id = $2${seen.and}`,
     values: [reader.accountId, analysisId, ...seen.values],
   });
   const [row] = rows;
-  return row === undefined ? null : { text: row.text, publishedAtMs: createdAtMs(row.delivery_id) };
+  if (row === undefined) return null;
+  return { text: row.text, isErased: row.isErased, publishedAtMs: createdAtMs(row.delivery_id) };
 }
 
 /** A request to publish, under its Idempotency-Key. */

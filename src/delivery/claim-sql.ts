@@ -25,7 +25,7 @@ export type LeasedDelivery = {
   readonly event: EventName;
   readonly webhookUrl: string | null;
   readonly endpointUrl: string | null;
-  /** Null: the body's partition is gone. */
+  /** What its webhook has as `data`. Null: the body's partition is gone. */
   readonly analysisText: string | null;
   readonly bodyBytes: number;
   readonly traceparent: string | null;
@@ -110,7 +110,7 @@ select
   extract(epoch from receivers.proven_since)::float8 * 1000 as "provenSinceMs",
   ${refusing("claimed.account_id", "coalesce(b.webhook_url, endpoints.url)")} as "isRefused",
   b.event, b.webhook_url as "webhookUrl", b.traceparent, endpoints.url as "endpointUrl",
-  b.analysis::text as "analysisText",
+  coalesce(b.reference, b.analysis::text) as "analysisText",
   -- In the endpoint's own lane, which a webhook_url and a test event sent meanwhile are not.
   case when endpoints.paused_at is not null and lease_number is not null then
     claimed.lane = sealpost.lane(claimed.account_id, null)

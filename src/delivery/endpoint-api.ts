@@ -13,12 +13,15 @@ const path = "/v1/webhooks/endpoint";
 
 const NewEndpoint = z.strictObject({
   url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
+  payload: Endpoint.shape.payload.optional(),
+  forget_after_success: Endpoint.shape.forget_after_success.optional(),
 });
 
 /** The account's configured URL. */
 export function endpointOperations({
   pool,
   unsafeAllowedTargets,
+  sentFromUrl,
 }: AnalysisDependencies): readonly Operation[] {
   return [
     read({
@@ -40,21 +43,31 @@ export function endpointOperations({
       summary: "Set the endpoint",
       description:
         "Sets or replaces the account's endpoint. Every attempt from now on goes there, including those " +
-        "of earlier deliveries. A paused one stays paused.",
+        "of earlier deliveries. A paused one stays paused, and options that are not given stay as they are: at first " +
+        "`payload` is `full`, and nothing is forgotten.",
       method: "PUT",
       path,
       scope: "webhooks:write",
       risk: "reversible",
       body: jsonBody(NewEndpoint),
-      audit: (_, { body }) => ({ url: body.url }),
+      audit: ({ body: { payload, forget_after_success } }, { body }) => {
+        return { url: body.url, payload, forget_after_success };
+      },
       response: jsonResponse(200, Endpoint),
-      errors: ["target_refused"],
+      errors: ["target_refused", "endpoint_options_conflict"],
       handle: async ({ accountId, body, caller, problem }, tx) => {
         const judged = judgeTargetUrl(body.url, { unsafeAllowedTargets });
         if (judged.verdict === "refuse") {
           throw problem("target_refused", [{ path: "body.url", message: judged.message }]);
         }
-        return { body: endpointBody(await store.setEndpoint(tx, accountId, judged.href), caller) };
+        const endpoint = await store.setEndpoint(tx, accountId, judged.href, {
+          ...(body.payload && {
+            referenceUrl: body.payload === "full" ? null : store.analysesUrl(sentFromUrl),
+          }),
+          forgetsAfterSuccess: body.forget_after_success,
+        });
+        if (endpoint === null) throw problem("endpoint_options_conflict");
+        return { body: endpointBody(endpoint, caller) };
       },
     }),
     write({

@@ -4,6 +4,8 @@ import { time } from "../api/fields.ts";
 /** Counting so many takes some 100 ms. */
 export const HELD_COUNTED_MAX = 1_000_000;
 
+export const PAYLOADS = ["full", "reference"] as const;
+
 export const Endpoint = z
   .object({
     url: z.string().describe("The URL, normalized."),
@@ -16,6 +18,18 @@ export const Endpoint = z
       .describe(
         "Deliveries that are held: while it is paused, and afterwards until they are released. Exact up to " +
           `${HELD_COUNTED_MAX.toLocaleString("en")}. Null for keys that act for a user: it covers the account.`,
+      ),
+    payload: z
+      .enum(PAYLOADS)
+      .describe(
+        "What webhooks have as `data`: the analysis, or `{id, status, url}`, which leads to it. Of analyses that are " +
+          "published from now on without a `webhook_url`; replays send the same bytes.",
+      ),
+    forget_after_success: z
+      .boolean()
+      .describe(
+        "Whether analyses that are published from now on without a `webhook_url` are erased some time after their " +
+          "delivery.",
       ),
     certificate_expires_at: time
       .nullable()

@@ -7,23 +7,42 @@ const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updat
   ${timeText("paused_at")} as paused_at, (
   select count(*)::integer from (
     select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
-  ) as h) as held, (
+  ) as h) as held, case when reference_url is null then 'full' else 'reference' end as payload,
+  forgets_after_success as forget_after_success, (
   select ${timeText("c.ends_at")} from sealpost.endpoint_certificates as c
   where c.account_id = $1 and c.host = split_part(url, '/', 3)) as certificate_expires_at`;
 
-/** Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. */
+/** What the URL of a reference begins with; it has no host where the installation does not know its own. */
+export const analysesUrl = (publicUrl: string | null) => `${publicUrl ?? ""}/v1/analyses/`;
+
+/** Absent: as it is, or as it is by default. */
+export type EndpointOptions = {
+  /** What references begin with; null: none are sent. */
+  readonly referenceUrl?: string | null;
+  readonly forgetsAfterSuccess?: boolean | undefined;
+};
+
+/**
+ * Sets the account's endpoint, or changes it. `url` is the normal form of a URL that the target rules allow. Null: the
+ * options exclude each other, and nothing has changed.
+ */
 export async function setEndpoint(
   database: ClientBase | Pool,
   accountId: string,
   url: string,
-): Promise<Endpoint> {
+  { referenceUrl, forgetsAfterSuccess }: EndpointOptions = {},
+): Promise<Endpoint | null> {
   const { rows } = await database.query<Endpoint>(
-    `insert into sealpost.endpoints (account_id, url) values ($1, $2)
-     on conflict (account_id) do update set url = excluded.url, updated_at = now()
+    `insert into sealpost.endpoints as e (account_id, url, reference_url, forgets_after_success)
+     select $1, $2, $4, coalesce($5, false) where $4::text is null or $5 is not true
+     on conflict (account_id) do update
+     set url = excluded.url, updated_at = now(), reference_url = case when $3 then $4 else e.reference_url end,
+       forgets_after_success = coalesce($5, e.forgets_after_success)
+     where not coalesce($5, e.forgets_after_success) or case when $3 then $4 else e.reference_url end is null
      returning ${COLUMNS}`,
-    [accountId, url],
+    [accountId, url, referenceUrl !== undefined, referenceUrl, forgetsAfterSuccess],
   );
-  return rows[0]!;
+  return rows[0] ?? null;
 }
 
 /** Null: the account has none. */

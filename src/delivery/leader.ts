@@ -15,6 +15,7 @@ export function sweepMs(windowMs: number): number {
 /** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
 const SWEEP_JOBS_EVERY_MS = 60_000;
+const FORGET_EVERY_MS = 60_000;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
 /** How old activity is at most, besides its lag; in proportion while the window is compressed. */
 const COUNT_ACTIVITY_EVERY_SWEEPS = 30;
@@ -37,6 +38,8 @@ export type LeaderOptions = {
   readonly keepHouse: (signal: AbortSignal) => Promise<void>;
   /** Absent: an hour. */
   readonly keepHouseEveryMs?: number;
+  /** Erases what endpoints that forget were delivered. */
+  readonly forget: (signal: AbortSignal) => Promise<void>;
   readonly onError: (work: Work, error: unknown) => void;
 };
 
@@ -60,6 +63,7 @@ export function startLeader(options: LeaderOptions): () => Promise<void> {
         if (found.isPaced) runBeside("advance_replays", 0, startedAt, stepAll);
         runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
         runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
+        runBeside("forget", FORGET_EVERY_MS, startedAt, options.forget);
         runBeside("keep_house", keepHouseEveryMs, startedAt, keepHouse);
       }
       await abortableDelay(sweepMs - (performance.now() - startedAt), signal);

@@ -48,7 +48,12 @@ const PublishedEvent = z
     event,
     created_at: time,
     status: z.enum(DELIVERY_STATUSES).describe("Of its delivery to your endpoint, at this moment."),
-    body: z.string().describe("The webhook's body, exactly as it is delivered. Verify it before parsing it."),
+    body: z
+      .string()
+      .describe(
+        "The webhook's body, exactly as it is delivered. Verify it before parsing it. With `data: null` if the " +
+          "analysis was erased.",
+      ),
     signature: z
       .string()
       .describe("What the header `extract-signature` would be if this body were delivered now."),

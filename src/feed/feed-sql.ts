@@ -143,7 +143,7 @@ export async function findFeedEvents(
         union all
         select walked.n + 1, body.event, body.text, walked.bytes + coalesce(octet_length(body.text), 0)
         from walked left join lateral (
-          select b.event, b.analysis::text as text from sealpost.bodies as b
+          select b.event, coalesce(b.reference, b.analysis::text) as text from sealpost.bodies as b
           where b.delivery_id = ($2::uuid[])[walked.n + 1] and b.account_id = $1
         ) as body on true
         where walked.n < cardinality($2::uuid[]) and walked.bytes < $3::bigint

@@ -108,17 +108,18 @@ export function deliveryOperations({
       summary: "Get a delivery's body",
       description:
         "The exact bytes that every attempt of the delivery sends, and that its signatures cover. Readable for as " +
-        "long as the analysis, then 410.",
+        "long as the analysis, or until that is erased, then 410.",
       path: "/v1/webhooks/deliveries/{delivery_id}/body",
       scope: "analyses:read",
       params,
       response: bytesResponse({ mediaType: "application/json", documentedAs: WebhookBody }),
-      errors: ["not_found", "analysis_expired"],
+      errors: ["not_found", "analysis_expired", "analysis_erased"],
       handle: async ({ reader, params, problem }) => {
         const { delivery_id } = params;
         const found = await findBody(pool, await reader(), delivery_id);
         if (found === null) throw problem("not_found");
-        const { event, text } = found;
+        const { event, text, isErased } = found;
+        if (isErased) throw problem("analysis_erased");
         const publishedAtMs = createdAtMs(delivery_id);
         if (text === null || now() >= publishedAtMs + analysisRetentionMs) throw problem("analysis_expired");
         const envelope = {
@@ -147,7 +148,13 @@ export function deliveryOperations({
       judgeRepeat: async ({ reader, params }, tx) =>
         (await findLoggedDelivery(tx, await reader(tx), params.delivery_id)) === null ? "gone" : "again",
       response: jsonResponse(202, Delivery),
-      errors: ["not_found", "delivery_not_replayable", "replayed_too_often", "analysis_expired"],
+      errors: [
+        "not_found",
+        "delivery_not_replayable",
+        "replayed_too_often",
+        "analysis_expired",
+        "analysis_erased",
+      ],
       handle: async ({ reader, params, problem }, tx) => {
         const who = await reader(tx);
         const outcome = await replayDelivery(tx, who, params.delivery_id, analysisRetentionMs);
@@ -171,6 +178,7 @@ const REPLAY_REFUSALS = {
   not_found: "not_found",
   not_replayable: "delivery_not_replayable",
   expired: "analysis_expired",
+  erased: "analysis_erased",
   too_often: "replayed_too_often",
 } as const satisfies Record<ReplayOutcome, DomainCode | "not_found" | null>;
 
@@ -214,6 +222,7 @@ function deliveryWithAttemptsBody(
   const ownUrl = delivery.target_source === "request" ? delivery.target_url : null;
   return {
     ...deliveryBody(delivery, analysisRetentionMs, known),
+    analysis_erased: found.body?.isErased ?? false,
     attempts: attempts.map((attempt) => ({
       ...attempt,
       target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? ownUrl : null),
@@ -246,7 +255,9 @@ function sentHeaders(
     host: new URL(target_url).host,
     connection: "keep-alive",
     ...webhookHeaders({ signature, traceparent: body?.traceparent ?? null, publicUrl }),
-    ...(body === null ? {} : { "content-length": String(frame.length + body.analysisBytes) }),
+    ...(body === null || body.isErased
+      ? {}
+      : { "content-length": String(frame.length + body.analysisBytes) }),
   };
 }
 

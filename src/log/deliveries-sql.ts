@@ -93,7 +93,8 @@ select (${columnsOf(seen)}) as delivery, (
     order by run desc, number desc limit ${ATTEMPTS_SHOWN_MAX}
   ) as newest
 ) as attempts, (
-  select json_build_object('analysisBytes', octet_length(analysis::text), 'traceparent', traceparent)
+  select json_build_object('analysisBytes', octet_length(coalesce(reference, analysis::text)),
+    'traceparent', traceparent, 'isErased', sealpost.is_erased(analysis))
   from sealpost.bodies where account_id = $1 and delivery_id = $2 ${seenOnly(seen)}
 ) as body, (
   select coalesce(json_agg(json_build_object(
@@ -119,7 +120,11 @@ export type FoundDelivery = {
   /** The newest, oldest first. */
   readonly attempts: readonly LoggedAttempt[];
   /** Null: the analysis is no longer kept. */
-  readonly body: { readonly analysisBytes: number; readonly traceparent: string | null } | null;
+  readonly body: {
+    readonly analysisBytes: number;
+    readonly traceparent: string | null;
+    readonly isErased: boolean;
+  } | null;
   /** The account's, newest first, as many as can matter. */
   readonly secrets: readonly SecretLife[];
 };

@@ -70,7 +70,7 @@ const Attempt = z
       .describe(
         "The headers as they were sent, except that each signature is shown as `v1=…`: it is the HMAC of `t.body`, " +
           "and is not kept. Null where nothing was sent, or nobody knows when (`interrupted`). Once the analysis has " +
-          "expired, without `content-length` and `traceparent`.",
+          "expired or was erased, without `content-length` and `traceparent`.",
       ),
     response_headers: z.record(z.string(), z.string()).nullable(),
     response_excerpt: z.string().nullable().describe("The start of the response body, at most 1 KiB."),
@@ -78,6 +78,9 @@ const Attempt = z
   .meta({ id: "Attempt", description: "One POST to the receiver." });
 
 export const DeliveryWithAttempts = Delivery.extend({
+  analysis_erased: z
+    .boolean()
+    .describe("Whether the text was erased, with what receivers answered, while the analysis would be kept."),
   attempts: z
     .array(Attempt)
     .describe(

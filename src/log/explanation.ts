@@ -1,5 +1,5 @@
 import { explainEndReason, explainErrorCode } from "../base/model/error-codes.ts";
-import type { Explanation } from "../base/model/statuses.ts";
+import { type Explanation, hasNothingLeft } from "../base/model/statuses.ts";
 import { dateAndTime } from "../base/model/time.ts";
 import { parseRetryAfterMs } from "../delivery/schedule/retry-schedule.ts";
 import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
@@ -162,6 +162,7 @@ function whyAbandoned(delivery: Explainable): readonly string[] {
     case "refused_by_receiver":
       return [message, remedyFor(delivery, ended)];
     case "analysis_expired":
+    case "analysis_erased":
     case "interrupted":
       return [message, remedy];
     default:
@@ -178,7 +179,7 @@ const ENDPOINT_REMOVED =
 /** From then on, replaying the delivery and reading the analysis return 410. */
 function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
   const { created_at, reason } = delivery;
-  if (reason === "analysis_expired") return "";
+  if (hasNothingLeft(reason)) return "";
   const until = timeInWords(Date.parse(created_at) + analysisRetentionMs);
   if (isRefusedForGood(delivery)) return `The analysis can be read until ${until}.`;
   return `It can be replayed, and its analysis read, until ${until}.`;

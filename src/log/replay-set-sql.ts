@@ -28,7 +28,7 @@ export function replayable(
 
 /** Failed and abandoned deliveries, `d`, whose id is of this age: what follows `from`. */
 function undelivered(values: unknown[], reader: Reader, filter: DeliveryFilter, age: string): Selection {
-  const condition = `${IS_REPLAYABLE} and ${age}`;
+  const condition = `${IS_REPLAYABLE} and ${age} and d.reason is distinct from 'analysis_erased'`;
   if (reader.spaceIds === null) {
     const fitting = fittingCondition(values, reader.accountId, filter);
     return { text: `sealpost.deliveries d\n    where ${fitting} and ${condition}`, count: "count(*)" };

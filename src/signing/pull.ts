@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import type { WebhookEvent } from "./event.ts";
-import type { Secrets } from "./verification-input.ts";
-import { verifyWebhook } from "./verify.ts";
+import { type Secrets, signatureInput } from "./verification-input.ts";
+import { verifySignature, verifyWebhook } from "./verify.ts";
 
 /** Of an AbortSignal, what is needed here: the type of neither Node nor a browser. */
 export interface StopSignal {
@@ -30,6 +30,8 @@ interface PullOptions {
   readonly signal?: StopSignal | undefined;
   /** Told of each failure that is retried, and after how many milliseconds. */
   readonly onRetry?: ((error: unknown, afterMs: number) => void) | undefined;
+  /** Called instead of yielding an event whose analysis was erased since. */
+  readonly onErased?: ((deliveryId: string) => void | Promise<void>) | undefined;
   /** As for `verifyWebhook`. Default 300. */
   readonly toleranceSeconds?: number | undefined;
 }
@@ -63,20 +65,31 @@ export async function* pullWebhooks(options: PullWebhooksOptions): AsyncGenerato
     const page = await nextPage({ baseUrl, apiKey, cursor, stop, onRetry, onCursor });
     if (page === null) return;
     // All of them now: by the time that the last is handled, its signature may be too old.
-    const events = page.items.map(({ body, signature }) => verified(body, signature, options));
-    for (const event of events) {
+    const events = page.items.map((item) => ({ item, event: verified(item, options) }));
+    for (const { item, event } of events) {
       if (stop?.aborted) return;
-      yield event;
+      if (event === null) await options.onErased?.(item.delivery_id);
+      else yield event;
     }
     cursor = page.next_cursor;
     await onCursor?.(cursor);
   }
 }
 
-function verified(body: string, header: string, { secret, secrets, toleranceSeconds }: PullWebhooksOptions) {
+/** Null: its analysis was erased. */
+function verified(
+  { body, signature: header }: PulledItem,
+  { secret, secrets, toleranceSeconds }: PullWebhooksOptions,
+) {
   const given = { rawBody: new TextEncoder().encode(body), header, toleranceSeconds };
-  return verifyWebhook(secrets === undefined ? { ...given, secret } : { ...given, secrets });
+  const input = secrets === undefined ? { ...given, secret } : { ...given, secrets };
+  if (!isErased(body)) return verifyWebhook(input);
+  verifySignature(signatureInput(input));
+  return null;
 }
+
+/** Whether the event's analysis was erased. */
+export const isErased = (body: string) => body.endsWith(',"data":null}');
 
 /** An event as the feed has it. */
 export interface PulledItem {

@@ -126,12 +126,12 @@ describe("an endpoint", () => {
   test("can be set, replaced, read and removed", async () => {
     const { accountId } = await createAccount(database.pool, "A", secretsKey);
     expect(await findEndpoint(database.pool, accountId)).toBeNull();
-    const first = await setEndpoint(database.pool, accountId, "https://one.example.com/");
+    const first = (await setEndpoint(database.pool, accountId, "https://one.example.com/"))!;
     expect(await findEndpoint(database.pool, accountId)).toEqual(first);
     // Both may be of one millisecond.
     const before = new Date(Date.parse(first.updated_at) - 1);
     await changeRows(database.pool, "endpoints", { account_id: accountId }, { updated_at: before });
-    const second = await setEndpoint(database.pool, accountId, "https://two.example.com/");
+    const second = (await setEndpoint(database.pool, accountId, "https://two.example.com/"))!;
     expect(second).toMatchObject({ url: "https://two.example.com/", created_at: first.created_at });
     expect(Date.parse(second.updated_at)).toBeGreaterThan(Number(before));
     expect(await removeEndpoint(database.pool, accountId)).toBe(true);

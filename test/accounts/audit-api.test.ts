@@ -53,6 +53,7 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
   "webhooks.replays.create": (ask) => ask("POST", "/v1/webhooks/replays", { body: { filter: {} } }),
   "webhooks.replays.cancel": (ask, made) =>
     ask("POST", `/v1/webhooks/replays/${made["webhooks.replays.create"]}/cancel`),
+  "analyses.erase": (ask) => ask("DELETE", "/v1/analyses/walk"),
   "webhooks.endpoint.set": (ask) => ask("PUT", "/v1/webhooks/endpoint", { body: { url: URL_SET } }),
   "webhooks.endpoint.test": (ask) => ask("POST", "/v1/webhooks/endpoint/test"),
   "webhooks.endpoint.check": (ask) => ask("POST", "/v1/webhooks/endpoint/check"),

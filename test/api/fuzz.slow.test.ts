@@ -109,6 +109,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     { requiredKeys: ["id", "status"] },
   );
   const known: Record<string, KnownValues> = {
+    "analyses.erase": { params: { analysis_id: fc.constantFrom(...names) } },
     "analyses.get": { params: { analysis_id: fc.constantFrom(...names) } },
     "analyses.publish": {
       body: fc.record({ analysis: analyses, webhook_url: fc.option(urls) }, { requiredKeys: ["analysis"] }),

@@ -18,8 +18,10 @@ test("every code of our own is raised by some operation, and explained", () => {
   const ofConsole = ["too_many_sessions"];
   const ofNotices = ["too_many_recipients", "mail_not_configured"];
   const others = [
+    "analysis_erased",
     "analysis_expired",
     "cursor_expired",
+    "endpoint_options_conflict",
     "rotation_in_progress",
     "invalid_analysis",
     "not_found",
@@ -38,6 +40,7 @@ test("every code of our own is raised by some operation, and explained", () => {
 
 /** The table of the design, in its order of groups. */
 const DECLARED = `
+analyses.erase DELETE /v1/analyses/{analysis_id} analyses:erase irreversible write sync
 analyses.get GET /v1/analyses/{analysis_id} analyses:read none read sync
 analyses.publish POST /v1/analyses analyses:publish irreversible write async
 webhooks.events.list GET /v1/webhooks/events analyses:read none read sync

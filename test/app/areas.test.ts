@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createReadinessCheck } from "../../src/app/monitoring.ts";
 import { ConfigError, readConfig } from "../../src/base/config/config.ts";
@@ -74,6 +75,16 @@ describe.each(AREAS)("with %s alone", (area) => {
     const used = described.flatMap((methods) => Object.values(methods).flatMap(({ tags }) => tags));
     expect(document.tags.map(({ name }) => name).sort()).toEqual([...new Set(used)].sort());
   });
+
+  test.runIf(area === "webhooks")(
+    "what is published and erased by a user may be called like a run",
+    async () => {
+      const { key } = api.account;
+      const analysis = { id: randomUUID(), status: "succeeded" };
+      expect((await api.ask("POST", "/v1/analyses", { key, body: { analysis } })).status).toBe(202);
+      expect((await api.ask("DELETE", `/v1/analyses/${analysis.id}`, { key })).status).toBe(200);
+    },
+  );
 
   test("the database is ready for it, and for both once they are migrated", async () => {
     const problems = async (areas: string) =>

@@ -73,6 +73,7 @@ function startLeader() {
     },
     sweepJobs: async () => 0,
     countActivity: async () => undefined,
+    forget: async () => undefined,
     keepHouse: async () => undefined,
     onError: (work, error) => errors.push(work, error),
   });

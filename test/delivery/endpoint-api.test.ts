@@ -27,6 +27,8 @@ describe("the endpoint", () => {
       updated_at: expect.stringMatching(TIME),
       paused_at: null,
       held: 0,
+      payload: "full",
+      forget_after_success: false,
       certificate_expires_at: null,
     });
     expect(await api.ask("GET", path, account)).toMatchObject({ status: 200, body });

@@ -39,6 +39,7 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
     advanceHolds: tell("advance_holds"),
     sweepJobs: tell("sweep_jobs"),
     countActivity: async () => void events.emit("count_activity"),
+    forget: async () => void events.emit("forget"),
     keepHouse: async () => void events.emit("keep_house"),
     onError: (work, error) => {
       errors.push([work, error]);

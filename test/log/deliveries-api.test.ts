@@ -78,6 +78,7 @@ describe("reading a delivery", () => {
       last_error_code: null,
       last_status_code: 200,
       explanation: "The receiver accepted the event with status 200. No action is needed.",
+      analysis_erased: false,
       attempts: [
         {
           run: 1,

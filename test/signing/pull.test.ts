@@ -72,6 +72,18 @@ describe("pulling", () => {
     await events.return();
   });
 
+  it("passes over what was erased, verified as well, and says so", async () => {
+    const ids = await publishInFeed(3);
+    const { status } = await api.ask("DELETE", `/v1/analyses/u-${made - 2}`, { key: account.ownKey });
+    expect(status).toBe(200);
+    const erased: string[] = [];
+    const events = pull({ onErased: (id) => void erased.push(id) });
+    expect([await take(events, 2), erased]).toEqual([[ids[0], ids[2]], [ids[1]]]);
+    await events.return();
+    const forged = pull({ secret: `whsec_${"a".repeat(43)}` });
+    await expect(forged.next()).rejects.toThrow(WebhookVerificationError);
+  });
+
   it("tells the cursor once everything before it has been handled, and goes on from it", async () => {
     const ids = await publishInFeed(3);
     const cursors: string[] = [];

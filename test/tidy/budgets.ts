@@ -17,12 +17,12 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * Weight is a feature that users and the next developer pay for: whoever raises a number says what it buys. Where a
  * number is not yet what was aimed for (45,000 lines), it is what there is, and only falls, but for what trust bought:
  * both keys of a rotation 31, turns of steps 48, users' shares of places and of what is stored 74, consent 548 and its
- * variable.
+ * variable, erasing and forgetting an analysis 350 and its variable.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 47_280,
+    max: 47_630,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
@@ -41,7 +41,7 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "environment variables",
-    max: 42,
+    max: 43,
     of: (path) => path === "src/base/config/variables.ts",
     count: matchesOf(/^ {2}[A-Z_]+: (?:withDefault|optional)\(/gm),
   },

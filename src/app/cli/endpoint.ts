@@ -1,7 +1,14 @@
-import type { Command } from "commander";
+import { type Command, Option } from "commander";
 import type { ClientBase } from "pg";
-import type { Endpoint } from "../../delivery/endpoint-schema.ts";
-import { findEndpoint, pauseEndpoint, resumeEndpoint, setEndpoint } from "../../delivery/endpoint-sql.ts";
+import { problems } from "../../api/problems.ts";
+import { type Endpoint, PAYLOADS } from "../../delivery/endpoint-schema.ts";
+import {
+  analysesUrl,
+  findEndpoint,
+  pauseEndpoint,
+  resumeEndpoint,
+  setEndpoint,
+} from "../../delivery/endpoint-sql.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { changeAudited } from "../create-api-key.ts";
 import { requireAccount, withDatabase } from "../database.ts";
@@ -27,6 +34,13 @@ function addSet(endpoint: Command, context: ProcessContext): void {
     .description("set or replace an account's endpoint")
     .requiredOption("--account <id>", "id of the account", parseId)
     .requiredOption("--url <url>", "a public https:// URL")
+    .addOption(new Option("--payload <what>", "what webhooks carry (default: as it is)").choices(PAYLOADS))
+    .addOption(
+      new Option(
+        "--forget-after-success <bool>",
+        "whether what was delivered is erased (default: as it is)",
+      ).choices(["true", "false"]),
+    )
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
@@ -35,8 +49,14 @@ function addSet(endpoint: Command, context: ProcessContext): void {
         const { account: accountId } = options;
         await requireAccount(pool, accountId);
         const changed = await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
-          const done = await setEndpoint(tx, accountId, judged.href);
-          return { done, accountId, details: { url: done.url } };
+          const { payload, forgetAfterSuccess: forget } = options;
+          const done = await setEndpoint(tx, accountId, judged.href, {
+            ...(payload && { referenceUrl: payload === "full" ? null : analysesUrl(config.publicUrl) }),
+            forgetsAfterSuccess: forget && forget === "true",
+          });
+          if (done === null) throw new UsageError(problems.endpoint_options_conflict.remedy);
+          const details = { url: done.url, payload, forget_after_success: forget };
+          return { done, accountId, details };
         });
         printResult(context, options, endpointFields(changed), inColumns({ endpoint: changed.url }));
       }),

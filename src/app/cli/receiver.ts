@@ -8,7 +8,7 @@ import { bareHost } from "../../egress/rules/host.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import type { ReceiverReport } from "../../receivers/receiver-check.ts";
 import { createMemoryInbox, WebhookPullError } from "../../signing/index.ts";
-import { nextPage, type PulledItem } from "../../signing/pull.ts";
+import { isErased, nextPage, type PulledItem } from "../../signing/pull.ts";
 import { createReceiverChecking, refusedTarget, targetRulesOf } from "../egress.ts";
 import { httpUrl } from "../listening.ts";
 import { issueLocalCertificate } from "../local-certificate.ts";
@@ -305,7 +305,8 @@ async function forward(
       }
       if (stop.aborted) return;
       const item = fresh.items.find((one) => one.delivery_id === delivery_id);
-      if (item === undefined) continue;
+      // What was erased since is never delivered.
+      if (item === undefined || isErased(item.body)) continue;
       const sent = await post(target, item, stop);
       if (stop.aborted) return;
       const { status, error, duration_ms } = sent;

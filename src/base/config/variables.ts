@@ -212,6 +212,12 @@ export const variables = {
     "604800",
     "How long an analysis stays readable, in seconds; at least 7 days.",
   ),
+  FORGET_AFTER_SECONDS: withDefault(
+    kinds.wholeNumber(600, 7 * DAY_SECONDS),
+    "3600",
+    "When an analysis is erased whose endpoint has `forget_after_success`: so many seconds after it was delivered, " +
+      "and up to ten minutes more.",
+  ),
   LOG_RETENTION_DAYS: withDefault(
     kinds.wholeNumber(7, 3_650),
     "30",

@@ -83,6 +83,7 @@ export const WORK = [
   "advance_holds",
   "sweep_jobs",
   "count_activity",
+  "forget",
   "keep_house",
   "feed",
   "notices",

@@ -2,6 +2,7 @@ import { DAY_SECONDS } from "./time.ts";
 
 /** Scopes of API keys; each operation requires one. */
 export const scopes = [
+  "analyses:erase",
   "analyses:publish",
   "analyses:read",
   "audit:read",

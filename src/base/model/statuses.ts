@@ -29,12 +29,20 @@ export const END_REASON_EXPLANATIONS = {
     message: "The analysis has expired and is no longer kept, so there is nothing left to deliver.",
     remedy: "Run the analysis again. A result can be delivered and read only while it is kept.",
   },
+  analysis_erased: {
+    message: "The analysis was erased, so there is nothing left to deliver.",
+    remedy: "Run the analysis again if its result is still wanted. What was erased cannot be brought back.",
+  },
   interrupted: {
     message:
       "Our service was interrupted several times while sending this event, so we stopped trying. It may have arrived.",
     remedy: "Contact support with the delivery's id. The analysis is available through the API.",
   },
 } as const satisfies Record<string, Entry>;
+
+/** Whether a delivery that ended so has nothing left that could be delivered. */
+export const hasNothingLeft = (reason: string | null) =>
+  reason === "analysis_expired" || reason === "analysis_erased";
 
 /** Rows, metric labels and log fields use the same string. */
 export type EndReason = keyof typeof END_REASON_EXPLANATIONS;
@@ -98,7 +106,14 @@ export const REPLAY_STATUSES = ["running", "delivering", "done", "cancelled"] as
 export type ReplayStatus = (typeof REPLAY_STATUSES)[number];
 
 /** The result of replaying a single delivery. */
-export const REPLAY_OUTCOMES = ["replayed", "not_found", "not_replayable", "expired", "too_often"] as const;
+export const REPLAY_OUTCOMES = [
+  "replayed",
+  "not_found",
+  "not_replayable",
+  "expired",
+  "erased",
+  "too_often",
+] as const;
 
 /** Of one delivery, so that its receiver is not hammered by replays; the same in sql/0011_log.sql. */
 export const RUNS_PER_HOUR_MAX = 60;

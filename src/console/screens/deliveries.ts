@@ -1,5 +1,5 @@
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
-import { isReplayable } from "../../base/model/statuses.ts";
+import { hasNothingLeft, isReplayable } from "../../base/model/statuses.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
 import {
@@ -117,8 +117,7 @@ function replayAll(view: View, asked: Fields): Html | null {
 
 /** In a sentence; the whole explanation is on the delivery's page. */
 function causeOf({ reason, last_error_code }: Delivery): string {
-  const isReasonTheCause =
-    reason === "no_target" || reason === "analysis_expired" || reason === "interrupted";
+  const isReasonTheCause = reason === "no_target" || hasNothingLeft(reason) || reason === "interrupted";
   if (last_error_code !== null && !isReasonTheCause) return explainErrorCode(last_error_code).message;
   return reason === null ? "The last attempt failed." : explainEndReason(reason).message;
 }
@@ -132,7 +131,7 @@ function whatNext(view: View, item: Delivery): Html | null {
   }
   // A URL that came with the request stays as it is, and is refused again.
   const cannotSucceed = item.reason === "target_refused" && item.target_source === "request";
-  if (cannotSucceed || item.reason === "analysis_expired") return null;
+  if (cannotSucceed || hasNothingLeft(item.reason)) return null;
   return html`Replay until ${readableUntil(item.created_at, view.installation.analysisRetentionMs, timeZone)}.`;
 }
 

@@ -1,5 +1,5 @@
 import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
-import { isReplayable } from "../../base/model/statuses.ts";
+import { hasNothingLeft, isReplayable } from "../../base/model/statuses.ts";
 import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
 import { counted, DELIVERY_SIGNS, facts, keyField, number, said, stacked } from "../parts.ts";
@@ -108,7 +108,7 @@ const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
   const origin = view.may("analyses:read") ? await view.findOrigin(published) : null;
   const runs = [...Map.groupBy(attempts, ({ run }) => run)].reverse();
   const until = readableUntil(delivery.created_at, view.installation.analysisRetentionMs, session.timeZone);
-  const mayReplay = isReplayable(status);
+  const mayReplay = isReplayable(status) && !hasNothingLeft(delivery.reason);
   return {
     title: analysis_id,
     up: { href: `${base}/deliveries`, name: "Deliveries" },
@@ -148,12 +148,15 @@ function more(view: View, delivery: Delivery, until: Html): Html {
   const curl = `curl -sS ${address} -H "Authorization: Bearer $API_KEY"`;
   return html`<section aria-labelledby="more">
 <h2 id="more">Analysis</h2>
-<p>Readable until ${until} with
-<code>GET /v1/analyses/${delivery.analysis_id}</code>.
+${
+  delivery.analysis_erased
+    ? html`<p>It was erased: nothing of its text is left, nor of what the receiver answered.</p>`
+    : html`<p>Readable until ${until} with <code>GET /v1/analyses/${delivery.analysis_id}</code>.
 ${
   view.may("analyses:read") &&
   html`<a href="${view.base}/deliveries/${delivery.id}/body">The body, as it is sent</a>`
-}</p>
+}</p>`
+}
 <details><summary>This page in the API</summary><pre>${curl}</pre>${copyButton(curl, "command")}</details>
 </section>`;
 }

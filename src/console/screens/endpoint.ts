@@ -74,12 +74,16 @@ ${view.may("webhooks:write") ? endpointForm(view, { url: "" }) : whoMayChange()}
 }
 
 function address(view: View, endpoint: Endpoint): Html {
-  const { url, updated_at } = endpoint;
+  const { url, updated_at, payload, forget_after_success } = endpoint;
   const { timeZone } = view.session;
   return html`<section class="panel" aria-labelledby="address">
 <h2 id="address">Webhooks go to</h2>
 <p class="address"><code>${url}</code></p>
 <p class="fine">Since ${momentOf(updated_at, timeZone)} ${timeZone ?? "UTC"}</p>
+${
+  payload === "reference" &&
+  html`<p class="fine">Webhooks carry a reference, <code>{id, status, url}</code>, instead of the analysis.</p>`
+}${forget_after_success && html`<p class="fine">Analyses are erased some time after they were delivered.</p>`}
 ${heldLine(view, endpoint)}
 ${view.may("webhooks:write") ? controls(view, endpoint) : whoMayChange()}
 </section>`;

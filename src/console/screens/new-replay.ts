@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { END_REASONS, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
+import { END_REASONS, hasNothingLeft, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
@@ -166,7 +166,7 @@ function form(view: View, wanted: WantedReplay, found: Preview | readonly FieldE
     const box = html`<input type="checkbox" name="${name}" value="${value}"${isChecked && html` checked`}>`;
     return html`<label>${box} ${word}</label>`;
   };
-  const reasons = END_REASONS.filter((reason) => reason !== "analysis_expired");
+  const reasons = END_REASONS.filter((reason) => !hasNothingLeft(reason));
   return html`<form class="bulk" method="post" action="${base}/replays" data-still>
 <fieldset class="checks"><legend>Include</legend>
 ${check("status", "abandoned", "abandoned")}${check("status", "failed", "failing")}</fieldset>

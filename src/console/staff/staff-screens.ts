@@ -1,5 +1,6 @@
 import type { AccountAuditEntry as Change } from "../../accounts/accounts-schema.ts";
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
+import { hasNothingLeft } from "../../base/model/statuses.ts";
 import type { Account, Found } from "../../log/accounts-schema.ts";
 import { accountLink, auditFile, auditScreen, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
@@ -50,7 +51,7 @@ ${
 function causeOf({ leading }: Account): Html | null {
   if (leading === null) return null;
   const { target_host: host, error_code: code, reason } = leading;
-  const isCode = code !== null && reason !== "no_target" && reason !== "analysis_expired";
+  const isCode = code !== null && reason !== "no_target" && !hasNothingLeft(reason);
   const shown = isCode ? code : reason;
   const message = isCode ? explainErrorCode(code).message : reason && explainEndReason(reason).message;
   const where = host !== null && html`<code>${host}</code> `;

@@ -66,7 +66,7 @@ export const NODE_STEPS: NodeSteps = {
       const message = `Nobody has published the analysis ${analysisId} within ${seconds} seconds. Start the run again.`;
       throw new NodeFailedError("external_analysis_missing", message);
     }
-    if (found.text === null) {
+    if (found.text === null || found.isErased) {
       const message = `The analysis ${analysisId} was published, but is no longer kept. Start the run again.`;
       throw new NodeFailedError("external_analysis_missing", message);
     }

@@ -1,7 +1,10 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
+import { dropItems } from "./node-runs.ts";
+import { cancelRun, lockRun } from "./runs.ts";
 import { type ClaimedStep, change, lockOf, rowOf } from "./statements.ts";
+import { isInstalled } from "./storage.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
 const EVENTS_PER_READ = 1_000;
@@ -132,7 +135,7 @@ export async function guardPublishing<T>(
     if (userId === null || runId === undefined) return [];
     return [{ index, accountId, userId, runId, isAwaited: nodeRunId !== undefined }];
   });
-  if (looked.length === 0) return await publish(pool, new Set());
+  if (looked.length === 0 || !(await isInstalled(pool))) return await publish(pool, new Set());
   return await inTransaction(pool, async (tx) => {
     const { rows } = await tx.query<{ index: number; role: SpaceRole | null }>(
       `select asked.index, case when asked."isAwaited" then (
@@ -151,3 +154,46 @@ export async function guardPublishing<T>(
     return await publish(tx, new Set(refused.map(({ index }) => index)));
   });
 }
+
+/**
+ * Erases what the run has handed on whose analysis this is, or that has waited for it, and what went wrong in words;
+ * where none has, there is nothing to do. A run that goes on is cancelled, unless an endpoint forgets: then, and where
+ * the user may not delete, it is false.
+ */
+export async function eraseFromRuns(
+  tx: ClientBase,
+  accountId: string,
+  analysisId: string,
+  by: { readonly userId: string | null } | "forgetting",
+): Promise<boolean> {
+  const runId = ID_OF_RUN.exec(analysisId)?.[1];
+  if (runId === undefined || !(await isInstalled(tx))) return true;
+  const run = await lockRun(tx, accountId, runId);
+  if (run === null) return true;
+  if (by === "forgetting") {
+    if (run.isUnfinished) return false;
+  } else if (by.userId !== null) {
+    const role = await findRoleInRun(tx, accountId, runId, by.userId);
+    if (role === null || !allows(role.role, "delete")) return false;
+  }
+  await cancelRun(tx, accountId, runId);
+  await dropItems(tx, accountId, runId);
+  await forgetErrors(tx, accountId, runId);
+  return true;
+}
+
+const findRoleInRun = lockOf<{ readonly role: SpaceRole }, string, [runId: string, userId: string]>(
+  `select m.role from workspace.runs as r
+   join workspace.space_members as m
+     on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = $3
+   where r.account_id = $1 and r.id = $2 for share of m`,
+);
+
+/** Their codes stay. */
+const forgetErrors = change<string, [runId: string]>(
+  `with of_nodes as (
+     update workspace.node_runs set error_message = null
+     where account_id = $1 and run_id = $2 and error_message is not null
+   )
+   update workspace.runs set error_message = null, error_details = null where account_id = $1 and id = $2`,
+);

@@ -8,7 +8,8 @@ export async function hasSpaces(database: Database, accountId: string): Promise<
   return (await isInstalled(database)) && (await findAnySpace(database, accountId)) !== null;
 }
 
-const isInstalled = scalarOf<boolean>("select to_regclass('workspace.spaces') is not null");
+/** Whether the database has the workspace's tables. */
+export const isInstalled = scalarOf<boolean>("select to_regclass('workspace.spaces') is not null");
 const findAnySpace = rowOf<object, string, []>("select from workspace.spaces where account_id = $1 limit 1");
 
 /** The id of the object store that documents are in; null: nothing has been stored yet. */

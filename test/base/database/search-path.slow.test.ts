@@ -345,6 +345,7 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   await ask("analyses.get", { id: "flaky" });
   await ask("webhooks.endpoint.test");
   await ask("webhooks.endpoint.check");
+  await ask("analyses.erase", { id: "flaky" });
   const made = await ask("api_keys.create", { body: { name: "made", scopes: ["webhooks:read"] } });
   await ask("api_keys.list");
   await ask("api_keys.revoke", { id: String(made.id) });

@@ -32,7 +32,9 @@ def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, k
             if not verify_webhook(item["body"].encode(), item["signature"], secrets):
                 raise ValueError(f"{item['delivery_id']} does not verify: is it the account's signing secret?")
         for item in page["items"]:
-            yield json.loads(item["body"])
+            event = json.loads(item["body"])
+            if event["data"] is not None:  # else the analysis was erased
+                yield event
         after = page["next_cursor"]
         if keep_cursor:
             keep_cursor(after)

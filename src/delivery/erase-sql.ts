@@ -1,0 +1,101 @@
+import type { ClientBase, Pool } from "pg";
+import { inTransaction } from "../base/database/transaction.ts";
+
+/**
+ * What runs have of an analysis goes with it. False, and nothing was done: whoever asks is a user who may not delete
+ * it, or an endpoint forgets, and a run that has it goes on. What is erased on request ends such a run.
+ */
+export type EraseFromRuns = (
+  tx: ClientBase,
+  accountId: string,
+  analysisId: string,
+  by: { readonly userId: string | null } | "forgetting",
+) => Promise<boolean>;
+
+/** `inFlight`: an attempt was under way, which may arrive. Null: the account has no such analysis. */
+export type Erased = { readonly deliveryId: string; readonly inFlight: boolean } | null;
+
+/** See sealpost.erase_analysis. That it was asked for is kept, for after a restore. */
+export async function eraseAnalysis(
+  database: Pool | ClientBase,
+  accountId: string,
+  analysisId: string,
+): Promise<Erased> {
+  const { rows } = await database.query<NonNullable<Erased>>(
+    `with erased as materialized (
+       select * from sealpost.erase_analysis($1, $2)
+     ), kept as (
+       insert into sealpost.erasures (account_id, analysis_id)
+       select $1, $2 from erased where outcome = 'erased' on conflict do nothing
+     )
+     select in_flight as "inFlight", a.delivery_id as "deliveryId"
+     from erased join sealpost.analyses as a on a.account_id = $1 and a.id = $2`,
+    [accountId, analysisId],
+  );
+  return rows[0] ?? null;
+}
+
+const FORGOTTEN_PER_STEP = 100;
+/** How soon what is not delivered yet is looked at again: so much later than it should be it is erased at most. */
+const LOOK_EVERY_MS = 600_000;
+
+type Looked = {
+  readonly accountId: string;
+  readonly deliveryId: string;
+  /** Null: there is nothing left of it. */
+  readonly analysisId: string | null;
+  /** Null: it was not delivered. */
+  readonly isOver: boolean | null;
+};
+
+/**
+ * One step of erasing what was delivered `afterMs` ago to endpoints that forget. Returns how many were looked at. What
+ * was not delivered is looked at again, for as long as there is a text.
+ */
+export async function forgetDelivered(
+  pool: Pool,
+  eraseFromRuns: EraseFromRuns,
+  afterMs: number,
+): Promise<number> {
+  return await inTransaction(pool, async (tx) => {
+    const { rows } = await tx.query<Looked>(
+      `with due as (
+         select f.delivery_id, f.account_id from sealpost.forgetting as f
+         where f.look_at <= now() and exists (
+           select from sealpost.accounts as a where a.id = f.account_id and a.moved_to is null)
+         order by f.look_at limit ${FORGOTTEN_PER_STEP} for update of f skip locked
+       ), looked as (
+         select due.*, d.analysis_id, forget_at
+         from due left join lateral (
+           select d.analysis_id, (
+             select max(a.ended_at) + $1::float8 * interval '1 ms' from sealpost.attempts as a
+             where a.delivery_id = d.id and a.outcome = 'succeeded' and d.status = 'succeeded'
+           ) as forget_at
+           from sealpost.deliveries as d
+           where d.account_id = due.account_id and d.id = due.delivery_id
+             and d.reason is distinct from 'analysis_erased'
+             and exists (select from sealpost.bodies as b where b.delivery_id = d.id)
+           limit 1
+         ) as d on true
+       ), later as (
+         update sealpost.forgetting as f
+         set look_at = case when forget_at > now() then forget_at else now() + $2::float8 * interval '1 ms' end
+         from looked where f.delivery_id = looked.delivery_id
+       )
+       select account_id as "accountId", delivery_id as "deliveryId", analysis_id as "analysisId",
+         forget_at <= now() as "isOver"
+       from looked`,
+      [afterMs, LOOK_EVERY_MS],
+    );
+    const gone: string[] = [];
+    for (const { accountId, deliveryId, analysisId, isOver } of rows) {
+      if (analysisId !== null) {
+        if (!isOver || !(await eraseFromRuns(tx, accountId, analysisId, "forgetting"))) continue;
+        await tx.query("select sealpost.erase_analysis($1, $2)", [accountId, analysisId]);
+      }
+      gone.push(deliveryId);
+    }
+    await tx.query("delete from sealpost.forgetting where delivery_id = any ($1::uuid[])", [gone]);
+    return rows.length;
+  });
+}

@@ -1,0 +1,101 @@
+// Many receivers behind one address that have all succeeded before: none of them has to prove anything. Beside the same
+// where nobody has to.
+import { afterAll, expect, test } from "vitest";
+import { proveFromLog } from "../../src/delivery/receivers-sql.ts";
+import { startTestDispatcher } from "../support/dispatching.ts";
+import { allowTargets, changeRows, createTestAccount, publishMany } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
+import { startReceiver } from "../support/receiver.ts";
+
+/** Half an hour of the schedule in a minute. */
+const COMPRESSED = { RETRY_WINDOW_SECONDS: "2880" };
+const OUTAGE_MS = 60_000;
+const RATIO_MAX = 1.3;
+
+const database = await openDatabase();
+let status = 200;
+const receiver = await startReceiver({ handler: () => ({ status }) });
+await allowTargets(database.pool, [`*.many.localhost:${receiver.port}`]);
+afterAll(() => receiver.close());
+
+/** Milliseconds from now until each of these is delivered. @param begin what happens first */
+async function untilAllDelivered(
+  consent: string,
+  ids: () => Promise<readonly string[]>,
+  meanwhile: () => Promise<number> = async () => performance.now(),
+): Promise<number> {
+  const dispatcher = startTestDispatcher(database, [receiver], { ...COMPRESSED, TARGET_CONSENT: consent });
+  const startedMs = performance.now();
+  const waiting = new Set(await ids());
+  const fromMs = Math.max(startedMs, await meanwhile());
+  for (let seen = 0; waiting.size > 0; ) {
+    await dispatcher.waitForAttempts(seen + 1, 120_000);
+    for (; seen < dispatcher.attempts.length; seen++) {
+      const { delivery, delivered } = dispatcher.attempts[seen]!;
+      if (delivered.result?.outcome === "succeeded") waiting.delete(delivery.deliveryId);
+    }
+  }
+  const tookMs = performance.now() - fromMs;
+  await dispatcher.stop();
+  return tookMs;
+}
+
+const textsOf = (prefix: string, count: number) =>
+  Array.from({ length: count }, (_, n) => `{"id":"${prefix}-${n}","status":"succeeded"}`);
+
+/** Accounts with so many names each: of each pair, the account and the URL. */
+async function crowd(accounts: number, namesEach: number) {
+  const of: { accountIds: string[]; urls: string[] } = { accountIds: [], urls: [] };
+  for (let account = 0; account < accounts; account++) {
+    const { accountId } = await createTestAccount(database);
+    for (let name = 0; name < namesEach; name++) {
+      of.accountIds.push(accountId);
+      of.urls.push(receiver.url("/in", `c${account}-${name}.many.localhost`).href);
+    }
+  }
+  return of;
+}
+
+async function inBothWays(measure: (consent: string) => Promise<number>): Promise<void> {
+  const [free, asked] = [await measure(""), await measure("success")];
+  console.log(`${Math.round(asked)} ms, without consent ${Math.round(free)} ms`);
+  expect(asked / free).toBeLessThan(RATIO_MAX);
+}
+
+test("an upgrade with 1,000 accounts behind one address keeps nobody waiting", async () => {
+  const { accountIds, urls } = await crowd(1_000, 1);
+  status = 200;
+  // The version before, which asks nobody, has delivered something to each.
+  await untilAllDelivered("", () => publishMany(database.pool, accountIds, textsOf("before", 1_000), urls));
+  await database.pool.query("delete from sealpost.receivers");
+  await changeRows(database.pool, "settings", {}, { proven_from: null });
+  await proveFromLog(database.pool);
+  let round = 0;
+  await inBothWays((consent) => {
+    const texts = textsOf(`after-${round++}`, 1_000);
+    return untilAllDelivered(consent, () => publishMany(database.pool, accountIds, texts, urls));
+  });
+}, 600_000);
+
+test("a CDN with 5,000 proven receivers that was away has all of its webhooks as soon as it is back", async () => {
+  const { accountIds, urls } = await crowd(50, 100);
+  await database.pool.query(
+    `insert into sealpost.receivers (account_id, origin, proven_at)
+     select account_id, sealpost.origin(url), now() from unnest($1::uuid[], $2::text[]) as proven (account_id, url)
+     on conflict do nothing`,
+    [accountIds, urls],
+  );
+  let round = 0;
+  await inBothWays((consent) => {
+    const texts = textsOf(`cdn-${round++}`, 5_000);
+    status = 503;
+    const outage = async () => {
+      const untilMs = performance.now() + OUTAGE_MS;
+      while (performance.now() < untilMs)
+        await receiver.waitForRequests(receiver.requests.length + 1, OUTAGE_MS);
+      status = 200;
+      return performance.now();
+    };
+    return untilAllDelivered(consent, () => publishMany(database.pool, accountIds, texts, urls), outage);
+  });
+}, 1_200_000);

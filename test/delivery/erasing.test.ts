@@ -1,0 +1,250 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
+import { sequenceEvents } from "../../src/feed/feed-sql.ts";
+import { verifySignature } from "../../src/signing/index.ts";
+import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
+import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
+import { allowTargets, changeRows, countRows, publish } from "../support/installation.ts";
+import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+
+let database: TestDatabase;
+let receiver: Receiver;
+let api: TestApi;
+let dispatcher: TestDispatcher;
+/** Receivers' answers that wait, by path. */
+const hanging = new Map<string, () => void>();
+
+beforeAll(async () => {
+  // Each answer repeats what was sent, as those of frameworks in debug mode do.
+  const handler = async ({ path, body }: { path: string; body: Buffer }) => {
+    const answer = {
+      status: Number(path.slice(1, 4)),
+      body: body.toString(),
+      headers: { "x-echo": "canary" },
+    };
+    if (path.includes("hang")) await new Promise<void>((resolve) => hanging.set(path, resolve));
+    return answer;
+  };
+  [database, receiver] = await Promise.all([createTestDatabase(), startReceiver({ handler })]);
+  const lifted = unsafeAllowed([receiver]);
+  await allowTargets(database.pool, lifted);
+  const env = { UNSAFE_ALLOWED_TARGETS: lifted.join(","), PUBLIC_URL: "https://hooks.example.com" };
+  api = await startTestApi(database, env);
+  dispatcher = startTestDispatcher(database, [receiver], env);
+});
+afterAll(async () => {
+  for (const answer of hanging.values()) answer();
+  await dispatcher.stop();
+  await api.close();
+  await receiver.close();
+  await database.drop();
+});
+
+const textOf = (id: string, word = `canary-${id}`) => `{"id":"${id}","status":"succeeded","text":"${word}"}`;
+
+async function published(
+  id: string,
+  path: string | null,
+  accountId = api.account.accountId,
+): Promise<string> {
+  return (await publish(
+    database.pool,
+    accountId,
+    textOf(id),
+    path === null ? null : receiver.url(path).href,
+  ))!;
+}
+
+async function untilTried(deliveryId: string, times = 1): Promise<void> {
+  const tries = () => dispatcher.attempts.filter(({ delivery }) => delivery.deliveryId === deliveryId);
+  for (let count = 1; tries().length < times; count++) await dispatcher.waitForAttempts(count);
+}
+
+async function untilReceived(path: string): Promise<void> {
+  for (let count = 1; !receiver.requests.some((request) => request.path === path); count++)
+    await receiver.waitForRequests(count);
+}
+
+const erase = (id: string, options = {}) => api.ask("DELETE", `/v1/analyses/${id}`, options);
+const replay = (id: string) => api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`);
+
+/** Tables that have a word anywhere in a row. */
+async function tablesWith(word: string): Promise<string[]> {
+  const { rows } = await database.pool.query<{ name: string }>(
+    `select c.oid::regclass::text as name from pg_class as c
+     where c.relkind = 'r' and c.relnamespace::regnamespace::text in ('sealpost', 'workspace', 'graphile_worker')`,
+  );
+  const found: string[] = [];
+  for (const { name } of rows) {
+    const { rowCount } = await database.pool.query(
+      `select from ${name} as t where position($1 in t::text) > 0 limit 1`,
+      [word],
+    );
+    if (rowCount !== 0) found.push(name.replace(/_\d{8}$/, "").replace(/^sealpost\./, ""));
+  }
+  return found.sort();
+}
+
+describe("an analysis that is erased", () => {
+  // A dump has what the tables have.
+  test("leaves no word of it in any table or log, and is 410 for whoever knows it", async () => {
+    const id = await published("e-1", "/503");
+    await untilTried(id);
+    expect((await replay(id)).status).toBe(202);
+    await untilTried(id, 2);
+    await sequenceEvents(database.pool, randomUUID(), 0);
+    for (const path of [`deliveries/${id}`, `deliveries/${id}/body`, "events", "deliveries"])
+      expect((await api.ask("GET", `/v1/webhooks/${path}`)).status).toBe(200);
+    expect(await tablesWith("canary-e-1")).toEqual(["attempts", "bodies"]);
+    const first = await erase("e-1");
+    expect([first.status, first.body]).toEqual([
+      200,
+      { analysis_id: "e-1", delivery_id: id, in_flight: false },
+    ]);
+    expect(await tablesWith("canary-e-1")).toEqual([]);
+    for (const path of ["/v1/analyses/e-1", `/v1/webhooks/deliveries/${id}/body`]) {
+      const read = await api.ask("GET", path);
+      expect([read.status, read.body.code], path).toEqual([410, "analysis_erased"]);
+    }
+    const replayed = await replay(id);
+    expect([replayed.status, replayed.body.code]).toEqual([410, "analysis_erased"]);
+    const logged = await api.ask("GET", `/v1/webhooks/deliveries/${id}`);
+    const attempt = { status_code: 503, response_excerpt: null, response_headers: null };
+    expect(logged.body).toMatchObject({ status: "abandoned", attempts: [attempt, attempt] });
+    expect(JSON.stringify(api.log)).not.toContain("canary");
+    expect(await erase("e-1")).toMatchObject({ status: 200, body: first.body });
+    expect(await countRows(database.pool, "erasures", { analysis_id: "e-1" })).toBe(1);
+  });
+
+  test("keeps its place in the feed, with null in its place and a signature over that", async () => {
+    const { accountId, ownKey: key, secret } = await api.newAccount();
+    await published("f-1", null, accountId);
+    const erased = await published("f-2", null, accountId);
+    await published("f-3", null, accountId);
+    expect((await erase("f-2", { key })).status).toBe(200);
+    await sequenceEvents(database.pool, randomUUID(), 0);
+    const { body } = await api.ask("GET", "/v1/webhooks/events", { key });
+    const items = body.items as { body: string; signature: string; delivery_id: string }[];
+    expect(items.map((item) => JSON.parse(item.body).data?.id ?? null)).toEqual(["f-1", null, "f-3"]);
+    const { body: text, signature, delivery_id } = items[1]!;
+    expect(delivery_id).toBe(erased);
+    verifySignature({ body: Buffer.from(text), header: signature, secrets: [secret] });
+  });
+
+  test("makes no more attempts; one under way is logged as interrupted, whatever it comes to", async () => {
+    const id = await published("e-2", "/500/hang");
+    await untilReceived("/500/hang");
+    const { status, body } = await erase("e-2");
+    expect([status, body.in_flight]).toEqual([200, true]);
+    hanging.get("/500/hang")!();
+    await untilTried(id);
+    expect(await deliveryRow(database.pool, id)).toMatchObject({
+      status: "abandoned",
+      reason: "analysis_erased",
+      attempts_count: 1,
+    });
+    expect(await attemptRows(database.pool, id)).toMatchObject([
+      { outcome: "interrupted", error_code: "interrupted" },
+    ]);
+    expect(await tablesWith("canary-e-2")).toEqual([]);
+    expect((await replay(id)).body.code).toBe("analysis_erased");
+  });
+
+  test("ends what waits for its next attempt, and is not among what a bulk replay takes", async () => {
+    const id = await published("e-3", "/503");
+    await untilTried(id);
+    await erase("e-3");
+    expect(await deliveryRow(database.pool, id)).toMatchObject({
+      status: "abandoned",
+      reason: "analysis_erased",
+    });
+    expect(await countRows(database.pool, "open_deliveries", { delivery_id: id })).toBe(0);
+    const read = await api.ask("GET", `/v1/webhooks/deliveries/${id}`);
+    expect(read.body.explanation).toMatch(/^The analysis was erased/);
+    const body = { filter: { analysis_id: "e-3" }, dry_run: true };
+    expect((await api.ask("POST", "/v1/webhooks/replays", { body })).body.matched).toBe(0);
+  });
+
+  test("is known whatever is published under its id, and nothing of that is stored", async () => {
+    const id = await published("e-4", "/200");
+    await untilTried(id);
+    await erase("e-4");
+    const again = textOf("e-4", "canary-again");
+    for (const url of [null, receiver.url("/other").href])
+      expect(await publish(database.pool, api.account.accountId, again, url)).toBe(id);
+    const asked = await api.ask("POST", "/v1/analyses", { body: { analysis: JSON.parse(again) } });
+    expect([asked.status, asked.body.delivery_id]).toEqual([202, id]);
+    expect(await tablesWith("canary-again")).toEqual([]);
+  });
+
+  test("has to be there, and its key's scope", async () => {
+    expect((await erase("unknown")).status).toBe(404);
+    const { ownKey: key } = await api.newAccount();
+    expect((await erase("e-1", { key })).status).toBe(404);
+    const reader = await api.newKey(api.account.accountId, ["analyses:read"]);
+    expect((await erase("e-1", { key: reader })).status).toBe(403);
+  });
+});
+
+describe("an endpoint with options", () => {
+  const set = (key: string, options: object, path = "/200") =>
+    api.ask("PUT", "/v1/webhooks/endpoint", { key, body: { url: receiver.url(path).href, ...options } });
+  const received = (path: string) =>
+    receiver.requests.filter((request) => request.path === path).map(({ body }) => body.toString());
+
+  test("of references gets them, the same ones again when they are replayed", async () => {
+    const { accountId, ownKey: key } = await api.newAccount();
+    expect((await set(key, { payload: "reference" }, "/503/ref")).body.payload).toBe("reference");
+    const ids = [await published("r-1", null, accountId), await published("r-2", "/200/own", accountId)];
+    for (const id of ids) await untilTried(id);
+    expect((await set(key, { payload: "full" }, "/200/ref")).body.payload).toBe("full");
+    expect((await api.ask("POST", `/v1/webhooks/deliveries/${ids[0]}/replay`, { key })).status).toBe(202);
+    await untilReceived("/200/ref");
+    const [first] = received("/503/ref");
+    expect(JSON.parse(first!).data).toEqual({
+      id: "r-1",
+      status: "succeeded",
+      url: "https://hooks.example.com/v1/analyses/r-1",
+    });
+    expect(received("/200/ref")).toEqual([first]);
+    expect((await api.ask("GET", `/v1/webhooks/deliveries/${ids[0]}/body`, { key })).bytes.toString()).toBe(
+      first,
+    );
+    expect((await api.ask("GET", "/v1/analyses/r-1", { key })).bytes.toString()).toBe(textOf("r-1"));
+    expect(JSON.parse(received("/200/own")[0]!).data).toEqual(JSON.parse(textOf("r-2")));
+  });
+
+  test("that forgets has nothing left some time after the delivery, but what was not delivered", async () => {
+    const { accountId, ownKey: key } = await api.newAccount();
+    await set(key, { forget_after_success: true });
+    const ids = [await published("g-1", null, accountId), await published("g-2", "/200", accountId)];
+    await set(key, {}, "/503");
+    ids.push(await published("g-3", null, accountId));
+    for (const id of ids) await untilTried(id);
+    const forget = (afterMs: number) => forgetDelivered(database.pool, async () => true, afterMs);
+    expect(await forget(3_600_000)).toBe(2);
+    // They are looked at again when it is time.
+    expect(await forget(0)).toBe(0);
+    await changeRows(database.pool, "forgetting", {}, { look_at: new Date(0) });
+    expect(await forget(0)).toBe(2);
+    expect(await tablesWith("canary-g-1")).toEqual([]);
+    expect((await api.ask("GET", "/v1/analyses/g-1", { key })).body.code).toBe("analysis_erased");
+    for (const id of ["g-2", "g-3"])
+      expect((await api.ask("GET", `/v1/analyses/${id}`, { key })).status).toBe(200);
+    expect(await countRows(database.pool, "forgetting", { account_id: accountId })).toBe(1);
+  });
+
+  test("has one of them, and keeps what is not given", async () => {
+    const { ownKey: key } = await api.newAccount();
+    expect((await set(key, { payload: "reference" })).status).toBe(200);
+    expect((await set(key, {})).body).toMatchObject({ payload: "reference", forget_after_success: false });
+    const both = await set(key, { forget_after_success: true });
+    expect([both.status, both.body.code]).toEqual([409, "endpoint_options_conflict"]);
+    const unknown = await set(key, { payload: "half" });
+    expect(unknown).toMatchObject({ status: 400, body: { errors: [{ path: "body.payload" }] } });
+    expect((await set(key, { payload: "full", forget_after_success: true })).status).toBe(200);
+  });
+});
