@@ -128,7 +128,8 @@ end;
 -- Claims Idempotency-Keys until the transaction ends, and finds what was answered under them. Never waits: an insert
 -- would, for whoever has claimed the same key, hence the advisory locks. is_ours: the lock was to be had.
 --
--- is_key_good: see sealpost.is_key_good; a request may have begun half a minute ago.
+-- is_key_good: see sealpost.is_key_good; a request may have begun half a minute ago. No key is good for an account
+-- that is erased, whose own may be gone.
 --
 -- Every write asks here first whether its account has moved. Then even what was answered is not answered again: at the
 -- target it is. To processes of the version before the key is in progress.
@@ -159,7 +160,7 @@ begin
   select input.n, locks[input.n], ours[input.n] and a.moved_to is null,
     coalesce(k.status is null and k.claim_until > now(), false),
     k.fingerprint, case when a.moved_to is null then k.status end, k.headers, k.body, k.is_sealed, a.moved_to,
-    sealpost.is_key_good(input.key_id)
+    a.erased_at is null and sealpost.is_key_good(input.key_id)
   from unnest(account_ids, key_ids, idempotency_keys) with ordinality
     as input (account_id, key_id, idempotency_key, n)
   left join sealpost.idempotency_keys as k
@@ -227,7 +228,9 @@ begin
   if of_user is not null then
     perform sealpost.add_write_bytes(of_account, of_user, answer_more, audit_more);
   end if;
-  if not sealpost.is_key_good(of_key) then
+  if not sealpost.is_key_good(of_key)
+    or exists (select from sealpost.accounts where id = of_account and erased_at is not null)
+  then
     raise exception using errcode = 'SP010', message = 'the key was revoked, or has expired, while it was used';
   end if;
   select l.kind, l.bytes_max, written.bytes > 2 * l.bytes_max as is_twice into beyond
@@ -394,7 +397,8 @@ begin
     select id, coalesce(sealpost.published_bytes(id, null, log_bytes) >= most
       and 2 * sealpost.published_bytes(id, id, log_bytes) >= most, false) as is_full
     from (
-      select id from sealpost.accounts where is_full or id = any (touched) order by id for no key update skip locked
+      select id from sealpost.accounts
+      where (is_full or id = any (touched)) and erased_at is null order by id for no key update skip locked
     ) as free
   ) as judged
   where a.id = judged.id and a.is_full <> judged.is_full;
@@ -461,17 +465,17 @@ alter table sealpost.settings
 --           and writes are refused; reads go on.
 -- is_full   it has published what it may, and is refused more until some of it is forgotten. Only where the operator
 --           has set a limit.
--- Publishing reads both from a row that it reads in any case.
+-- erased_at when it was erased, for good; null: not erased. What is left of it goes in steps, and its name becomes
+--           `erased` once nothing is (src/cells/erase-account.ts). It is never full.
+-- Publishing reads all three from a row that it reads in any case.
 alter table sealpost.accounts
   add column moved_to text check (length(moved_to) between 1 and 100),
-  add column is_full boolean not null default false;
+  add column is_full boolean not null default false,
+  add column erased_at timestamptz;
 create index accounts_full on sealpost.accounts (id) where is_full;
 
--- When it was erased; null: it is not.
-alter table sealpost.accounts add column erased_at timestamptz;
-
--- What was erased on request: ids and times only, for `erasures reapply` after a restore. analysis_id null: the account
--- itself.
+-- What was erased: ids and times only, so that it can be erased again after a restore (`sealpost erasures reapply`).
+-- analysis_id null: the account itself.
 create table sealpost.erasures (
   account_id uuid not null,
   analysis_id text,

@@ -444,9 +444,17 @@ begin
   if at_address like '%:%' then
     at_address := network(set_masklen(at_address::inet, 64));
   end if;
-  insert into sealpost.receivers (account_id, origin, next_at) values (whose, of_origin, '-infinity')
+  insert into sealpost.receivers (account_id, origin, next_at)
+  select whose, of_origin, '-infinity'
+  where not exists (select from sealpost.accounts where id = whose and erased_at is not null)
   on conflict do nothing;
   select * into receiver from sealpost.receivers where account_id = whose and origin = of_origin for update;
+  -- Of an erased account: whoever waits for its turn finds the delivery gone.
+  if not found then
+    is_proven := false;
+    wait_ms := extract(epoch from look_again) * 1000;
+    return;
+  end if;
   is_proven := receiver.proven_at is not null and receiver.proven_at > now() - interval '30 days';
   if is_proven then
     return;
@@ -503,7 +511,8 @@ begin
     return;
   end if;
   insert into sealpost.receivers as r (account_id, origin, proven_at, proven_since)
-  values (whose, of_origin, now(), now())
+  select whose, of_origin, now(), now()
+  where not exists (select from sealpost.accounts where id = whose and erased_at is not null)
   on conflict (account_id, origin) do update set
     proven_since = case when r.next_at is null then r.proven_since else now() end,
     proven_at = excluded.proven_at, next_at = null, busy_until = null, address = null;
@@ -789,8 +798,9 @@ $$;
 
 -- The way in for every caller. Each element is published or refused alone: delivery_ids has null where codes says why
 -- not, 'refused' (publication_faults says what for) or 'analysis_conflict'. The same analysis again is the delivery
--- that it already is, and codes says 'known', or 'known_of_space' where a run has published it. What would go to a
--- paused endpoint is held from the start; test events go out all the same, in a lane of their own. at: the moment of
+-- that it already is, and codes says 'known', or 'known_of_space' where a run has published it. Whatever an erased
+-- account publishes is 'known', under an id that follows from its own, and nothing is stored. What would go to a paused
+-- endpoint is held from the start; test events go out all the same, in a lane of their own. at: the moment of
 -- publishing (only tests give another than now).
 --
 -- Its joins say `= any (array[…])`, so that an index serves for looking up and never for reading a whole table in
@@ -824,17 +834,17 @@ declare
   open_lanes bigint[];
   known record;
 begin
-  -- 1. Read and judge everything before anything is stored.
+  -- 1. Read and judge everything before anything is stored. What has no id from here on is left alone until the end.
   select
     array_agg((reading).id), array_agg((reading).event), array_agg((reading).digest), array_agg((reading).bytes),
     array_agg(has_target), bool_or(is_paused),
     array_agg(sealpost.reference_of((reading).id, (reading).event, reference_url)), array_agg(is_forgotten),
-    array_agg(case when not is_refused then sealpost.uuid_v7_of(id_prefix) end),
-    array_agg(case when is_refused then 'refused' end)
+    array_agg(case when not is_refused and not is_erased then sealpost.uuid_v7_of(id_prefix) end),
+    array_agg(case when is_refused then 'refused' when is_erased then 'known' end)
   into analysis_ids, events, digests, sizes, have_target, is_any_paused, references_to_send, forgotten_after,
     delivery_ids, codes
   from (
-    select reading, has_target, is_paused, reference_url, is_forgotten,
+    select reading, has_target, is_paused, reference_url, is_forgotten, is_erased,
       is_not_here or url_fault is not null or (reading).fault is not null or case when is_full then
         not exists (
           select from sealpost.analyses as a
@@ -849,6 +859,7 @@ begin
         webhook_url is null and endpoints.forgets_after_success as is_forgotten,
         -- Not the id: an index that holds all that is asked for may be read in order, too.
         accounts.created_at is null or accounts.moved_to is not null as is_not_here,
+        accounts.erased_at is not null as is_erased,
         input.account_id, accounts.is_full,
         case when webhook_url is not null then
           sealpost.webhook_url_fault(webhook_url, unsafe_allowed_targets)
@@ -960,6 +971,11 @@ begin
       codes[known.n] := case
         when not known.is_same then 'analysis_conflict' when known.is_of_space then 'known_of_space' else 'known' end;
     end loop;
+    for i in 1 .. cardinality(account_ids) loop
+      if delivery_ids[i] is null and codes[i] = 'known' then
+        delivery_ids[i] := md5(account_ids[i] || ' ' || analysis_ids[i])::uuid;
+      end if;
+    end loop;
   end if;
 end
 $$;
@@ -1003,8 +1019,8 @@ $$;
 
 -- One analysis, which is what pipelines publish most, with as little work as there can be in the caller's transaction.
 -- Publishes a good new analysis for an account with an endpoint, straight into the tables. Null for whatever else it
--- is (a refusal, an analysis that is known, no target, a paused endpoint): then nothing was stored, and
--- sealpost.publish_each has the answer.
+-- is (a refusal, an analysis that is known, no target, a paused endpoint, an erased account): then nothing was stored,
+-- and sealpost.publish_each has the answer.
 create function sealpost.publish_fresh(account_id uuid, analysis json, traceparent text) returns uuid
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -1027,7 +1043,8 @@ declare
   reference text;
 begin
   select settings.analysis_bytes_max, tasks.id,
-    endpoints.url is not null and endpoints.paused_at is null and accounts.moved_to is null and not accounts.is_full,
+    endpoints.url is not null and endpoints.paused_at is null and accounts.moved_to is null
+      and accounts.erased_at is null and not accounts.is_full,
     endpoints.reference_url, endpoints.forgets_after_success
   into bytes_max, deliver, has_target, reference_url, is_forgotten
   from sealpost.settings

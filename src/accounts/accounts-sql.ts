@@ -26,14 +26,14 @@ export async function accountExists(database: ClientBase | Pool, accountId: stri
   return (await findAccountName(database, accountId)) !== null;
 }
 
-/** Null: there is no such account. */
+/** Null: there is no such account, or it is erased. */
 export async function findAccountName(
   database: ClientBase | Pool,
   accountId: string,
 ): Promise<string | null> {
   const { rows } = await database.query<{ name: string }>({
     name: "find_account_name",
-    text: "select name from sealpost.accounts where id = $1",
+    text: "select name from sealpost.accounts where id = $1 and erased_at is null",
     values: [accountId],
   });
   return rows[0]?.name ?? null;
@@ -45,9 +45,11 @@ export type StoredAccount = {
   readonly createdAt: Date;
   /** The cell that it has moved to; null: it is here. */
   readonly movedTo: string | null;
+  /** Null: not erased. */
+  readonly erasedAt: Date | null;
 };
 
-const ACCOUNT = 'id, name, created_at as "createdAt", moved_to as "movedTo"';
+const ACCOUNT = 'id, name, created_at as "createdAt", moved_to as "movedTo", erased_at as "erasedAt"';
 
 /** The newest first. */
 export async function listAccounts(database: ClientBase | Pool): Promise<readonly StoredAccount[]> {
@@ -57,10 +59,10 @@ export async function listAccounts(database: ClientBase | Pool): Promise<readonl
   return rows;
 }
 
-/** The oldest; null: there is none, as nobody has used the database yet. */
+/** The oldest that is not erased; null: there is none. */
 export async function findFirstAccount(database: ClientBase | Pool): Promise<StoredAccount | null> {
   const { rows } = await database.query<StoredAccount>(
-    `select ${ACCOUNT} from sealpost.accounts order by id limit 1`,
+    `select ${ACCOUNT} from sealpost.accounts where erased_at is null order by id limit 1`,
   );
   return rows[0] ?? null;
 }
@@ -87,7 +89,7 @@ const USER = `id, account_id as "accountId", idp_user_id as "idpUserId", email, 
 // Selecting from accounts, so that an unknown one is no row and not an error.
 const INSERT = `
 insert into sealpost.users (account_id, idp_user_id, email, name, image_url)
-select id, $2, $3, $4, $5 from sealpost.accounts where id = $1
+select id, $2, $3, $4, $5 from sealpost.accounts where id = $1 and erased_at is null
 on conflict (account_id, idp_user_id) do nothing
 returning ${USER}`;
 

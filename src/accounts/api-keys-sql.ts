@@ -29,7 +29,7 @@ const INSERT = `
 insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
 select $1, $2, $3, $4, $5, coalesce(
   now() + $6::float8 * interval '1 second', (select expires_at from sealpost.api_keys where id = $8::uuid)), $7
-where $1::uuid is null or exists (select from sealpost.accounts where id = $1)
+where $1::uuid is null or exists (select from sealpost.accounts where id = $1 and erased_at is null)
 returning ${SHOWN}`;
 
 /** Null for an unknown account. @param makerId the key that makes it; null: the command line */

@@ -9,7 +9,7 @@ import type { Area } from "../base/model/areas.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
-import { startMover } from "../workspace/moving/mover.ts";
+import { eraseWorkspace, startMover } from "../workspace/moving/mover.ts";
 import { knownStore, openObjectStore } from "../workspace/objects/known-store.ts";
 import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
@@ -17,12 +17,20 @@ import { type RunnerWork, startRunner } from "../workspace/running/runner.ts";
 import { readOldestMove } from "../workspace/store/moves.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
-import { hasSpaces, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
+import { hasSpaces, isInstalled, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
 import { poolOptions, STEP_CONNECTIONS } from "./database.ts";
 import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 import type { ProcessContext } from "./process-context.ts";
 import { type ChildEvent, supervise } from "./supervisor.ts";
+
+/** Returns how much there was, and how many objects are looked for once more within a day. */
+export type EraseFromAreas = (
+  pool: Pool,
+  config: Config,
+  accountId: string,
+  onPage: (what: string) => void,
+) => Promise<{ readonly gone: number; readonly left: number }>;
 
 export type AreaOptions = {
   readonly config: Config;
@@ -274,3 +282,14 @@ export async function findMoveHindrance(pool: Pool, accountId: string): Promise<
   if (!(await hasSpaces(pool, accountId))) return null;
   return `Account ${accountId} has spaces, and stored documents cannot be moved to another cell yet.`;
 }
+
+/** Deletes what areas have of an account that is erased, whatever areas are on. */
+export const eraseFromAreas: EraseFromAreas = async (pool, config, accountId, onPage) => {
+  if (!(await isInstalled(pool))) return { gone: 0, left: 0 };
+  const objects = openObjects(config, pool);
+  try {
+    return await eraseWorkspace({ pool, objects }, accountId, onPage);
+  } finally {
+    await objects.close();
+  }
+};

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
-import { type CreatedAccount, createAccount } from "../accounts/accounts-sql.ts";
+import { accountExists, type CreatedAccount, createAccount } from "../accounts/accounts-sql.ts";
 import { findApiKey, insertApiKey } from "../accounts/api-keys-sql.ts";
 import type { Config } from "../base/config/config.ts";
 import { type AuditEntry, writeAuditEntry } from "../base/database/audit-log.ts";
@@ -25,9 +25,12 @@ export async function changeAudited<T>(
   return await inTransaction(pool, async (tx) => {
     const { done, accountId, details } = await change(tx);
     // After the change, which is rolled back then: the account cannot be closed between the two.
-    const cell = accountId === null || operationKey === REVOKING ? null : await findMovedTo(tx, accountId);
-    if (cell !== null)
-      throw new UsageError(`Account ${accountId} has moved to the cell "${cell}": change it there.`);
+    if (accountId !== null && operationKey !== REVOKING) {
+      const cell = await findMovedTo(tx, accountId);
+      if (cell !== null)
+        throw new UsageError(`Account ${accountId} has moved to the cell "${cell}": change it there.`);
+      if (!(await accountExists(tx, accountId))) throw unknownAccount(accountId);
+    }
     await writeAuditEntry(tx, { accountId, details, operationKey, actor: COMMAND_LINE, requestId: null });
     return done;
   });

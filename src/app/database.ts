@@ -174,7 +174,7 @@ async function refuseOtherKeys(pool: Pool, secretsKey: SecretsKey): Promise<void
   if (!(await keepSecretsKey(pool, secretsKey, { isFirst: false }))) throw new UsageError(WRONG_SECRETS_KEY);
 }
 
-/** @throws UsageError when there is no such account. Accounts are never removed, so checking first is enough. */
+/** @throws UsageError when there is no such account, or it is erased */
 export async function requireAccount(pool: Pool, accountId: string): Promise<void> {
   if (!(await accountExists(pool, accountId))) throw unknownAccount(accountId);
 }

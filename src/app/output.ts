@@ -33,6 +33,15 @@ export function createAnnounce({ stdout }: Pick<ProcessContext, "stdout">, optio
   };
 }
 
+/** Tells what is being done, line by line; not the same one twice, as a table has many pages. */
+export function tellOnce({ stderr }: Pick<ProcessContext, "stderr">): (line: string) => void {
+  let last = "";
+  return (line) => {
+    if (line !== last) stderr.write(`${line}\n`);
+    last = line;
+  };
+}
+
 /** A table with columns as wide as their widest cell and a rule below the head. */
 export function textTable(head: readonly string[], rows: readonly (readonly string[])[]): string {
   const all = [head, ...rows];

@@ -5,6 +5,7 @@ import { type Retention, readClock, readRetention } from "../base/database/cells
 import { keepSecretsKey } from "../base/database/sealing.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { DAY_MS } from "../base/model/time.ts";
+import { lockErasable } from "./erasures-sql.ts";
 import { type Cells, type Move, MoveRefusedError } from "./move.ts";
 import * as moves from "./moves-sql.ts";
 
@@ -202,8 +203,8 @@ async function refuseTarget({ accountId, target }: Move, into: moves.StoredMove 
     );
   }
   if (into === null) {
-    if (!(await accountExists(target.pool, accountId))) return;
-    // Moved away and deleted there, and a move back was called off.
+    if ((await lockErasable(target.pool, accountId)) === null) return;
+    // Erased ones stay. Moved away and deleted there, and a move back was called off.
     if ((await moves.findMovedTo(target.pool, accountId)) !== null) return;
   }
   throw new MoveRefusedError(
@@ -214,7 +215,11 @@ async function refuseTarget({ accountId, target }: Move, into: moves.StoredMove 
 
 /** Publishing and writes are refused from now on. */
 export async function closeAccount({ accountId, source, targetName }: Move, moveId: string): Promise<void> {
-  await whileItGoesOn(source.pool, accountId, moveId, (tx) => moves.setMovedTo(tx, accountId, targetName));
+  await whileItGoesOn(source.pool, accountId, moveId, async (tx) => {
+    await moves.setMovedTo(tx, accountId, targetName);
+    if (await accountExists(tx, accountId)) return;
+    throw new MoveRefusedError(`Account ${accountId} is being erased: call the move off with --cancel.`);
+  });
 }
 
 /**

@@ -1,9 +1,9 @@
-import { setTimeout as delay } from "node:timers/promises";
 import type { ClientBase } from "pg";
+import { deleteAll } from "../base/database/account-rows.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { requireItsTarget } from "./beginning.ts";
 import { type Cell, type Move, MoveRefusedError } from "./move.ts";
-import { type AccountTable, ARRIVED_TABLES, LEFT_TABLES } from "./move-tables-sql.ts";
+import { ARRIVED_TABLES, LEFT_TABLES } from "./move-tables-sql.ts";
 import * as moves from "./moves-sql.ts";
 
 type Called = Pick<Move, "accountId" | "source" | "target">;
@@ -87,7 +87,7 @@ async function clearTarget({ accountId, source, target }: Called): Promise<boole
     if ((await moves.findMove(source.pool, accountId))?.id === into.id) return false;
     if (!(await forbidOpening(target, accountId, into.id))) return false;
   } else if (into.step !== "deleting") return false;
-  await deleteAll(target, ARRIVED_TABLES, accountId);
+  await deleteAll(target.pool, ARRIVED_TABLES, accountId);
   await moves.deleteMove(target.pool, accountId, into.id);
   return true;
 }
@@ -104,24 +104,7 @@ export async function deleteMoved(source: Cell, accountId: string): Promise<numb
     );
   }
   await moves.advanceMove(source.pool, accountId, out.id, "done", "deleting");
-  const deleted = await deleteAll(source, LEFT_TABLES, accountId);
+  const deleted = await deleteAll(source.pool, LEFT_TABLES, accountId);
   await moves.advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
-  return deleted;
-}
-
-/** Rests after each page for as long as it took. */
-async function deleteAll(
-  { pool }: Cell,
-  tables: readonly AccountTable[],
-  accountId: string,
-): Promise<number> {
-  let deleted = 0;
-  for (const table of tables) {
-    for (let gone = 1; gone > 0; deleted += gone) {
-      const startedAtMs = performance.now();
-      gone = await inTransaction(pool, (tx) => moves.deleteRows(tx, table, accountId));
-      await delay(performance.now() - startedAtMs);
-    }
-  }
   return deleted;
 }

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { ClientBase } from "pg";
+import { deleteRows } from "../base/database/account-rows.ts";
 import { type AuditEntry, writeAuditEntry } from "../base/database/audit-log.ts";
 import { makePartitionsSince, readFirstDay } from "../base/database/partitions.ts";
 import { inTransaction } from "../base/database/transaction.ts";
@@ -21,6 +22,7 @@ import {
 } from "./move-pages-sql.ts";
 import { API_KEYS, LOG_TABLES, OPENING_TABLES } from "./move-tables-sql.ts";
 import * as moves from "./moves-sql.ts";
+import { LOOK_EVERY_MS, untilTransactionsEnd, type Waiting, waitFor } from "./waiting.ts";
 
 /**
  * Copies all rows that only have to be there, page by page, each in a transaction that also says how far it has come.
@@ -99,7 +101,7 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
       throw calledOff(accountId);
     }
     // Of an account that comes back, those that stayed as they were then.
-    while ((await moves.deleteRows(tx, API_KEYS, accountId)) > 0);
+    while ((await deleteRows(tx, API_KEYS, accountId)) > 0);
     for (const table of OPENING_TABLES) {
       for await (const page of reader.readPages(table)) {
         await writePage(tx, resealPage(page, source.secretsKey, target.secretsKey));
@@ -129,7 +131,6 @@ async function tellOf(tx: ClientBase, accountId: string, details: AuditEntry["de
   await writeAuditEntry(tx, entry);
 }
 
-const LOOK_EVERY_MS = 100;
 /** Every look reads all that is open, of whomever. */
 const PARK_EVERY_MS = 500;
 const PARKED_PER_STEP_MAX = 5_000;
@@ -141,7 +142,7 @@ const SEQUENCER_LEASE_MS = 600;
  */
 async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   const { accountId, source, onProgress } = move;
-  await waitForTransactions(move);
+  await untilTransactionsEnd(source.pool, waitingFor(move, "wait_for_transactions"));
   // Looked at again: now nothing can come any more that hinders it.
   const hindrance = await move.findHindrance(source.pool, accountId);
   if (hindrance !== null)
@@ -152,24 +153,9 @@ async function quiesceAccount(move: Move, moveId: string): Promise<void> {
   await moves.markStill(source.pool, accountId, moveId);
 }
 
-async function waitForTransactions(move: Move): Promise<void> {
-  const { pool } = move.source;
-  const older = await moves.findOlderTransactions(pool);
-  await waitFor(move, "wait_for_transactions", LOOK_EVERY_MS, async () =>
-    (await moves.findStillOpen(pool, older)).map(
-      ({ pid, role, application }) =>
-        `a transaction that was open before (pid ${pid}, role ${role}, application "${application}")`,
-    ),
-  );
-  const xid = await moves.readNextTransactionId(pool);
-  await waitFor(move, "wait_for_transactions", LOOK_EVERY_MS, async () =>
-    (await moves.findPrepared(pool, xid)).map((gid) => `the prepared transaction "${gid}"`),
-  );
-}
-
 async function parkAll(move: Move, moveId: string): Promise<void> {
   const { accountId, source } = move;
-  await waitFor(move, "park", PARK_EVERY_MS, async () => {
+  await waitFor(waitingFor(move, "park"), PARK_EVERY_MS, async () => {
     const { pool } = source;
     const goesOn = await whileItGoesOn(pool, accountId, moveId, (tx) =>
       moves.stopBackgroundWork(tx, accountId),
@@ -191,35 +177,23 @@ async function waitForFeed(move: Move): Promise<void> {
   const { pool } = move.source;
   const holder = randomUUID();
   const { nowMs } = await moves.readFeedReach(pool);
-  await waitFor(move, "wait_for_feed", LOOK_EVERY_MS, async () => {
+  await waitFor(waitingFor(move, "wait_for_feed"), LOOK_EVERY_MS, async () => {
     await sequenceEvents(pool, holder, SEQUENCER_LEASE_MS);
     const { caughtUpAtMs } = await moves.readFeedReach(pool);
     return caughtUpAtMs > nowMs ? [] : ["the feed, which does not hold everything yet"];
   });
 }
 
-/** Looks again and again until there is nothing to wait for. */
-async function waitFor(
-  { onProgress, waitMaxMs, accountId }: Move,
-  part: MovePart,
-  everyMs: number,
-  look: () => Promise<readonly string[]>,
-): Promise<void> {
-  onProgress(part, null);
-  const startedAtMs = performance.now();
-  for (;;) {
-    const [first, ...others] = await look();
-    if (first === undefined) return;
-    const waited = others.length === 0 ? first : `${first}, and ${others.length} more`;
-    if (performance.now() - startedAtMs > waitMaxMs) {
-      throw new MoveRefusedError(
-        `Account ${accountId} is closed, but not idle after ${Math.round(waitMaxMs / 1_000)} s of waiting for ` +
-          `${waited}. Run the same command again, which continues here; with --cancel it calls the move off.`,
-      );
-    }
-    onProgress(part, waited);
-    await delay(everyMs);
-  }
+function waitingFor({ onProgress, waitMaxMs, accountId }: Move, part: MovePart): Waiting {
+  return {
+    waitMaxMs,
+    onWait: (whom) => onProgress(part, whom),
+    tooLong: (seconds, whom) =>
+      new MoveRefusedError(
+        `Account ${accountId} is closed, but not idle after ${seconds} s of waiting for ${whom}. Run the same ` +
+          "command again, which continues here; with --cancel it calls the move off.",
+      ),
+  };
 }
 
 /**

@@ -1,28 +1,17 @@
+import type { ChildRows, DeletedTable, RowsTable } from "../base/database/account-rows.ts";
+import { ACCOUNT_ERASED } from "../base/model/audit.ts";
+
 /** A table of which a moved account's rows go along. */
-export type MovedTable = {
-  readonly name: string;
-  /** What its rows are told apart by within their account, or their parent; in the order of an index. */
-  readonly key: readonly string[];
+export type MovedTable = RowsTable & {
   /** SQL for the bytes of a row `t`, where one may be large. */
   readonly bytes?: string;
   /** Columns that are not copied as they are, with the SQL of what is. */
   readonly instead?: Readonly<Record<string, string>>;
 };
 
-/** Rows that belong to an account's by way of another table's. */
-export type ChildTable = MovedTable & {
-  /** Where the parent's id stands. */
-  readonly parentId: string;
-};
+export type ChildTable = MovedTable & ChildRows;
 
-export type AccountTable = MovedTable & {
-  /** Where the account's id stands; default: account_id. */
-  readonly accountId?: string;
-  /** Rows of a page; default: 1,000. */
-  readonly rowsMax?: number;
-  /** Children of what is in a page, which its first key column names. */
-  readonly children?: readonly ChildTable[];
-};
+export type AccountTable = MovedTable & DeletedTable<ChildTable>;
 
 /**
  * Copied page by page while the account is closed at the source and not there yet at the target: nothing that works on
@@ -49,7 +38,6 @@ export const LOG_TABLES: readonly AccountTable[] = [
     ],
   },
   { name: "forgetting", key: ["delivery_id"] },
-  { name: "erasures", key: ["analysis_id"] },
   { name: "feed", key: ["position"] },
   { name: "parked_deliveries", key: ["delivery_id"] },
   {
@@ -63,6 +51,7 @@ export const LOG_TABLES: readonly AccountTable[] = [
   { name: "idempotency_keys", key: ["key_id", "idempotency_key"], bytes: "octet_length(t.body)" },
   { name: "notices", key: ["id"] },
   { name: "notice_mails", key: ["id"] },
+  { name: "erasures", key: ["analysis_id"] },
 ];
 
 export const API_KEYS: AccountTable = { name: "api_keys", key: ["id"] };
@@ -101,3 +90,15 @@ export const LEFT_TABLES: readonly AccountTable[] = [
   ...ARRIVED_TABLES,
   ...OPENING_TABLES.filter(({ name }) => !KEPT.includes(name)),
 ];
+
+/** Of an account that is erased, what makes attempts. They are everybody's, and found by reading all that is open. */
+export const WAITING_TABLES: readonly DeletedTable[] = [
+  { name: "open_deliveries", key: ["delivery_id"], rowsMax: 5_000, isContended: true },
+  { name: "held_deliveries", key: ["delivery_id"], isContended: true },
+  ...LOG_TABLES.filter(({ name }) => name === "parked_deliveries" || name === "replays"),
+];
+
+/** And what else goes. The rows that say that it was erased stay. */
+export const ERASED_TABLES: readonly DeletedTable[] = [...LEFT_TABLES, API_KEYS].map((table) =>
+  table.name === "audit_log" ? { ...table, only: `operation_key <> '${ACCOUNT_ERASED}'` } : table,
+);

@@ -1,7 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import type { MoveDirection, MoveStep } from "../base/model/installation.ts";
 import type { FeedPosition } from "../feed/feed-sql.ts";
-import type { AccountTable, ChildTable } from "./move-tables-sql.ts";
 
 export type StoredMove = {
   /** The same in both databases. */
@@ -145,35 +144,6 @@ export async function copyRevocations(from: Pool, to: Pool, accountId: string): 
      where k.account_id = $1 and k.id = r.id and k.revoked_at is null`,
     [accountId, rows.map(({ id }) => id), rows.map(({ at }) => at)],
   );
-}
-
-const ROWS_PER_STEP_MAX = 1_000;
-
-/** Deletes a page of an account's rows, with their children. Returns how many went; 0: there are no more. */
-export async function deleteRows(
-  database: ClientBase | Pool,
-  table: AccountTable,
-  accountId: string,
-): Promise<number> {
-  const owner = table.accountId ?? "account_id";
-  const key = [owner, ...table.key].join(", ");
-  const { rows } = await database.query<{ gone: number }>(
-    `with page as (
-       select ${key} from sealpost.${table.name} where ${owner} = $1 order by ${key}
-       limit ${table.rowsMax ?? ROWS_PER_STEP_MAX}
-     ), ${(table.children ?? []).map(deletingChildren).join("")}gone as (
-       delete from sealpost.${table.name} where (${key}) in (select ${key} from page) returning 1
-     )
-     select count(*)::integer as gone from gone`,
-    [accountId],
-  );
-  return rows[0]!.gone;
-}
-
-function deletingChildren({ name, parentId }: ChildTable): string {
-  return `${name}_gone as (
-       delete from sealpost.${name} where ${parentId} = any (array(select id from page))
-     ), `;
 }
 
 /** A transaction that may not know yet that the account is closed. */

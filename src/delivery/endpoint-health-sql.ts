@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../base/database/account-rows.ts";
 import type { ErrorCode } from "../base/model/error-codes.ts";
 
 /** The certificate that an account's endpoint showed. `expiresAtMs`: ms since the epoch. */
@@ -16,6 +17,7 @@ export async function noteCertificates(pool: Pool, seen: readonly SeenCertificat
     text: `insert into sealpost.endpoint_certificates as known (account_id, host, ends_at)
       select "accountId", host, to_timestamp("expiresAtMs" / 1000)
       from json_to_recordset($1) as seen ("accountId" uuid, host text, "expiresAtMs" float8)
+      where ${notErased('"accountId"')}
       order by "accountId"
       on conflict (account_id) do update set host = excluded.host, ends_at = excluded.ends_at, seen_at = now()
       where (known.host, known.ends_at) is distinct from (excluded.host, excluded.ends_at)`,
@@ -89,6 +91,7 @@ select "accountId", url, to_timestamp("succeededAtMs" / 1000), to_timestamp("fai
   abandoned, "errorCode"
 from json_to_recordset($1) as seen ("accountId" uuid, url text, "succeededAtMs" float8, "failingSinceMs" float8,
   "failedAttempts" integer, abandoned integer, "errorCode" text)
+where ${notErased('"accountId"')}
 order by "accountId"
 on conflict (account_id) do update set
   url = coalesce(excluded.url, h.url),

@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../base/database/account-rows.ts";
 import type { LaneKey } from "./lane.ts";
 
 /** Of one account; more receivers than that are tried like new ones after a restart. */
@@ -26,6 +27,7 @@ export async function rememberAnsweredLanes(pool: Pool, lanes: readonly LaneKey[
     name: "remember_answered_lanes",
     text: `insert into sealpost.answered_lanes (account_id, lane)
       select distinct account_id, lane from unnest($1::uuid[], $2::bigint[]) as answered (account_id, lane)
+      where ${notErased("account_id")}
       order by account_id, lane
       on conflict (account_id, lane) do update set answered_at = excluded.answered_at
       where answered_lanes.answered_at < excluded.answered_at - interval '1 day'`,
@@ -76,11 +78,11 @@ const REFUSALS_PER_ACCOUNT_MAX = 10_000;
 /** Its receiver wants nothing more from the account at this URL, as it is spelled. */
 export async function refuseUrl(pool: Pool, accountId: string, url: string): Promise<void> {
   const { rows } = await pool.query<{ isDrawn: boolean }>(
-    `insert into sealpost.refusals (account_id, url) values ($1, $2)
+    `insert into sealpost.refusals (account_id, url) select $1::uuid, $2 where ${notErased("$1")}
      on conflict (account_id, url) do update set refused_at = now() returning random() < 0.01 as "isDrawn"`,
     [accountId, url],
   );
-  if (!rows[0]!.isDrawn) return;
+  if (!rows[0]?.isDrawn) return;
   await pool.query(
     `delete from sealpost.refusals where account_id = $1 and url in (
        select url from sealpost.refusals where account_id = $1 order by refused_at desc offset $2)`,

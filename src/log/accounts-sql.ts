@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { notErased } from "../base/database/account-rows.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
 import {
@@ -93,6 +94,7 @@ with recursive undelivered as (
 ), failing as materialized (
   select a.id, ${countOf("abandoned")} as abandoned from (
     select account_id as id from undelivered where nth <= ${ACCOUNTS_LOOKED_AT_MAX}) as a
+  where ${notErased("a.id")}
 ), page as (
   select id, abandoned from failing where abandoned > 0 order by abandoned desc, id offset $2 limit $3
 )
@@ -116,7 +118,8 @@ export async function listAccountPage(
   const text = `
 with named as materialized (
   select id from sealpost.accounts as a
-  where $2::text is null or strpos(lower(a.name), lower($2)) > 0 order by id desc limit ${LOOKED_AT_MAX}
+  where erased_at is null and ($2::text is null or strpos(lower(a.name), lower($2)) > 0)
+  order by id desc limit ${LOOKED_AT_MAX}
 ), page as (
   select a.id, ${countOf("abandoned")} as abandoned
   from (select id from named where $3::uuid is null or id < $3 order by id desc limit $4) as a
@@ -135,7 +138,7 @@ export async function findAccounts(pool: Pool, text: string): Promise<AccountNam
   const { rows } = await pool.query<AccountName>({
     name: "find_accounts",
     text: `select id, name from sealpost.accounts
-      where strpos(lower(name), lower($1)) > 0 or id::text = lower($1)
+      where (strpos(lower(name), lower($1)) > 0 or id::text = lower($1)) and erased_at is null
       order by lower(name) = lower($1) or id::text = lower($1) desc, strpos(lower(name), lower($1)), id desc
       limit ${FOUND_MAX}`,
     values: [text],
@@ -168,7 +171,7 @@ export async function findDeliveriesBetween(
         (select delivery_id as id, account_id from sealpost.attempts
           where delivery_id between $1 and $2 order by delivery_id desc limit ${ATTEMPTS_READ_MAX})
       ) as found
-      join sealpost.accounts as a on a.id = found.account_id
+      join sealpost.accounts as a on a.id = found.account_id and a.erased_at is null
       cross join lateral (
         select * from sealpost.deliveries where account_id = found.account_id and id = found.id limit 1
       ) as d
@@ -183,7 +186,8 @@ export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): 
   const { rows } = await pool.query<Found["deliveries"][number]>({
     name: "find_deliveries_of_analysis",
     text: `select ${SHOWN} from (
-        select id, name from sealpost.accounts order by id desc limit ${ACCOUNTS_SEARCHED_MAX}) as a
+        select id, name from sealpost.accounts where erased_at is null
+        order by id desc limit ${ACCOUNTS_SEARCHED_MAX}) as a
       cross join lateral (
         select delivery_id from sealpost.analyses where account_id = a.id and id = $1 limit 1) as found
       cross join lateral (
@@ -198,7 +202,8 @@ export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): 
 export async function hasUnsearchedAccounts(pool: Pool): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: "has_unsearched_accounts",
-    text: `select from sealpost.accounts order by id desc offset ${ACCOUNTS_SEARCHED_MAX} limit 1`,
+    text: `select from sealpost.accounts where erased_at is null
+      order by id desc offset ${ACCOUNTS_SEARCHED_MAX} limit 1`,
   });
   return rowCount === 1;
 }
@@ -218,7 +223,7 @@ export async function findHosts(pool: Pool, host: string): Promise<Found["hosts"
         where nth < ${FOUND_MAX}
       )
       select $1 as target_host, day.succeeded, day.failed, ${ACCOUNT}
-      from theirs join sealpost.accounts as a on a.id = theirs.account_id
+      from theirs join sealpost.accounts as a on a.id = theirs.account_id and a.erased_at is null
       cross join lateral (
         select coalesce(sum(attempts) filter (where outcome = 'succeeded'), 0)::integer as succeeded,
           coalesce(sum(attempts) filter (where outcome <> 'succeeded'), 0)::integer as failed

@@ -244,7 +244,7 @@ export async function listRunningReplays(
       ), newest as materialized (select id from going order by id desc limit $1)
       select ${COLUMNS}, json_build_object('id', a.id, 'name', a.name) as account
       from newest join sealpost.replays as r on r.id = newest.id ${AS_LAST_COUNTED}
-      join sealpost.accounts as a on a.id = r.account_id order by r.id desc`,
+      join sealpost.accounts as a on a.id = r.account_id and a.erased_at is null order by r.id desc`,
     values: [max],
   });
   return rows;

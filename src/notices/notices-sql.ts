@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../base/database/account-rows.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { type CappedPage, cappedTotal, cutPage, LOOKED_AT_MAX } from "../base/model/list-page.ts";
 import type { NoticeKind } from "../base/model/notices.ts";
@@ -10,11 +11,12 @@ export type NewNotice = NoticeContent & {
   readonly subject: string;
 };
 
-/** False: it was told before. */
+/** False: it was told before, or the account is erased. */
 export async function addNotice(database: ClientBase | Pool, notice: NewNotice): Promise<boolean> {
   const { rowCount } = await database.query({
     name: "add_notice",
-    text: `insert into sealpost.notices (account_id, kind, subject, details) values ($1, $2, $3, $4)
+    text: `insert into sealpost.notices (account_id, kind, subject, details)
+      select $1::uuid, $2, $3, $4::json where ${notErased("$1")}
       on conflict (account_id, kind, subject) do nothing`,
     values: [notice.accountId, notice.kind, notice.subject, JSON.stringify(notice.details)],
   });

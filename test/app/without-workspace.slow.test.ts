@@ -44,6 +44,7 @@ export const eraseFromRuns = async (): Promise<boolean> => true;
 export async function findMoveHindrance(): Promise<string | null> {
   return null;
 }
+export const eraseFromAreas = async (..._of: readonly unknown[]) => ({ gone: 0, left: 0 });
 `,
   "test/support/areas.ts": `
 import type { AreaTests } from "./area-tests.ts";

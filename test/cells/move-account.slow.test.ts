@@ -104,6 +104,7 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
   const certificate = { account_id: accountId, host: "hooks.example.com", ends_at: new Date() };
   await insertRow(pool, "endpoint_certificates", certificate);
   await insertRow(pool, "answered_lanes", { account_id: accountId, lane: "7" });
+  await insertRow(pool, "erasures", { account_id: accountId, analysis_id: "gone" });
   await insertRow(pool, "refusals", { account_id: accountId, url: "https://a.example.com/" });
   await insertRow(pool, "receivers", {
     account_id: accountId,

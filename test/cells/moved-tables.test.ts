@@ -1,5 +1,11 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { LEFT_TABLES, LOG_TABLES, OPENING_TABLES } from "../../src/cells/move-tables-sql.ts";
+import {
+  ERASED_TABLES,
+  LEFT_TABLES,
+  LOG_TABLES,
+  OPENING_TABLES,
+  WAITING_TABLES,
+} from "../../src/cells/move-tables-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 
 /** What is not moved, and why. Tables of areas are in schemas of their own, and hinder the move. */
@@ -66,6 +72,12 @@ it("deletes from every table with an account's rows in the end, but what tells c
   const left = ofAccounts.filter((name) => !deleted.includes(name));
   // What is open or held was parked.
   expect(left).toEqual(["api_keys", "held_deliveries", "moves", "open_deliveries"]);
+});
+
+it("erases from every table with an account's rows, but what says that it was erased, or moved here", () => {
+  const erased = withChildren([...WAITING_TABLES, ...ERASED_TABLES] as typeof moved);
+  const ofAccounts = tables.filter(({ columns }) => columns.includes("account_id")).map(({ name }) => name);
+  expect(ofAccounts.filter((name) => !erased.includes(name))).toEqual(["moves"]);
 });
 
 /** Of each unique index: its table, and its columns. */

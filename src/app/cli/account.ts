@@ -11,16 +11,14 @@ import { isSecretsKey } from "../../base/database/sealing.ts";
 import { CELL_NAME } from "../../base/model/installation.ts";
 import { compareCells, WRONG_TARGET_KEY } from "../../cells/beginning.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
-import { type Cell, MOVE_PARTS, type Move, type MovePart } from "../../cells/move.ts";
+import { type Cell, MOVE_PARTS, type Move } from "../../cells/move.ts";
 import { moveAccount } from "../../cells/move-account.ts";
 import { openAccount } from "../create-api-key.ts";
 import { endedByScope, loadSecretsKey, withDatabase } from "../database.ts";
-import { inColumns, printResult, UsageError } from "../output.ts";
+import { inColumns, printResult, tellOnce, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { parseId, parseName, parseSeconds } from "./options.ts";
-
-const WAIT_SECONDS = 600;
-const WAIT_SECONDS_MAX = 86_400;
+import { addEraseCommand } from "./erasures.ts";
+import { parseId, parseName, parseSeconds, WAIT_SECONDS, WAIT_SECONDS_MAX } from "./options.ts";
 
 /** Of the noun `account`. */
 function addMoveCommands(account: Command, context: ProcessContext): void {
@@ -62,7 +60,9 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
           return tellCalledOff();
         }
         const waitMaxMs = (options.wait ?? WAIT_SECONDS) * 1_000;
-        const onProgress = tellOnce((line) => context.stderr.write(`${line}\n`));
+        const tell = tellOnce(context);
+        const onProgress: Move["onProgress"] = (part, detail) =>
+          tell(detail === null ? MOVE_PARTS[part] : `${MOVE_PARTS[part]}: ${detail}`);
         const { id } = await moveAccount({ accountId, ...cells, waitMaxMs, onProgress });
         const { targetName } = cells;
         const value = { account_id: accountId, moved_to: targetName, move_id: id };
@@ -91,16 +91,6 @@ function parseDatabaseUrl(text: string): string {
   throw new InvalidArgumentError("It must be a PostgreSQL URL such as postgres://user@host:5432/name.");
 }
 
-/** Not the same line twice: a table has many pages, and waiting takes many looks. */
-function tellOnce(write: (line: string) => void): (part: MovePart, detail: string | null) => void {
-  let last = "";
-  return (part, detail) => {
-    const line = detail === null ? MOVE_PARTS[part] : `${MOVE_PARTS[part]}: ${detail}`;
-    if (line !== last) write(line);
-    last = line;
-  };
-}
-
 export function addAccountCommands(program: Command, context: ProcessContext): void {
   const account = program.command("account").description("manage accounts (tenants)");
   account
@@ -124,23 +114,26 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
       withDatabase(context, async (pool) => {
         const accounts = await listAccounts(pool);
         const cell = await readCell(pool);
-        const value = accounts.map(({ id, name, createdAt, movedTo }) => ({
+        const value = accounts.map(({ id, name, createdAt, movedTo, erasedAt }) => ({
           account_id: id,
           name,
           created_at: createdAt.toISOString(),
           cell,
           moved_to: movedTo,
+          erased_at: erasedAt?.toISOString() ?? null,
         }));
         const text = value
-          .map(({ account_id, created_at, name, moved_to }) => {
+          .map(({ account_id, created_at, name, moved_to, erased_at }) => {
             const where = moved_to === null ? "" : `  (moved to ${moved_to})`;
-            return `${account_id}  ${created_at}  ${name}${where}`;
+            const when = erased_at === null ? "" : `  (erased ${erased_at})`;
+            return `${account_id}  ${created_at}  ${name}${where}${when}`;
           })
           .join("\n");
         printResult(context, options, value, text || "No accounts yet.");
       }),
     );
   addMoveCommands(account, context);
+  addEraseCommand(account, context);
 }
 
 /** The options that name the other database, and its key. */

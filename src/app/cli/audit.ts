@@ -1,11 +1,11 @@
-import { type Command, InvalidArgumentError } from "commander";
+import type { Command } from "commander";
 import type { AccountAuditEntry } from "../../accounts/accounts-schema.ts";
 import { listAuditEntries } from "../../accounts/audit-sql.ts";
 import { ACTOR_KINDS } from "../../base/model/audit.ts";
 import { withDatabase } from "../database.ts";
 import { printResult } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
-import { parseId, parseWholeNumber } from "./options.ts";
+import { parseId, parseTime, parseWholeNumber } from "./options.ts";
 
 const ENTRIES_MAX = 10_000;
 const ENTRIES_DEFAULT = 100;
@@ -51,12 +51,4 @@ function entryText({ at, account, operation, actor, details }: AccountAuditEntry
 
 function parseActor(text: string): string {
   return ACTOR_KINDS.some((kind) => kind === text) ? text : parseId(text);
-}
-
-/** With its zone: the times of the log are UTC, and a terminal may be elsewhere. */
-function parseTime(text: string): Date {
-  const isWhole = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/.test(text);
-  const time = Date.parse(text);
-  if (isWhole && time >= 0) return new Date(time);
-  throw new InvalidArgumentError("It must be a time with its zone, such as 2026-11-22T10:00Z.");
 }

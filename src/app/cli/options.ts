@@ -79,6 +79,10 @@ export function parseSeconds(max: number): (text: string) => number {
   };
 }
 
+/** How long a command waits for others' transactions, unless --wait says so, and at most. */
+export const WAIT_SECONDS = 600;
+export const WAIT_SECONDS_MAX = 86_400;
+
 /** A UUID. */
 export function parseId(text: string): string {
   const id = text.toLowerCase();
@@ -98,6 +102,14 @@ export function parseName(text: string): string {
   throw new InvalidArgumentError(
     `It must have 1 to ${DISPLAY_NAME_CHARS_MAX} characters, none of them control characters.`,
   );
+}
+
+/** With its zone: what is stored is UTC, and a terminal may be elsewhere. */
+export function parseTime(text: string): Date {
+  const isWhole = /^\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/.test(text);
+  const time = Date.parse(text);
+  if (isWhole && time >= 0) return new Date(time);
+  throw new InvalidArgumentError("It must be a time with its zone, such as 2026-11-22T10:00Z.");
 }
 
 /** For options that can be repeated. */

@@ -6,6 +6,7 @@ import { type ProcessContext, version } from "../process-context.ts";
 import { addAccountCommands } from "./account.ts";
 import { addAuditCommands } from "./audit.ts";
 import { addEndpointCommands } from "./endpoint.ts";
+import { addErasuresCommands } from "./erasures.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
 import { addProcessCommands } from "./processes.ts";
 import { addPublishCommand } from "./publish.ts";
@@ -46,6 +47,7 @@ function createProgram(context: ProcessContext): Command {
   addEndpointCommands(program, context);
   addSecretCommands(program, context);
   addAuditCommands(program, context);
+  addErasuresCommands(program, context);
   addPublishCommand(program, context);
   addTargetCommands(program, context);
   addSignatureCommands(program, context);

@@ -10,7 +10,7 @@ const OLD = {
     select key_id from sealpost.console_sessions where key_id is not null)`,
   audit_log: `id < sealpost.uuid_v7_floor(now() - ${KEPT}) order by id`,
   console_sessions: `expires_at < now() - ${KEPT}`,
-  // As long as a backup that still has what they name is of use to the log.
+  // Until no backup that is kept as long as the log brings the analysis back.
   erasures: `analysis_id is not null and erased_at < now() - ${KEPT}`,
   idempotency_keys: `created_at < now() - ${KEPT}`,
   notice_mails: `id < sealpost.uuid_v7_floor(now() - ${KEPT})`,

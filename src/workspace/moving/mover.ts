@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { deleteAll, inPages } from "../../base/database/account-rows.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { repeat } from "../../base/model/backoff.ts";
 import { DAY_MS } from "../../base/model/time.ts";
@@ -6,6 +7,17 @@ import { isInPlace, newObjectKey } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { readDocument } from "../store/documents.ts";
+import {
+  AROUND_DOCUMENTS,
+  countLoose,
+  deleteDocuments,
+  FROM_DOCUMENTS,
+  forgetErased,
+  letLooseGo,
+  readLooseKeys,
+  readStoredDocuments,
+  unpublishWorkflows,
+} from "../store/erasing.ts";
 import { byTurns } from "../store/lists.ts";
 import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
 import {
@@ -39,6 +51,42 @@ export async function removeLoose(
   await Promise.allSettled(removals);
   await Promise.all(removals);
   return due.toSorted((a, b) => (a.accountId < b.accountId ? -1 : 1)).at(-1) ?? null;
+}
+
+/**
+ * Deletes what the workspace has of an account that is erased, its objects first: killed anywhere, the rows that are
+ * left say which are still there. An upload or a copy that is under way, which has reserved its key, may yet bring its
+ * object: that key is kept for a day, for `removeLoose`, and as many are `left`. `gone`: whether there was anything.
+ */
+export async function eraseWorkspace(
+  { pool, objects }: { readonly pool: Pool; readonly objects: ObjectStore },
+  accountId: string,
+  onPage: (what: string) => void,
+): Promise<{ readonly gone: number; readonly left: number }> {
+  const removeAll = async (keys: readonly string[]) => {
+    if (keys.length > 0) onPage("objects");
+    await Promise.all(keys.map((key) => objects.remove(key)));
+  };
+  let gone = await deleteAll(pool, FROM_DOCUMENTS, accountId, onPage);
+  await inPages(async () => await unpublishWorkflows(pool, accountId));
+  gone += await inPages(async () => {
+    const page = await readStoredDocuments(pool, accountId, OBJECTS_PER_STEP);
+    await removeAll(page.filter(({ hasContent }) => hasContent).map(({ storageKey }) => storageKey));
+    // One that has been moved meanwhile comes again.
+    await deleteDocuments(pool, accountId, page);
+    return page.length;
+  });
+  let after = "";
+  await inPages(async () => {
+    const keys = (await readLooseKeys(pool, accountId, after, OBJECTS_PER_STEP)).map((one) => one.storageKey);
+    await removeAll(keys);
+    gone += await letLooseGo(pool, accountId, keys);
+    after = keys.at(-1) ?? after;
+    return keys.length;
+  });
+  gone += await deleteAll(pool, AROUND_DOCUMENTS, accountId, onPage);
+  await forgetErased(pool);
+  return { gone, left: await countLoose(pool, accountId) };
 }
 
 /** Copied at a time, before their rows are switched in one transaction. */
@@ -200,6 +248,7 @@ export function startMover(options: MoverOptions): () => Promise<void> {
     }),
     loop("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => (await removeNext()) !== null),
     loop("clean", CLEAN_EVERY_MS, async () => {
+      await forgetErased(pool);
       await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);
       return false;
     }),

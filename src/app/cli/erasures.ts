@@ -1,0 +1,189 @@
+import { readFile } from "node:fs/promises";
+import { text as textOf } from "node:stream/consumers";
+import type { Command } from "commander";
+import type { Pool } from "pg";
+import type { Config } from "../../base/config/config.ts";
+import { createMovePool } from "../../base/database/pools.ts";
+import { inTransaction } from "../../base/database/transaction.ts";
+import { isUuid } from "../../base/model/formats.ts";
+import { type Erased, eraseAccount } from "../../cells/erase-account.ts";
+import { listErasures } from "../../cells/erasures-sql.ts";
+import { eraseAnalysis } from "../../delivery/erase-sql.ts";
+import { endedByScope, unknownAccount, withDatabase } from "../database.ts";
+import { printResult, tellOnce, UsageError } from "../output.ts";
+import type { ProcessContext } from "../process-context.ts";
+import { parseId, parseName, parseSeconds, parseTime, WAIT_SECONDS, WAIT_SECONDS_MAX } from "./options.ts";
+
+const parseWait = parseSeconds(WAIT_SECONDS_MAX);
+
+/** Of the noun `account`. */
+export function addEraseCommand(account: Command, context: ProcessContext): void {
+  account
+    .command("erase")
+    .description("erase an account for good, with all it has; run it again to continue after an interruption")
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .requiredOption("--confirm <name>", "the account's name", parseName)
+    .option("--wait <time>", "how long to wait for transactions in progress (default: 10m)", parseWait)
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withErasing(context, options.wait, async (_pool, erase) => {
+        const { account: accountId } = options;
+        const erased = await erase(accountId, options.confirm);
+        if (erased.outcome !== "erased") throw refusalOf(accountId, erased.outcome);
+        const { erasedAt, objectsLeft } = erased;
+        const value = { account_id: accountId, erased_at: erasedAt, objects_left: objectsLeft };
+        const left =
+          objectsLeft === 0
+            ? ""
+            : `\nThe keys of ${objectsLeft} objects stay for a day or two: an upload that was under way may still ` +
+              "store one of them, and `dispatch` removes it then, with its key.";
+        printResult(context, options, value, `Account ${accountId} is erased.${left}`);
+      }),
+    );
+}
+
+export function addErasuresCommands(program: Command, context: ProcessContext): void {
+  const erasures = program
+    .command("erasures")
+    .description("see what was erased, and erase it again after a restore");
+  erasures
+    .command("list")
+    .description(
+      "list what was erased, oldest first, a line of JSON each: to be kept apart from the database",
+    )
+    .option("--since <time>", "only at or after this time, such as 2026-11-22T10:00Z", parseTime)
+    .action(({ since = null }) =>
+      withDatabase(context, async (pool) => {
+        for (const erasure of await listErasures(pool, since)) {
+          context.stdout.write(`${JSON.stringify(erasure)}\n`);
+        }
+      }),
+    );
+  erasures
+    .command("reapply")
+    .description("after a restore from a backup, erase again what such a list names")
+    .requiredOption("--file <path>", "file with the list; -: standard input")
+    .option("--wait <time>", "how long to wait for transactions in progress (default: 10m)", parseWait)
+    .option("--json", "print JSON, even on a terminal")
+    .action(async (options) => {
+      const wanted = await readList(context, options.file);
+      const { eraseFromRuns } = await import("../areas.ts");
+      await withErasing(context, options.wait, async (pool, erase) => {
+        const counts = { accounts_erased: 0, analyses_erased: 0, unknown: 0 };
+        const refused: UsageError[] = [];
+        for (const { accountId, analysisId } of wanted) {
+          if (analysisId !== null) {
+            const erased = await inTransaction(pool, async (tx) => {
+              await eraseFromRuns(tx, accountId, analysisId, { userId: null });
+              return await eraseAnalysis(tx, accountId, analysisId);
+            });
+            counts[erased === null ? "unknown" : "analyses_erased"]++;
+            continue;
+          }
+          const { outcome } = await erase(accountId, null);
+          if (outcome === "erased") counts.accounts_erased++;
+          else if (outcome === "unknown") counts.unknown++;
+          else refused.push(refusalOf(accountId, outcome));
+        }
+        const { accounts_erased, analyses_erased, unknown } = counts;
+        const text = `Erased ${accounts_erased} accounts and ${analyses_erased} analyses; ${unknown} are unknown here.`;
+        printResult(context, options, counts, text);
+        if (refused.length > 0) throw new UsageError(refused.map(({ message }) => message).join("\n"));
+      });
+    });
+}
+
+type Erase = (accountId: string, name: string | null) => Promise<Erased>;
+
+/** Runs `work` with what erases accounts of the environment's database. @param waitSeconds absent: ten minutes */
+async function withErasing(
+  context: ProcessContext,
+  waitSeconds: number | undefined,
+  work: (pool: Pool, erase: Erase) => Promise<void>,
+): Promise<void> {
+  const { eraseFromAreas } = await import("../areas.ts");
+  const onProgress = tellOnce(context);
+  const run = async (pool: Pool, config: Config) =>
+    await work(pool, (accountId, name) =>
+      eraseAccount({
+        pool,
+        accountId,
+        name,
+        waitMaxMs: (waitSeconds ?? WAIT_SECONDS) * 1_000,
+        eraseFromAreas: (onPage) => eraseFromAreas(pool, config, accountId, onPage),
+        onProgress,
+        tooLong: (seconds, whom) =>
+          new UsageError(
+            `Account ${accountId} is closed, but not all of it is erased after ${seconds} s of waiting for ${whom}. ` +
+              "Run the same command again, which continues here.",
+          ),
+      }),
+    );
+  await withDatabase(context, run, (databaseUrl, { cell }) => {
+    const options = {
+      connectionsMax: 2,
+      applicationName: "sealpost account erase",
+      onError: () => undefined,
+    };
+    return endedByScope(createMovePool({ databaseUrl, cell, ...options }));
+  });
+}
+
+function refusalOf(accountId: string, outcome: Exclude<Erased["outcome"], "erased">): UsageError {
+  switch (outcome) {
+    case "unknown":
+      return unknownAccount(accountId);
+    case "other_name":
+      return new UsageError(
+        `Account ${accountId} has another name than --confirm says, and nothing was done: \`sealpost account list\` ` +
+          "shows it.",
+      );
+    case "moving":
+      return new UsageError(
+        `Account ${accountId} is being moved to another cell: call that off with \`sealpost account move --cancel\`, ` +
+          "or finish it and erase the account there.",
+      );
+    case "left":
+      return new UsageError(
+        `Account ${accountId} has moved to another cell: delete what it has left here with \`sealpost account ` +
+          "delete-moved`, and erase it there.",
+      );
+    case "moved":
+      return new UsageError(`Account ${accountId} has moved to another cell: erase it there.`);
+    default:
+      throw new Error(`An outcome of unknown kind: ${outcome satisfies never}`);
+  }
+}
+
+type Wanted = { readonly accountId: string; readonly analysisId: string | null };
+
+/** Accounts first: what is erased with one is not looked for by itself. @throws UsageError that names a bad line */
+async function readList({ stdin }: ProcessContext, path: string): Promise<readonly Wanted[]> {
+  const text = await (path === "-" ? textOf(stdin) : readFile(path, "utf8")).catch((cause) => {
+    throw new UsageError(`The file that --file names cannot be read (${cause.code}).`, { cause });
+  });
+  const wanted = text.split("\n").flatMap((line, n) => {
+    if (line.trim() === "") return [];
+    const read = readLine(line);
+    if (read === null) {
+      throw new UsageError(
+        `Line ${n + 1} of the list is not one that \`sealpost erasures list\` prints: nothing was done.`,
+      );
+    }
+    return [read];
+  });
+  return wanted.toSorted((a, b) => Number(a.analysisId !== null) - Number(b.analysisId !== null));
+}
+
+function readLine(line: string): Wanted | null {
+  try {
+    const { account_id: accountId, analysis_id: analysisId, erased_at: erasedAt } = JSON.parse(line);
+    const isRead =
+      isUuid(accountId) &&
+      (analysisId === null || (typeof analysisId === "string" && analysisId !== "")) &&
+      Number.isFinite(Date.parse(erasedAt));
+    return isRead ? { accountId, analysisId } : null;
+  } catch {
+    return null;
+  }
+}

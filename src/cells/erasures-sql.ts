@@ -1,0 +1,67 @@
+import type { ClientBase, Pool } from "pg";
+
+/** What an account is called of which nothing is left; the table wants a name. */
+export const ERASED_NAME = "erased";
+
+export type ErasableAccount = {
+  readonly name: string;
+  readonly movedTo: string | null;
+  /** Null: not erased. */
+  readonly erasedAt: Date | null;
+};
+
+/** Held for the transaction, if it is in one: nobody else moves or erases it meanwhile. Null: there is none. */
+export async function lockErasable(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<ErasableAccount | null> {
+  const { rows } = await database.query<ErasableAccount>(
+    `select name, moved_to as "movedTo", erased_at as "erasedAt" from sealpost.accounts
+     where id = $1 for no key update`,
+    [accountId],
+  );
+  return rows[0] ?? null;
+}
+
+/** From the commit on its keys are no good, and publishing to it stores nothing. Returns when that is. */
+export async function beginErasure(tx: ClientBase, accountId: string): Promise<Date> {
+  const { rows } = await tx.query<{ at: Date }>(
+    "update sealpost.accounts set erased_at = now(), is_full = false where id = $1 returning erased_at as at",
+    [accountId],
+  );
+  await tx.query("insert into sealpost.erasures (account_id) values ($1) on conflict do nothing", [
+    accountId,
+  ]);
+  for (const table of ["api_keys", "console_sessions"]) {
+    await tx.query(
+      `update sealpost.${table} set revoked_at = now() where account_id = $1 and revoked_at is null`,
+      [accountId],
+    );
+  }
+  return rows[0]!.at;
+}
+
+/** Nothing is left of it. */
+export async function endErasure(pool: Pool, accountId: string): Promise<void> {
+  await pool.query("update sealpost.accounts set name = $2 where id = $1 and erased_at is not null", [
+    accountId,
+    ERASED_NAME,
+  ]);
+}
+
+/** `analysis_id` null: the account itself. */
+export type StoredErasure = {
+  readonly account_id: string;
+  readonly analysis_id: string | null;
+  readonly erased_at: Date;
+};
+
+/** The oldest first. @param since null: all */
+export async function listErasures(pool: Pool, since: Date | null): Promise<readonly StoredErasure[]> {
+  const { rows } = await pool.query<StoredErasure>(
+    `select account_id, analysis_id, erased_at from sealpost.erasures
+     where $1::timestamptz is null or erased_at >= $1 order by erased_at, account_id, analysis_id`,
+    [since],
+  );
+  return rows;
+}

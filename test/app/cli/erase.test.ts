@@ -1,0 +1,168 @@
+import { randomUUID } from "node:crypto";
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { runSealpost } from "../../support/command.ts";
+import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import {
+  changeRows,
+  countRows,
+  createTestAccount,
+  createTestKey,
+  insertRow,
+  publish,
+  rowOf,
+  SECRETS_KEY,
+} from "../../support/installation.ts";
+import { startTestApi, type TestApi } from "../../support/sealpost-api.ts";
+
+let database: TestDatabase;
+let api: TestApi;
+beforeAll(async () => {
+  database = await createTestDatabase();
+  api = await startTestApi(database);
+});
+afterAll(async () => {
+  await api.close();
+  await database.drop();
+});
+
+const run = (
+  args: readonly string[],
+  options: { input?: string; isTerminal?: boolean } = {},
+  url = database.url,
+) =>
+  runSealpost(args, {
+    ...options,
+    env: { DATABASE_URL: url, SECRETS_KEY: SECRETS_KEY.toString("base64"), STATE_DIR: api.stateDir },
+  });
+const erase = (accountId: string, name = "test") => [
+  "account",
+  "erase",
+  "--account",
+  accountId,
+  "--confirm",
+  name,
+];
+
+test("account erase wants the account's name, and an account", async () => {
+  const { accountId } = await createTestAccount(database);
+  const other = await run(erase(accountId, "tset"));
+  expect(other).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("nothing was done") });
+  expect(await run(erase(randomUUID()))).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("no account"),
+  });
+  expect((await rowOf(database.pool, "accounts", { id: accountId })).erased_at).toBe(null);
+  await changeRows(database.pool, "accounts", { id: accountId }, { moved_to: "c2" });
+  expect((await run(erase(accountId))).stderr).toContain("has moved to another cell: erase it there");
+  const move = { account_id: accountId, id: randomUUID(), direction: "out", other_cell: "c2" };
+  await insertRow(database.pool, "moves", move);
+  expect((await run(erase(accountId))).stderr).toContain("move --cancel");
+  await changeRows(database.pool, "moves", {}, { step: "done", ended_at: new Date() });
+  expect((await run(erase(accountId))).stderr).toContain("delete-moved");
+});
+
+test("account erase ends an account for everybody who asks, and says the same when it is run again", async () => {
+  const account = await api.newAccount();
+  const { accountId, ownKey } = account;
+  const staffKey = await api.newKey(null);
+  const asStaff = { key: staffKey, headers: { "x-account-id": accountId } };
+  expect((await api.ask("GET", "/v1/analyses/none", { key: ownKey })).status).toBe(404);
+  const erased = await run(erase(accountId));
+  expect(erased).toMatchObject({ code: 0, stderr: expect.stringContaining("deleting: api_keys\n") });
+  const told = { account_id: accountId, erased_at: expect.any(String), objects_left: 0 };
+  expect(JSON.parse(erased.stdout)).toEqual(told);
+  expect(await run(erase(accountId, "whatever"))).toMatchObject({ code: 0, stdout: erased.stdout });
+  expect((await run(erase(accountId), { isTerminal: true })).stdout).toBe(
+    `Account ${accountId} is erased.\n`,
+  );
+
+  for (const key of [ownKey, account.key])
+    expect((await api.ask("GET", "/v1/analyses/none", { key })).status).toBe(401);
+  const body = { id: "a", status: "succeeded" };
+  expect((await api.ask("POST", "/v1/analyses", { key: ownKey, body })).status).toBe(401);
+  const staffs = await api.ask("GET", "/v1/webhooks/deliveries", asStaff);
+  expect(staffs.status).toBe(404);
+  for (const args of [
+    ["key", "create", "--account", accountId, "--scopes", "webhooks:read"],
+    [
+      "user",
+      "create",
+      "--account",
+      accountId,
+      "--idp-user-id",
+      "x",
+      "--email",
+      "a@example.com",
+      "--name",
+      "x",
+    ],
+    ["account", "move", "--account", accountId, "--to", database.url],
+  ]) {
+    expect((await run(args)).code, args.join(" ")).toBe(2);
+  }
+  const listed = JSON.parse((await run(["account", "list"])).stdout) as { account_id: string }[];
+  const { erased_at } = JSON.parse(erased.stdout);
+  expect(listed.find(({ account_id }) => account_id === accountId)).toMatchObject({
+    name: "erased",
+    erased_at,
+  });
+  expect((await run(["account", "list"], { isTerminal: true })).stdout).toContain(
+    `erased  (erased ${erased_at})`,
+  );
+});
+
+test("erasures list says what was erased, and reapply erases it again after a restore", async () => {
+  const { accountId } = await createTestAccount(database);
+  await run(erase(accountId));
+  const list = await run(["erasures", "list"]);
+  expect(list.code).toBe(0);
+  const lines = list.stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line));
+  expect(lines).toContainEqual({ account_id: accountId, analysis_id: null, erased_at: expect.any(String) });
+  expect((await run(["erasures", "list", "--since", "2099-01-01T00:00Z"])).stdout).toBe("");
+  expect((await run(["erasures", "list", "--since", "2020-01-01T00:00Z"])).stdout).toBe(list.stdout);
+
+  await using resources = new AsyncDisposableStack();
+  const restored = await createTestDatabase();
+  resources.defer(() => restored.drop());
+  await insertRow(restored.pool, "accounts", { id: accountId, name: "Back again" });
+  await createTestKey(restored.pool, accountId);
+  await publish(restored.pool, accountId, '{"id":"a","status":"succeeded"}');
+  const unknown = { account_id: randomUUID(), analysis_id: null, erased_at: new Date() };
+  const analysis = { ...unknown, analysis_id: "unknown" };
+  const more = [analysis, unknown].map((one) => `${JSON.stringify(one)}\n`).join("");
+  const input = `${more}${JSON.stringify(lines.find(({ account_id }) => account_id === accountId))}\n`;
+  const reapply = (text: string) =>
+    run(["erasures", "reapply", "--file", "-"], { input: text }, restored.url);
+
+  const bad = await reapply(`${input}{"account_id":"x"}\n`);
+  expect(bad).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("Line 4 of the list") });
+  expect(await countRows(restored.pool, "deliveries", { account_id: accountId })).toBe(1);
+  const counts = { accounts_erased: 1, analyses_erased: 0, unknown: 2 };
+  for (const _ of ["once", "again"]) {
+    const { code, stdout } = await reapply(input);
+    expect([code, JSON.parse(stdout)]).toEqual([0, counts]);
+  }
+  expect(await rowOf(restored.pool, "accounts", { id: accountId })).toMatchObject({ name: "erased" });
+  for (const table of ["deliveries", "api_keys"]) {
+    expect(await countRows(restored.pool, table, { account_id: accountId })).toBe(0);
+  }
+});
+
+test("erasures reapply tells which accounts it cannot erase, and erases the others", async () => {
+  const moved = await createTestAccount(database);
+  await changeRows(database.pool, "accounts", { id: moved.accountId }, { moved_to: "c2" });
+  const { accountId } = await createTestAccount(database);
+  const lineOf = (account_id: string) =>
+    JSON.stringify({ account_id, analysis_id: null, erased_at: new Date() });
+  const input = `${lineOf(moved.accountId)}\n${lineOf(accountId)}`;
+  const done = await run(["erasures", "reapply", "--file", "-"], { input });
+  expect(done).toMatchObject({ code: 2, stderr: expect.stringContaining(`${moved.accountId} has moved`) });
+  expect(JSON.parse(done.stdout)).toMatchObject({ accounts_erased: 1 });
+  expect(await run(["erasures", "reapply", "--file", "/nobody/has/this"])).toMatchObject({
+    code: 2,
+    stderr: "The file that --file names cannot be read (ENOENT).\n",
+  });
+});
