@@ -89,6 +89,15 @@ const ownProblems = {
     meaning: "The receiver refuses webhooks from this account at this URL; a refusal is lifted once a day.",
     remedy: "Ask the receiver's owner. Lift the refusal (`webhooks.refusals.lift`), at most once a day.",
   },
+  receiver_not_proven: {
+    status: 409,
+    meaning:
+      "The receiver has returned no 2xx in the last 30 days and so gets one POST at a time, and it was not this " +
+      "one's turn. Nothing was sent.",
+    remedy:
+      "Wait for the number of seconds in Retry-After, then check again. Meanwhile the delivery log shows how it " +
+      "responds to its deliveries.",
+  },
   analysis_expired: {
     status: 410,
     meaning: "The analysis is past its retention period.",

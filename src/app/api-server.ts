@@ -23,6 +23,7 @@ import type { StoredResponse } from "../base/model/idempotency.ts";
 import { NO_SPACES } from "../base/model/reader.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { createConsole } from "../console/console.ts";
+import { mustProve } from "../delivery/receivers-sql.ts";
 import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";
@@ -142,6 +143,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
   const { publicUrl, now } = forKernel;
   const limits = { ...API_LIMITS, ...changed };
   const hasWebhooks = config.areas.includes("webhooks");
+  const { unsafeAllowedTargets } = targetRulesOf(config);
   const dependencies: Dependencies = {
     pool,
     logPool,
@@ -149,10 +151,12 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     secretsKey,
     apiKeyBrand: config.apiKeyBrand[0]!,
     apiKeyClass: keyClassOf(config),
-    unsafeAllowedTargets: targetRulesOf(config).unsafeAllowedTargets,
+    unsafeAllowedTargets,
+    mustProve: (url) => mustProve(config, unsafeAllowedTargets, url),
     analysisBytesMax: config.analysisBytesMax,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     sentFromUrl: config.publicUrl,
+    challenges: config.targetConsent === "challenge",
     replayLimits: limits.replays,
     guardPublishing,
     eraseFromRuns,

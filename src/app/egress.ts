@@ -82,6 +82,7 @@ export function createReceiverChecking(config: Config): CheckReceiver {
     createEgress: () => createEgress(config),
     deadlineMs: config.attemptDeadlineMs,
     publicUrl: config.publicUrl,
+    challenges: config.targetConsent === "challenge",
   });
 }
 

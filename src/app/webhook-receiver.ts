@@ -3,6 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import { createServer as createHttpsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import {
+  readChallenge,
   SIGNATURE_HEADER,
   verifyWebhook,
   type WebhookEvent,
@@ -21,8 +22,10 @@ export type Arrival = {
   readonly hostname: string;
   readonly headers: IncomingMessage["headers"];
   readonly body: Buffer;
-  /** Null: the signature or its timestamp is not valid. */
+  /** Null: the signature or its timestamp is not valid, or it is a challenge. */
   readonly event: WebhookEvent | null;
+  /** It is answered with its text. */
+  readonly isChallenge: boolean;
   /** Why verification failed; null when it did not. */
   readonly rejection: WebhookVerificationError | null;
 };
@@ -37,7 +40,7 @@ export type WebhookReceiverOptions = {
   readonly toleranceSeconds: number;
   /** Unix time in milliseconds. */
   readonly now: () => number;
-  /** Returns the status to answer with. */
+  /** Returns the status to answer with; a challenge is answered 200. */
   readonly onArrival: (arrival: Arrival) => number | Promise<number>;
 };
 
@@ -83,25 +86,33 @@ async function receive(
     }
     chunks.push(chunk);
   }
+  const { challenge, ...verified } = verify(
+    Buffer.concat(chunks),
+    request.headers[SIGNATURE_HEADER],
+    options,
+  );
+  const isChallenge = challenge !== null;
   const status = await options.onArrival({
     path: request.url ?? "/",
     hostname: (request.headers.host ?? "").replace(/:\d+$/, ""),
     headers: request.headers,
-    ...verify(Buffer.concat(chunks), request.headers[SIGNATURE_HEADER], options),
+    isChallenge,
+    ...verified,
   });
-  response.writeHead(status).end();
+  response.writeHead(isChallenge ? 200 : status).end(challenge ?? "");
 }
 
 function verify(
   body: Buffer,
   header: string | string[] | undefined,
   { secrets, toleranceSeconds, now }: WebhookReceiverOptions,
-): Pick<Arrival, "body" | "event" | "rejection"> {
+): Pick<Arrival, "body" | "event" | "rejection"> & { readonly challenge: string | null } {
+  const input = { rawBody: body, header, secrets, toleranceSeconds, now: now() / 1_000 };
   try {
-    const event = verifyWebhook({ rawBody: body, header, secrets, toleranceSeconds, now: now() / 1_000 });
-    return { body, event, rejection: null };
+    const challenge = readChallenge(input);
+    return { body, challenge, event: challenge === null ? verifyWebhook(input) : null, rejection: null };
   } catch (error) {
     if (!(error instanceof WebhookVerificationError)) throw error;
-    return { body, event: null, rejection: error };
+    return { body, challenge: null, event: null, rejection: error };
   }
 }

@@ -137,7 +137,8 @@ export function createAttemptMetrics(
       if (recorded !== "ours") return metrics.unrecorded.of({ how: recorded }).add();
       const { attempt, next } = recording;
       if (attempt !== null) countAttempt(delivery, attempt);
-      if (next.status === "released" || next.status === "waits") {
+      if (next.status === "waits") metrics.leasesReturned.of({ why: "not_proven" }).add();
+      if (next.status === "released") {
         metrics.leasesReturned.of({ why: result?.errorCode ?? "not_posted" }).add();
       }
       if (next.status === "abandoned") {

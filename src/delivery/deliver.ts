@@ -1,21 +1,28 @@
+import { randomUUID } from "node:crypto";
 import type { Config } from "../base/config/config.ts";
 import { unseal } from "../base/database/sealing.ts";
 import { BoundedCache } from "../base/model/caches.ts";
 import { isOurFailure } from "../base/model/error-codes.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
-import { type Admit, ConnectError, type Egress } from "../egress/egress.ts";
-import { createPoster } from "../egress/post/post.ts";
+import type { Egress } from "../egress/egress.ts";
+import { createPoster, type PostRequest } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
-import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
 import type { TurnTaken } from "./lane.ts";
-import { RECEIVER_EVERY_MS, type ReceiverTurns } from "./receivers-sql.ts";
+import { createTurn, mustProve, type ReceiverTurn, type ReceiverTurns } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
 import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease, waitedMs } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
-import { webhookBody, webhookHeaders, webhookSignature } from "./webhook.ts";
+import {
+  challengeBody,
+  confirmsChallenge,
+  webhookBody,
+  webhookHeaders,
+  webhookSignature,
+} from "./webhook.ts";
 
 const CACHED_VERDICTS_MAX = 20_000;
 
@@ -97,10 +104,9 @@ export function createDelivering(options: DeliveringOptions & { readonly turns: 
     findKeys: createFindKeys(options.secretsKey),
     turns: options.turns,
     publicUrl: config.publicUrl,
-    /** Whether a receiver there has to prove that it wants webhooks: those of tests on loopback are nobody else's. */
-    mustProve: (url: URL) =>
-      config.targetConsent !== null ||
-      !allowsUnsafely(egress.unsafeAllowedTargets, url.hostname, portOf(url)),
+    /** Before its first webhook, a receiver has to answer a challenge. */
+    challenges: config.targetConsent === "challenge",
+    mustProve: (url: URL) => mustProve(config, egress.unsafeAllowedTargets, url),
     poster: createPoster({ egress, now }),
     clock: createDatabaseClock(now),
     random: options.random,
@@ -158,22 +164,28 @@ export async function deliver(
   // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
   // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
-  const signature = webhookSignature(body, on.findKeys(delivery), startedAtMs);
-  const headers = webhookHeaders({ signature, traceparent: delivery.traceparent, publicUrl: on.publicUrl });
+  const keys = on.findKeys(delivery);
+  const message = (body: Buffer) => {
+    const { traceparent } = delivery;
+    const signature = webhookSignature(body, keys, startedAtMs);
+    return { body, headers: webhookHeaders({ signature, traceparent, publicUrl: on.publicUrl }) };
+  };
+  const payload = message(body);
   if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
 
-  const turn = url !== null && delivery.provenAtMs === null ? createTurn(delivery, url.origin, on) : null;
-  const result = await on.poster.post({
-    url: target.url,
-    headers,
-    body,
-    payer: delivery.accountId,
-    admit: turn?.admit,
-    deadlineMs: on.deadlineMs,
-  });
+  const { accountId, run, number } = delivery;
+  const asked = { accountId, isFirst: run === 1 && number === 1 };
+  const turn =
+    url !== null && delivery.provenAtMs === null ? createTurn(asked, url.origin, on.turns, on.leaseMs) : null;
+  const request = { url: target.url, payer: accountId, admit: turn?.admit, deadlineMs: on.deadlineMs };
+  const { result, isConfirmed = false } =
+    turn === null || !on.challenges
+      ? { result: await on.poster.post({ ...request, ...payload }) }
+      : await postChallenge(request, turn, message, payload, on);
   const hasSucceeded = result.outcome === "succeeded";
   const more = { waitedMs: waited, turn: (await turn?.end(hasSucceeded)) ?? null };
-  if (result.errorCode === "not_proven")
+  // Confirmed, it is given back like one whose turn it was not: claimed again, at once, it goes to a proven receiver.
+  if (result.errorCode === "not_proven" || isConfirmed)
     return ended(delivery, { status: "waits" }, null, result, { ...more, waitedMs: 0 });
   if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result, more);
   // If one of these fails, the next POST says the same.
@@ -215,32 +227,32 @@ export async function deliver(
   return ended(delivery, next, attempt, result, more);
 }
 
-/** One attempt at a receiver that has proven nothing. */
-function createTurn({ accountId, number, run }: LeasedDelivery, origin: string, on: Delivering) {
-  let isTaken = false;
-  let waitMs: number | null = null;
-  let isProven = false;
-  let fault: Error | null = null;
-  const admit: Admit = async (address) => {
-    fault = new Error("the database did not say in time whose turn it is");
-    const asked = { accountId, origin, address, leaseMs: on.leaseMs, isFirst: run === 1 && number === 1 };
-    const turn = await on.turns.take({ ...asked, isFurther: isTaken }).catch((error: Error) => {
-      fault = error;
-      throw error;
-    });
-    fault = null;
-    ({ isProven, waitMs } = turn);
-    if (waitMs !== null) throw new ConnectError("not_proven", `${origin} has not proven itself yet.`);
-    isTaken ||= !isProven;
+type Message = Pick<PostRequest, "headers" | "body">;
+
+/**
+ * In an unproven receiver's turn: asks it whether it wants webhooks. No answer but the one that is asked for is a yes.
+ * If it has been proven since the claim, the payload is posted.
+ */
+async function postChallenge(
+  request: Omit<PostRequest, keyof Message>,
+  turn: ReceiverTurn,
+  message: (body: Buffer) => Message,
+  payload: Message,
+  { poster }: Pick<Delivering, "poster">,
+): Promise<{ readonly result: PostResult; readonly isConfirmed?: boolean }> {
+  const text = randomUUID();
+  const asking = {
+    ...request,
+    ...message(challengeBody(text)),
+    admit: async (address: string) => {
+      await turn.admit(address);
+      if (turn.isProven()) Object.assign(asking, payload);
+    },
   };
-  /** Throws a fault of ours before anything was sent. */
-  const end = async (hasSucceeded: boolean): Promise<TurnTaken> => {
-    if (fault !== null) throw fault;
-    // If that fails, the turn ends by itself, and the next POST proves the same.
-    if (isTaken) await on.turns.end(accountId, origin, hasSucceeded).catch(() => undefined);
-    return { origin, restMs: isProven || hasSucceeded ? null : (waitMs ?? RECEIVER_EVERY_MS) };
-  };
-  return { admit, end };
+  const result = await poster.post(asking);
+  if (turn.isProven() || result.statusCode === null) return { result };
+  if (confirmsChallenge(text, result)) return { result, isConfirmed: true };
+  return { result: { ...result, outcome: "rejected", errorCode: "target_not_confirmed" } };
 }
 
 /** The target's URL, if its receiver has to be proven; null: it need not, or there is no target. */

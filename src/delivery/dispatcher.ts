@@ -324,7 +324,8 @@ const waits = ({ recording }: Delivered) => recording.next.status === "waits";
  * its failure (no attempt was used up) says nothing about it: an egress proxy that is down must not make all silent.
  */
 function answerOf({ recording, result }: Delivered): LaneAnswer {
-  if (result === null || recording.attempt === null) return UNKNOWN;
+  // Without an attempt and without an error it has confirmed a challenge.
+  if (result === null || (recording.attempt === null && result.errorCode !== null)) return UNKNOWN;
   if (result.statusCode === null) return { kind: "silent" };
   if (OVERLOAD_STATUSES.includes(result.statusCode)) return { kind: "overloaded" };
   const isFailure = result.outcome !== "succeeded";

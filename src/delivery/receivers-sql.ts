@@ -1,6 +1,9 @@
 import type { ClientBase, Pool } from "pg";
+import type { Config } from "../base/config/config.ts";
 import { notErased } from "../base/database/account-rows.ts";
-import type { LaneKey } from "./lane.ts";
+import { type Admit, ConnectError } from "../egress/egress.ts";
+import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import type { LaneKey, TurnTaken } from "./lane.ts";
 
 /** Of one account; more receivers than that are tried like new ones after a restart. */
 const LANES_PER_ACCOUNT_MAX = 10_000;
@@ -60,7 +63,8 @@ export async function findProven(pool: Pool, receivers: readonly string[]): Prom
     name: "find_proven",
     text: `select asked as receiver from unnest($1::text[]) as asked
       join sealpost.receivers as r on r.account_id = any (array[split_part(asked, ' ', 1)::uuid])
-        and r.origin = any (array[split_part(asked, ' ', 2)]) and r.next_at is null`,
+        and r.origin = any (array[split_part(asked, ' ', 2)]) and r.next_at is null
+        and r.proven_at > now() - interval '30 days'`,
     values: [receivers],
   });
   return rows.map(({ receiver }) => receiver);
@@ -136,7 +140,7 @@ export type TurnRequest = {
 };
 
 /** From an attempt at a receiver that has proven nothing to the next: ten in any 60 s. */
-export const RECEIVER_EVERY_MS = 6_500;
+const RECEIVER_EVERY_MS = 6_500;
 /** From an attempt at such a receiver to the next at the same address, of any account: 60 in any 60 s. */
 const ADDRESS_EVERY_MS = 1_050;
 
@@ -186,3 +190,47 @@ export const receiverTurns = (pool: Pool) => ({
 });
 
 export type ReceiverTurns = ReturnType<typeof receiverTurns>;
+
+/** Whether a receiver there has to prove that it wants webhooks: those of tests on loopback are nobody else's. */
+export function mustProve(
+  { targetConsent }: Pick<Config, "targetConsent">,
+  unsafeAllowedTargets: UnsafeAllowedTargets,
+  url: URL,
+): boolean {
+  return targetConsent !== null || !allowsUnsafely(unsafeAllowedTargets, url.hostname, portOf(url));
+}
+
+export type ReceiverTurn = ReturnType<typeof createTurn>;
+
+/** One attempt at a receiver that has proven nothing. */
+export function createTurn(
+  asked: Pick<TurnRequest, "accountId" | "isFirst">,
+  origin: string,
+  turns: ReceiverTurns,
+  leaseMs: number,
+) {
+  let isTaken = false;
+  let waitMs: number | null = null;
+  let isProven = false;
+  let fault: Error | null = null;
+  const admit: Admit = async (address) => {
+    fault = new Error("the database did not say in time whose turn it is");
+    const more = { origin, address, leaseMs, isFurther: isTaken };
+    const turn = await turns.take({ ...asked, ...more }).catch((error: Error) => {
+      fault = error;
+      throw error;
+    });
+    fault = null;
+    ({ isProven, waitMs } = turn);
+    if (waitMs !== null) throw new ConnectError("not_proven", `${origin} has not proven itself yet.`);
+    isTaken ||= !isProven;
+  };
+  /** Throws a fault of ours before anything was sent. */
+  const end = async (hasSucceeded: boolean): Promise<TurnTaken> => {
+    if (fault !== null) throw fault;
+    // If that fails, the turn ends by itself, and the next POST proves the same.
+    if (isTaken) await turns.end(asked.accountId, origin, hasSucceeded).catch(() => undefined);
+    return { origin, restMs: isProven || hasSucceeded ? null : (waitMs ?? RECEIVER_EVERY_MS) };
+  };
+  return { admit, end, isProven: () => isProven };
+}

@@ -39,7 +39,8 @@ export const sentEvents: readonly SentRequest[] = EVENTS.map((event) => {
     summary,
     description:
       "Sent to the `webhook_url` of the publication, else to the account's endpoint. At least once, in any order: " +
-      "the same `id` can come again. Redirects are not followed, and an answer is due within 15 seconds.",
+      "the same `id` can come again. Redirects are not followed, and an answer is due within 15 seconds. Before the " +
+      "first, a receiver may be sent a challenge instead, which the guide for receivers describes.",
     headers,
     body: z
       .object({

@@ -1,4 +1,5 @@
 import { type EventName, STATUS_OF_EVENT } from "../base/model/events.ts";
+import type { PostResult } from "../egress/post/result.ts";
 import type { StatusOfEvent } from "../signing/event.ts";
 import { SIGNATURE_HEADER, type SigningKey, signatureHeader } from "../signing/index.ts";
 
@@ -57,6 +58,30 @@ export type Envelope = {
 export function webhookBody({ id, event, createdAtMs, analysisText }: Envelope): Buffer {
   const createdAt = new Date(createdAtMs).toISOString();
   return Buffer.from(`{"id":"${id}","event":"${event}","created_at":"${createdAt}","data":${analysisText}}`);
+}
+
+/** What asks a receiver whether it wants webhooks. Receivers' recipes know it by exactly this form. */
+export function challengeBody(text: string): Buffer {
+  return Buffer.from(`{"type":"webhook.challenge","challenge":"${text}"}`);
+}
+
+/**
+ * Whether a receiver's answer confirms the challenge: a 2xx whose body is the text, or a JSON object with it. One with
+ * a `type` is an echo of what was sent, by a host that has understood nothing.
+ */
+export function confirmsChallenge(
+  text: string,
+  { statusCode, responseExcerpt }: Pick<PostResult, "statusCode" | "responseExcerpt">,
+): boolean {
+  if (statusCode === null || statusCode < 200 || statusCode > 299) return false;
+  const answered = responseExcerpt?.trim() ?? "";
+  if (answered === text) return true;
+  try {
+    const { challenge, type } = JSON.parse(answered) ?? {};
+    return challenge === text && type === undefined;
+  } catch {
+    return false;
+  }
 }
 
 /** The receiver library is a package of its own with its own list of events; this compiles only while both agree. */

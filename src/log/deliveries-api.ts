@@ -10,7 +10,7 @@ import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts
 import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
 import { findLastRotation } from "../delivery/signing-secrets-sql.ts";
-import { webhookBody, webhookHeaders } from "../delivery/webhook.ts";
+import { challengeBody, webhookBody, webhookHeaders } from "../delivery/webhook.ts";
 import { bytesResponse, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import {
@@ -43,11 +43,15 @@ export type LogDependencies = {
   readonly analysisRetentionMs: number;
   /** As dispatchers name the installation in their requests. */
   readonly sentFromUrl: string | null;
+  /** Whether they send receivers a challenge before the first webhook. */
+  readonly challenges: boolean;
   /** How many bulk replays an account may have running. */
   readonly replayLimits: ReplayLimits;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
+
+type Sending = Pick<LogDependencies, "sentFromUrl" | "challenges">;
 
 /** The delivery log, and replaying a single delivery. */
 export function deliveryOperations({
@@ -56,6 +60,7 @@ export function deliveryOperations({
   readLog,
   analysisRetentionMs,
   sentFromUrl,
+  challenges,
   now,
 }: LogDependencies): readonly Operation[] {
   const cursors = createCursors(id);
@@ -100,15 +105,16 @@ export function deliveryOperations({
       handle: async ({ reader, params, problem }) => {
         const found = await findDelivery(logPool, await reader(), params.delivery_id);
         if (found === null) throw problem("not_found");
-        return { body: deliveryWithAttemptsBody(found, analysisRetentionMs, sentFromUrl) };
+        return { body: deliveryWithAttemptsBody(found, analysisRetentionMs, { sentFromUrl, challenges }) };
       },
     }),
     read({
       key: "webhooks.deliveries.body",
       summary: "Get a delivery's body",
       description:
-        "The exact bytes that every attempt of the delivery sends, and that its signatures cover. Readable for as " +
-        "long as the analysis, or until that is erased, then 410.",
+        "The exact bytes that every attempt of the delivery sends, and that its signatures cover; a challenge " +
+        "before them (`target_not_confirmed`) has others. Readable for as long as the analysis, or until that is " +
+        "erased, then 410.",
       path: "/v1/webhooks/deliveries/{delivery_id}/body",
       scope: "analyses:read",
       params,
@@ -213,7 +219,7 @@ function deliveryBody(
 function deliveryWithAttemptsBody(
   found: FoundDelivery,
   analysisRetentionMs: number,
-  publicUrl: string | null,
+  sending: Sending,
 ): DeliveryWithAttempts {
   const { delivery, attempts, secrets } = found;
   const [current] = secrets;
@@ -227,7 +233,7 @@ function deliveryWithAttemptsBody(
       ...attempt,
       target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? ownUrl : null),
       error_message: explainAttempt(attempt, known),
-      request_headers: sentHeaders(found, attempt, publicUrl),
+      request_headers: sentHeaders(found, attempt, sending),
     })),
   };
 }
@@ -241,8 +247,8 @@ function deliveryWithAttemptsBody(
  */
 function sentHeaders(
   { delivery, body, secrets }: FoundDelivery,
-  { started_at, target_url, outcome, error_code }: LoggedAttempt,
-  publicUrl: string | null,
+  { started_at, target_url, outcome, error_code, status_code }: LoggedAttempt,
+  { sentFromUrl: publicUrl, challenges }: Sending,
 ): Record<string, string> | null {
   if (target_url === null || outcome === "interrupted") return null;
   if (error_code !== null && endsBeforeSending(error_code)) return null;
@@ -251,13 +257,18 @@ function sentHeaders(
   const signature = [`t=${Math.floor(startedAtMs / 1_000)}`, ...signatures].join(",");
   const { id, event } = delivery;
   const frame = webhookBody({ id, event, createdAtMs: createdAtMs(id), analysisText: "" });
+  // Of two whose lengths differ, which one a receiver was sent that gave no answer is not kept.
+  const length =
+    error_code === "target_not_confirmed"
+      ? challengeBody(id).length
+      : body === null || body.isErased || (challenges && status_code === null)
+        ? null
+        : frame.length + body.analysisBytes;
   return {
     host: new URL(target_url).host,
     connection: "keep-alive",
     ...webhookHeaders({ signature, traceparent: body?.traceparent ?? null, publicUrl }),
-    ...(body === null || body.isErased
-      ? {}
-      : { "content-length": String(frame.length + body.analysisBytes) }),
+    ...(length === null ? {} : { "content-length": String(length) }),
   };
 }
 

@@ -92,6 +92,14 @@ const FAULTS = {
       "It rejects a webhook that it has accepted before, so a retry after a lost response never succeeds.",
       "Respond with 2xx to a delivery id that was already processed, and do nothing else.",
     ],
+    ignores_challenge: [
+      "It does not answer a challenge ({}), and without that it gets no webhooks.",
+      "Respond with 200 and the challenge's text, as the guide for receivers shows; the library reads it.",
+    ],
+    unproven: [
+      "It has not shown that it wants webhooks from this account, now or in the last 30 days: nothing else was sent.",
+      "Fix what is said above, then check again. Deliveries, one at a time, go on all the same.",
+    ],
     slow: [
       `It takes ${SLOW_MS / 1_000} seconds or more to respond; no response in time counts as a failure.`,
       "Verify, store the event, respond with 2xx at once, and do the work afterwards.",
@@ -154,20 +162,36 @@ const CERTIFICATE_DAYS_MIN = 14;
  *
  * @param decodesSecret it accepts what is signed with the decoded secret
  * @param certificateDaysLeft null: none was seen
+ * @param consent `unconfirmed`: the answer to a challenge that it has to answer otherwise
  */
 export function faultsOf(
   findings: Findings,
   decodesSecret: boolean,
   certificateDaysLeft: number | null,
+  consent: Consent,
 ): Fault[] {
   const endsSoon = certificateDaysLeft !== null && certificateDaysLeft < CERTIFICATE_DAYS_MIN;
   const days = certificateDaysLeft === 1 ? "1 day" : `${certificateDaysLeft} days`;
   return [
     ...forgeryFaults(findings),
     ...deliveryFaults(findings, decodesSecret),
+    ...consentFaults(findings, consent),
     ...shownBy("slow", namesOf(findings, isSlow)),
     ...(endsSoon ? [fault("certificate_ends_soon", [], days)] : []),
   ];
+}
+
+export type Consent = { readonly isUnproven: boolean; readonly unconfirmed: ProbeAnswer | null };
+
+/** What keeps it from getting webhooks at all. */
+function consentFaults({ refused }: Findings, { isUnproven, unconfirmed }: Consent): readonly Fault[] {
+  const unproven = isUnproven ? [fault("unproven", [])] : [];
+  // Where genuine webhooks are refused, that is the reason.
+  if (unconfirmed === null || refused("genuine")) return unproven;
+  if (!isMissing(unconfirmed))
+    return [fault("ignores_challenge", [], `${unconfirmed.statusCode}`), ...unproven];
+  // Where they are sent, they show the same.
+  return isUnproven ? [fault("no_answer", [], unconfirmed), ...unproven] : [];
 }
 
 /** The probes whose header is not a signature. */
@@ -283,7 +307,7 @@ function isSlow({ answers }: Probed): boolean {
 }
 
 function genuineProbes(findings: Findings): ProbeName[] {
-  return namesOf(findings, ({ probe }) => probe.isGenuine);
+  return namesOf(findings, ({ probe, answers }) => probe.isGenuine && answers.length > 0);
 }
 
 function namesOf({ all }: Findings, which: (probed: Probed) => boolean): ProbeName[] {

@@ -127,36 +127,42 @@ function forged(name: ProbeName, sent: string, ...posts: readonly ProbePost[]): 
 /** The outcome of a probe's POST, as far as a verdict needs it. */
 export type ProbeAnswer = Pick<
   PostResult,
-  "statusCode" | "errorCode" | "durationMs" | "responseHeaders" | "isRefusal"
+  "statusCode" | "errorCode" | "durationMs" | "responseHeaders" | "responseExcerpt" | "isRefusal"
 >;
 
 /** A probe with the responses to its POSTs: fewer than POSTs if time ran out. */
 export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
 
 /** The deadline is each POST's. */
-export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs"> &
+export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs" | "admit"> &
   Pick<Poster, "post"> &
-  Pick<WebhookHeaders, "publicUrl">;
+  Pick<WebhookHeaders, "publicUrl"> & {
+    /** On the monotonic clock: those of all probes. */
+    readonly endsAtMs: number;
+    /** What was sent before all others; `isLast`: nothing else is. */
+    readonly first?: (Probed<unknown> & { readonly isLast: boolean }) | undefined;
+  };
 
 /** For all together. */
-const PROBES_LIMIT_MS = 18_500;
+export const PROBES_LIMIT_MS = 18_500;
 /** Beside twice the previous response time: with less, a POST could fail for lack of time. */
 const SPARE_MS = 2_000;
 
 /** Sends all probes side by side; the POSTs of one go out one after the other. */
 export async function sendProbes<Sent extends Pick<Probe, "posts">>(
   probes: readonly Sent[],
-  { url, post, deadlineMs, publicUrl }: ProbingOptions,
+  { url, post, deadlineMs, publicUrl, admit, endsAtMs, first }: ProbingOptions,
 ): Promise<readonly Probed<Sent>[]> {
-  const endsAtMs = performance.now() + PROBES_LIMIT_MS;
   const send = async (probe: Sent): Promise<Probed<Sent>> => {
+    if (probe === first?.probe) return { probe, answers: first.answers };
     const answers: ProbeAnswer[] = [];
+    if (first?.isLast) return { probe, answers };
     for (const { body, header: signature } of probe.posts) {
       const leftMs = endsAtMs - performance.now();
-      const before = answers.at(-1);
+      const before = answers.at(-1) ?? first?.answers[0];
       if (before !== undefined && (before.isRefusal || leftMs < 2 * before.durationMs + SPARE_MS)) break;
       const headers = webhookHeaders({ signature, traceparent: null, publicUrl, isProbe: true });
-      answers.push(await post({ url, headers, body, deadlineMs: Math.min(deadlineMs, leftMs) }));
+      answers.push(await post({ url, headers, body, admit, deadlineMs: Math.min(deadlineMs, leftMs) }));
     }
     return { probe, answers };
   };

@@ -1,9 +1,11 @@
-import { createSecretKey } from "node:crypto";
+import { createSecretKey, randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
 import { time } from "../api/fields.ts";
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
-import { webhookSignature } from "../delivery/webhook.ts";
+import type { ReceiverTurn } from "../delivery/receivers-sql.ts";
+import { challengeBody, confirmsChallenge, webhookSignature } from "../delivery/webhook.ts";
 import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import { Fault, faultsOf } from "./faults.ts";
@@ -17,9 +19,11 @@ import {
   isMissing,
   isSuccess,
   PROBE_NAMES,
+  PROBES_LIMIT_MS,
   type ProbeAnswer,
   type Probed,
   type ProbePost,
+  type Probe as ProbeSent,
   type ProbesOptions,
   type ProbingOptions,
   sendProbes,
@@ -66,8 +70,12 @@ export const ReceiverCheck = z
         "Which of the account's signing secrets it accepts: during a rotation, whether it has the new one yet. Null: " +
           "there is no such secret, or its responses do not tell.",
       ),
+    answers_challenge: z
+      .boolean()
+      .nullable()
+      .describe("Whether it answers a challenge with its text. Null: its response does not tell."),
     connection: Connection.describe("Null: there was no connection, or it did not show this."),
-    probes: z.array(Probe),
+    probes: z.array(Probe).describe("Only what was sent, if the receiver is `unproven`."),
   })
   .meta({ id: "ReceiverCheck", description: "What a receiver does right and wrong, as probes have shown." });
 
@@ -109,6 +117,13 @@ function decodedKey(secret: string): SigningKey {
   return createSecretKey(Buffer.from(secret.replace(/^whsec_/, ""), "base64"));
 }
 
+/** Asks whether it wants webhooks, as deliveries do where TARGET_CONSENT says so. */
+function createChallenge({ secrets, nowMs }: ProbesOptions) {
+  const text = randomUUID();
+  const body = challengeBody(text);
+  return { text, posts: [{ body, header: webhookSignature(body, secrets.map(importSigningKey), nowMs) }] };
+}
+
 /** What the trials show; null: there is no such secret, or the responses do not tell. */
 function acceptedSecrets(
   trials: readonly Probed<SecretTrial>[],
@@ -126,6 +141,30 @@ function takes(trials: readonly Probed<SecretTrial>[], name: SecretTrial["name"]
   return answer === undefined || isMissing(answer) ? null : isSuccess(answer);
 }
 
+/** `refused`: what to throw if it cannot be had, for so many milliseconds. */
+export type CheckTurn = ReceiverTurn & { readonly refused: (restMs: number) => Error };
+
+/** What a check waits for its turn at most, so that time is left for its probes. */
+const TURN_WITHIN_MS = 8_000;
+
+/** The first POST of all to a receiver that has proven nothing. */
+async function sendFirst(
+  probe: Pick<ProbeSent, "posts">,
+  isProof: (answer: ProbeAnswer) => boolean,
+  turn: CheckTurn,
+  sending: ProbingOptions,
+) {
+  const startedAtMs = performance.now();
+  while (true) {
+    const [sent] = await sendProbes([probe], { ...sending, admit: turn.admit });
+    const [answer] = sent!.answers;
+    const { restMs } = await turn.end(isProof(answer!));
+    if (answer!.errorCode !== "not_proven") return { ...sent!, isLast: restMs !== null };
+    if (performance.now() - startedAtMs + restMs! > TURN_WITHIN_MS) throw turn.refused(restMs!);
+    await wait(restMs!);
+  }
+}
+
 /** A whole check takes at most this long: that of its probes, and what is around them. */
 export const CHECK_LIMIT_MS = 20_000;
 
@@ -136,6 +175,8 @@ export const CHECK_LIMIT_MS = 20_000;
 export type CheckReceiver = (
   receiver: ProbesOptions & {
     readonly url: URL;
+    /** Absent: it is proven, or need not be. Else nothing follows the first POST unless its answer proves it. */
+    readonly turn?: CheckTurn | undefined;
     /** It wants nothing more from this account at this URL. */
     readonly onRefusal?: () => Promise<void>;
   },
@@ -150,11 +191,14 @@ export function createReceiverCheck({
   createEgress,
   deadlineMs,
   publicUrl,
+  challenges,
 }: Pick<ProbingOptions, "deadlineMs" | "publicUrl"> & {
   readonly createEgress: () => Egress;
+  /** Whether a receiver has to answer one before it gets webhooks. */
+  readonly challenges: boolean;
 }): CheckReceiver {
   const now = () => performance.now();
-  return async ({ url, onRefusal, ...sent }) => {
+  return async ({ url, turn, onRefusal, ...sent }) => {
     const startedAtMs = now();
     const egress = createEgress();
     let facts: ReturnType<typeof factsOf> | null = null;
@@ -167,17 +211,29 @@ export function createReceiverCheck({
     const { createPoster } = await import("../egress/post/post.ts");
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
-      const sending = { url, post: poster.post, deadlineMs, publicUrl };
-      const [probed, trials] = await Promise.all([
-        sendProbes(createProbes(sent), sending),
-        sendProbes(createSecretTrials(sent), sending),
+      const sending = { url, post: poster.post, deadlineMs, publicUrl, endsAtMs: now() + PROBES_LIMIT_MS };
+      const probes = createProbes(sent);
+      const challenge = createChallenge(sent);
+      const isConfirmed = (answer: ProbeAnswer) => confirmsChallenge(challenge.text, answer);
+      const [proof, isProof] = challenges ? [challenge, isConfirmed] : [probes[0]!, isSuccess];
+      const first = turn && (await sendFirst(proof, isProof, turn, sending));
+      const [probed, trials, [challenged]] = await Promise.all([
+        sendProbes(probes, { ...sending, first }),
+        sendProbes(createSecretTrials(sent), { ...sending, first }),
+        sendProbes([challenge], { ...sending, first }),
       ]);
-      if (probed.some(({ answers }) => answers.some(({ isRefusal }) => isRefusal))) await onRefusal?.();
+      const [asked] = challenged!.answers;
+      const everything = [...probed, challenged!].flatMap(({ answers }) => answers);
+      if (everything.some(({ isRefusal }) => isRefusal)) await onRefusal?.();
       const findings = findingsOf(probed);
-      const connection = describeConnection(facts, findings, sent.nowMs);
+      const connection = describeConnection(facts, everything, sent.nowMs);
       // It takes what is signed with the decoded secret, and nothing else.
       const decodesSecret = findings.refused("genuine") && takes(trials, "decoded") === true;
-      const faults = faultsOf(findings, decodesSecret, connection.certificate_days_left);
+      const consent = {
+        isUnproven: first?.isLast === true,
+        unconfirmed: challenges && asked !== undefined && !isConfirmed(asked) ? asked : null,
+      };
+      const faults = faultsOf(findings, decodesSecret, connection.certificate_days_left, consent);
       return {
         url: url.href,
         checked_at: isoTime(sent.nowMs),
@@ -185,8 +241,11 @@ export function createReceiverCheck({
         verdict: verdictOn(faults),
         faults,
         accepts_secrets: acceptedSecrets(trials, findings),
+        answers_challenge: asked === undefined || isMissing(asked) ? null : isConfirmed(asked),
         connection,
-        probes: probed.map((one) => judgeProbe(one, findings)),
+        probes: probed
+          .filter(({ answers }) => !consent.isUnproven || answers.length > 0)
+          .map((one) => judgeProbe(one, findings)),
       };
     } finally {
       await poster.close();
@@ -199,8 +258,12 @@ function verdictOn(faults: readonly Fault[]): ReceiverReport["verdict"] {
   return faults.some(({ severity }) => severity === "fault") ? "faulty" : "right";
 }
 
-function describeConnection(facts: ReturnType<typeof factsOf> | null, { all }: Findings, atMs: number) {
-  const answered = all.flatMap(({ answers }) => answers).filter(({ statusCode }) => statusCode !== null);
+function describeConnection(
+  facts: ReturnType<typeof factsOf> | null,
+  answers: readonly ProbeAnswer[],
+  atMs: number,
+) {
+  const answered = answers.filter(({ statusCode }) => statusCode !== null);
   const endsAt = facts?.certificate_ends_at ?? null;
   const slowestMs = Math.max(...answered.map(({ durationMs }) => durationMs));
   return {
@@ -227,15 +290,15 @@ function judgeProbe(probed: Probed, findings: Findings): JudgedProbe {
   };
 }
 
+const NO_TIME = "Earlier responses took so long that there was no time left to send it.";
+
 type Judgement = readonly [verdict: JudgedProbe["verdict"], explanation: string];
 
 function judgeGenuine(probed: Probed): Judgement {
   const { probe, answers } = probed;
   if (isAccepted(probed)) return ["right", "It accepted a genuine webhook."];
   const decisive = decisiveAnswer(probed);
-  if (decisive === null || isSuccess(decisive)) {
-    return ["not_judged", "Earlier responses took so long that there was no time left to send it."];
-  }
+  if (decisive === null || isSuccess(decisive)) return ["not_judged", NO_TIME];
   if (probe.posts.length > 1 && (answers.length < probe.posts.length || decisive === answers[0])) {
     return ["not_judged", "The first of the two was not accepted."];
   }
@@ -246,7 +309,8 @@ function judgeGenuine(probed: Probed): Judgement {
 function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {
   if (isAccepted(probed)) return ["wrong", "It accepted a forgery."];
   const decisive = decisiveAnswer(probed);
-  if (decisive === null || decisive.statusCode === null) return ["not_judged", "There was no response."];
+  if (decisive === null) return ["not_judged", NO_TIME];
+  if (decisive.statusCode === null) return ["not_judged", "There was no response."];
   if (!acceptsSomething) {
     return ["not_judged", "It rejects genuine webhooks as well, so this says nothing about forgeries."];
   }

@@ -9,7 +9,7 @@ import { actorOf } from "../base/model/audit.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
-import { isRefusing, refuseUrl } from "../delivery/receivers-sql.ts";
+import { createTurn, findProven, isRefusing, receiverTurns, refuseUrl } from "../delivery/receivers-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { exampleAnalysis } from "../delivery/webhook.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
@@ -23,7 +23,7 @@ import { CHECK_LIMIT_MS, type CheckReceiver, ReceiverCheck } from "./receiver-ch
 const { callOut, write } = operationsOf("Endpoint");
 const path = "/v1/webhooks/endpoint";
 
-/** The check sends up to 18 POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
+/** The check sends up to 19 POSTs to a URL that the caller chose: unlimited, it could be abused for floods. */
 export const CHECK_POLICY: RateLimitPolicy = { name: "check", requestsMax: 1, windowSeconds: 60 };
 
 const TestEvent = z.strictObject({ event: event.default("analysis.succeeded") });
@@ -33,6 +33,8 @@ export type ReceiverDependencies = {
   /** Opens and seals signing secrets. */
   readonly secretsKey: SecretsKey;
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
+  /** Whether a receiver there has to prove that it wants webhooks, as for deliveries. */
+  readonly mustProve: (url: URL) => boolean;
   /** Sends probes to a receiver. */
   readonly checkReceiver: CheckReceiver;
   /** How often one account may have that done. */
@@ -44,10 +46,18 @@ export function receiverOperations({
   pool,
   secretsKey,
   unsafeAllowedTargets,
+  mustProve,
   checkReceiver,
   checkPolicy,
 }: ReceiverDependencies): readonly Operation[] {
   const countCheck = createRequestCounter(pool);
+  /** Null: it is proven, or need not be. */
+  async function findTurn(accountId: string, url: URL) {
+    const { origin } = url;
+    const isOpen = !mustProve(url) || (await findProven(pool, [`${accountId} ${origin}`])).length > 0;
+    if (isOpen) return null;
+    return createTurn({ accountId, isFirst: true }, origin, receiverTurns(pool), CHECK_LIMIT_MS);
+  }
   return [
     write({
       key: "webhooks.endpoint.test",
@@ -79,9 +89,11 @@ export function receiverOperations({
       key: "webhooks.endpoint.check",
       summary: "Check the receiver",
       description:
-        "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes and " +
-        "up to 3 trials of the secret, marked with `sealpost-probe: 1`, within 20 seconds and reports what the " +
-        "receiver gets wrong, accepted forgeries first, and during a rotation which of the two secrets it accepts. " +
+        "Checks that the endpoint's receiver accepts genuine webhooks and rejects forged ones: sends 14 probes, " +
+        "up to 3 trials of the secret and a challenge, marked with `sealpost-probe: 1`, within 20 seconds and " +
+        "reports what the receiver gets wrong, accepted forgeries first, and during a rotation which of the two " +
+        "secrets it accepts. A receiver that has returned no 2xx in the last 30 days gets one POST, and the others " +
+        "only if it accepts that; where another is due first, 409 `receiver_not_proven` says when to check again. " +
         "Once a minute per account; a 429 carries the RateLimit headers of this limit. 404 while no endpoint is set.",
       method: "POST",
       path: `${path}/check`,
@@ -90,7 +102,7 @@ export function receiverOperations({
       callsOut: { deadlineMs: CHECK_LIMIT_MS },
       audit: { elsewhere: "the handler writes its row before the first probe, so that no crash hides one" },
       response: jsonResponse(200, ReceiverCheck),
-      errors: ["not_found", "target_refused", "refused_by_receiver"],
+      errors: ["not_found", "target_refused", "refused_by_receiver", "receiver_not_proven"],
       handle: async ({ accountId, caller, requestId, problem }) => {
         const endpoint = await findEndpoint(pool, accountId);
         if (endpoint === null) throw problem("not_found");
@@ -100,7 +112,7 @@ export function receiverOperations({
           throw problem("target_refused", [{ path: "endpoint.url", message: judged.message }]);
         }
         const secrets = await findSigningSecrets(pool, accountId, secretsKey);
-        await refuseTooMany(checkPolicy, countCheck(`check:${accountId}`, checkPolicy));
+        const againSeconds = await refuseTooMany(checkPolicy, countCheck(`check:${accountId}`, checkPolicy));
         const at = await writeAuditEntry(pool, {
           accountId,
           actor: actorOf(caller),
@@ -110,18 +122,24 @@ export function receiverOperations({
         });
         const sent = { secrets: secrets.map(({ secret }) => secret), nowMs: at.getTime() };
         const onRefusal = () => refuseUrl(pool, accountId, endpoint.url);
-        return { body: await checkReceiver({ url: judged.url, onRefusal, ...sent }) };
+        const found = await findTurn(accountId, judged.url);
+        const refused = (restMs: number) => {
+          const seconds = Math.max(againSeconds, Math.ceil(restMs / 1_000));
+          return new Problem("receiver_not_proven", { headers: { "retry-after": String(seconds) } });
+        };
+        const turn = found === null ? undefined : { ...found, refused };
+        return { body: await checkReceiver({ url: judged.url, turn, onRefusal, ...sent }) };
       },
     }),
   ];
 }
 
-/** Fails closed: without a count nothing is sent. */
-async function refuseTooMany(policy: RateLimitPolicy, counting: Promise<Counted>): Promise<void> {
+/** Fails closed: without a count nothing is sent. Returns in how many seconds there may be another. */
+async function refuseTooMany(policy: RateLimitPolicy, counting: Promise<Counted>): Promise<number> {
   const counted = await counting.catch((cause: unknown) => {
     throw new TemporarilyUnavailable("the check could not be counted", { cause });
   });
   const { isAllowed, resetSeconds, headers } = countedState(policy, counted);
-  if (isAllowed) return;
+  if (isAllowed) return resetSeconds;
   throw new Problem("rate_limited", { headers: { ...headers, "retry-after": String(resetSeconds) } });
 }

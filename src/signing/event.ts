@@ -30,8 +30,28 @@ const STATUS_OF_EVENT = new Map<unknown, string>(
   } satisfies StatusOfEvent),
 );
 
+/** The longest that is looked at; a challenge has some 90 bytes. */
+const CHALLENGE_BYTES_MAX = 1_024;
+
+/** The text to answer; null: the body is no challenge. */
+export function parseChallenge(body: Uint8Array): string | null {
+  if (body.length > CHALLENGE_BYTES_MAX) return null;
+  const [, text = null] = CHALLENGE.exec(new TextDecoder().decode(body)) ?? [];
+  return text;
+}
+
+/** Its exact form, so that a receiver without a JSON parser recognizes it as surely. */
+const CHALLENGE = /^\{"type":"webhook\.challenge","challenge":"([0-9A-Za-z-]{1,128})"\}$/;
+
 /** Numbers beyond 2^53 lose digits that the raw body has. @throws WebhookVerificationError `body_not_an_event` */
 export function parseEvent(body: Uint8Array): WebhookEvent {
+  if (parseChallenge(body) !== null) {
+    throw new WebhookVerificationError(
+      "body_not_an_event",
+      "The signature is valid, but the body is a challenge, which asks whether this receiver wants webhooks. Pass " +
+        "the same input to readChallenge first, and answer 200 with the text that it returns.",
+    );
+  }
   const event = parseJson(body);
   if (!isObject(event)) throw notAnEvent("it is not a JSON object");
   for (const member of ["id", "created_at"]) {

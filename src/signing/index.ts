@@ -10,4 +10,4 @@ export {
   type WebhookVerificationErrorKind,
 } from "./verification-error.ts";
 export type { VerifySignatureInput, VerifyWebhookInput } from "./verification-input.ts";
-export { verifySignature, verifyWebhook } from "./verify.ts";
+export { readChallenge, verifySignature, verifyWebhook } from "./verify.ts";

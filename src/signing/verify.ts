@@ -1,5 +1,5 @@
 import { createHmac, type KeyObject, timingSafeEqual } from "node:crypto";
-import { parseEvent, type WebhookEvent } from "./event.ts";
+import { parseChallenge, parseEvent, type WebhookEvent } from "./event.ts";
 import { importSigningKey } from "./sign.ts";
 import { noSignatureMatches } from "./verification-error.ts";
 import {
@@ -23,6 +23,15 @@ export function verifySignature(input: VerifySignatureInput): void {
  */
 export function verifyWebhook(input: VerifyWebhookInput): WebhookEvent {
   return parseEvent(verifiedBody(signatureInput(input)));
+}
+
+/**
+ * Verifies a request as verifyWebhook does and, if it is a challenge, returns the text to answer with a 200: a service
+ * may ask whether a receiver wants webhooks before it sends the first. Null: it is none, so call verifyWebhook.
+ * @throws WebhookVerificationError as verifyWebhook, but never `body_not_an_event`
+ */
+export function readChallenge(input: VerifyWebhookInput): string | null {
+  return parseChallenge(verifiedBody(signatureInput(input)));
 }
 
 function verifiedBody(input: VerifySignatureInput): Uint8Array {

@@ -1,4 +1,4 @@
-import { parseEvent, type WebhookEvent } from "./event.ts";
+import { parseChallenge, parseEvent, type WebhookEvent } from "./event.ts";
 import { noSignatureMatches, WebhookVerificationError } from "./verification-error.ts";
 import {
   checkInput,
@@ -33,6 +33,15 @@ export async function verifySignature(input: VerifySignatureInput): Promise<void
  */
 export async function verifyWebhook(input: VerifyWebhookInput): Promise<WebhookEvent> {
   return parseEvent(await verifiedBody(signatureInput(input)));
+}
+
+/**
+ * As in the Node entry, but with Web Crypto: verifies a request and, if it is a challenge, resolves to the text to
+ * answer with a 200; null: it is none, so call verifyWebhook.
+ * @throws WebhookVerificationError (as a rejection) as verifyWebhook, but never `body_not_an_event`
+ */
+export async function readChallenge(input: VerifyWebhookInput): Promise<string | null> {
+  return parseChallenge(await verifiedBody(signatureInput(input)));
 }
 
 /** Returns a copy: the caller may reuse its buffer while the digest is awaited. */

@@ -25,6 +25,7 @@ test("every code of our own is raised by some operation, and explained", () => {
     "rotation_in_progress",
     "invalid_analysis",
     "not_found",
+    "receiver_not_proven",
     "refused_by_receiver",
     "target_refused",
   ];

@@ -1,5 +1,6 @@
 // What a stranger gets whom accounts aim at, in any minute: measured over a minute and a half with two dispatchers.
 import { afterAll, expect, test } from "vitest";
+import { createTestDatabase } from "../support/database.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import { allowTargets, createTestAccount, publishMany } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
@@ -23,6 +24,34 @@ afterAll(async () => {
 function mostInAMinute(times: readonly number[]): number {
   return Math.max(...times.map((from) => times.filter((at) => at >= from && at < from + 60_000).length));
 }
+
+test("hosts that answer 200 to anything, or echo it, are asked ten times a minute and get no payload", async () => {
+  const own = await createTestDatabase();
+  const paths = ["/ok", "/echo"];
+  const victim = await startReceiver({ handler: ({ path, body }) => (path === "/echo" ? { body } : {}) });
+  const env = { TARGET_CONSENT: "challenge", RETRY_WINDOW_SECONDS: "60" };
+  const asking = [1, 2].map(() => startTestDispatcher(own, [victim], env));
+  for (const path of paths) {
+    const { accountId } = await createTestAccount(own, victim.url(path).href);
+    const texts = Array.from({ length: 1_000 }, (_, n) => `{"id":"v-${n}","status":"succeeded"}`);
+    await publishMany(own.pool, Array(1_000).fill(accountId), texts, Array(1_000).fill(null));
+  }
+  const untilMs = Date.now() + WATCHED_MS;
+  while (Date.now() < untilMs) await victim.waitForRequests(victim.requests.length + 1, 60_000);
+  for (const dispatcher of asking) await dispatcher.stop();
+  await victim.close();
+  await own.drop();
+
+  for (const path of paths) {
+    const got = victim.requests.filter((request) => request.path === path);
+    const most = mostInAMinute(got.map(({ receivedAtMs }) => receivedAtMs));
+    console.log(`${path}: in any 60 s ${most} of ${got.length}`);
+    expect(most).toBeLessThanOrEqual(10);
+    expect(most, "and turns are used").toBeGreaterThan(7);
+    const others = got.filter(({ body }) => !body.includes('{"type":"webhook.challenge",'));
+    expect(others.map(({ body }) => body.toString())).toEqual([]);
+  }
+}, 300_000);
 
 test("one account, and a hundred under a thousand names, reach it ten and sixty times a minute", async () => {
   await allowTargets(database.pool, [`*.many.localhost:${receiver.port}`]);

@@ -1,20 +1,29 @@
 // Receivers that have proven nothing get few attempts, and everything once they have answered a 2xx.
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { wholeAccount } from "../../src/base/model/reader.ts";
-import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
 import { findLoggedDelivery } from "../../src/log/deliveries-sql.ts";
+import { readChallenge, SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
-import { startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
+import { startTestDispatcher, type TestDispatcher, targetsEnv } from "../support/dispatching.ts";
 import {
   allowTargets,
   changeRows,
   createTestAccount,
-  insertAccount,
+  deleteRows,
+  forgetOpen,
   publishMany as publishAll,
   rowsOf,
+  SECRETS_KEY,
 } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
-import { type Receiver, type ScriptedAnswer, startReceiver } from "../support/receiver.ts";
+import {
+  type ReceivedRequest,
+  type Receiver,
+  type ReceiverHandler,
+  type ScriptedAnswer,
+  startReceiver,
+} from "../support/receiver.ts";
+import { SealpostProcess } from "../support/sealpost-process.ts";
 import { patience } from "../support/time-limits.ts";
 
 const database = await openDatabase();
@@ -22,17 +31,23 @@ const CONSENT = { TARGET_CONSENT: "success" };
 const NOT_FOUND = { status: 404 };
 
 let answer: ScriptedAnswer;
+let handler: ReceiverHandler;
 let receiver: Receiver;
 const dispatchers: TestDispatcher[] = [];
 
 beforeEach(async () => {
   answer = NOT_FOUND;
-  receiver = await startReceiver({ handler: () => answer });
+  handler = () => answer;
+  receiver = await startReceiver({ handler: (...request) => handler(...request) });
 });
 afterEach(async () => {
-  for (const dispatcher of dispatchers.splice(0)) await dispatcher.stop();
+  await stopAll();
   await receiver.close();
 });
+
+async function stopAll(): Promise<void> {
+  for (const dispatcher of dispatchers.splice(0)) await dispatcher.stop();
+}
 
 const start = (env: Record<string, string> = {}) => {
   const dispatcher = startTestDispatcher(database, [receiver], { ...CONSENT, ...env });
@@ -125,6 +140,140 @@ describe("a receiver that has answered no 2xx", () => {
   });
 });
 
+describe("a receiver that has to answer a challenge", () => {
+  const CHALLENGE = { TARGET_CONSENT: "challenge" };
+  const isChallenge = ({ body }: ReceivedRequest) => body.includes('"type":"webhook.challenge"');
+  let secret = "";
+  // Nobody else waits at that address.
+  beforeEach(async () => {
+    await forgetOpen(database.pool);
+    for (const table of ["receivers", "receiver_addresses"]) await deleteRows(database.pool, table);
+    await allowTargets(database.pool, [`*.localhost:${receiver.port}`, `localhost:${receiver.port}`]);
+  });
+  /** As our library does it. */
+  const library: ReceiverHandler = ({ headers, body }) => {
+    const input = { rawBody: body, header: headers[SIGNATURE_HEADER], secret };
+    const text = readChallenge(input);
+    if (text !== null) return { body: text };
+    return verifyWebhook(input) && { status: 204 };
+  };
+  async function newAccount(url: URL): Promise<string> {
+    const account = await createTestAccount(database, url.href);
+    secret = account.secret;
+    return account.accountId;
+  }
+
+  it("gets its deliveries once it has, the first with its first attempt", async () => {
+    handler = library;
+    const accountId = await newAccount(receiver.url("/in"));
+    const ids = await publishMany(accountId, 20);
+    start(CHALLENGE);
+    const [challenge, first, ...others] = await receiver.waitForRequests(21, 5_000);
+    expect(challenge!.body.toString()).toMatch(
+      /^\{"type":"webhook.challenge","challenge":"[0-9a-f-]{36}"\}$/,
+    );
+    const namesOf = ({ headers }: ReceivedRequest) => Object.keys(headers);
+    expect(namesOf(challenge!)).toEqual(namesOf(first!));
+    expect(challenge!.headers["user-agent"]).toBe(first!.headers["user-agent"]);
+    expect(JSON.parse(first!.body.toString()).id).toBe(ids[0]);
+    expect(others.filter(isChallenge)).toEqual([]);
+    await publishMany(accountId, 1);
+    await receiver.waitForRequests(22);
+    await stopAll();
+    for (const id of ids) expect(await attemptRows(database.pool, id)).toMatchObject([{ number: 1 }]);
+  });
+
+  it("is asked once, however its URL is spelled", async () => {
+    handler = library;
+    const accountId = await newAccount(receiver.url("/in"));
+    await publishMany(accountId, 10, receiver.url("/in").href.replace("localhost", "LOCALHOST"));
+    start(CHALLENGE);
+    const requests = await receiver.waitForRequests(11, 10_000);
+    expect(requests.map(isChallenge)).toEqual([true, ...Array(10).fill(false)]);
+  });
+
+  it.each<[what: string, answer: ScriptedAnswer | "echo", recorded: object]>([
+    ["200 and something else", { body: "ok" }, { status_code: 200 }],
+    ["what it was sent", "echo", { status_code: 200 }],
+    ["204", { status: 204, body: "" }, { status_code: 204 }],
+    ["404", { status: 404 }, { status_code: 404 }],
+    [
+      "nothing",
+      { hangUp: true },
+      { outcome: "unreachable", error_code: "connection_closed", status_code: null },
+    ],
+  ])("has used up an attempt if it answers %s, and gets nothing else", async (_, given, recorded) => {
+    handler = ({ body }) => (given === "echo" ? { body } : given);
+    const dispatcher = start(CHALLENGE);
+    const accountId = await newAccount(receiver.url("/in"));
+    const [id] = await publishMany(accountId, 3);
+    await untilPosted(dispatcher, 2);
+    expect(receiver.requests.every(isChallenge)).toBe(true);
+    expect(gaps()[0]).toBeGreaterThan(6_000);
+    const refused = { outcome: "rejected", error_code: "target_not_confirmed", number: 1, ...recorded };
+    expect(await attemptRows(database.pool, id!)).toMatchObject([refused]);
+    expect(await deliveryRow(database.pool, id!)).toMatchObject({ status: "failed", attempts_count: 1 });
+  });
+
+  it("refuses by 410 as ever", async () => {
+    handler = () => ({ status: 410, headers: { "webhook-refuse": "1" } });
+    const dispatcher = start(CHALLENGE);
+    const accountId = await newAccount(receiver.url("/in"));
+    const [id] = await publishMany(accountId, 1);
+    await untilPosted(dispatcher, 1);
+    expect(receiver.requests.map(isChallenge)).toEqual([true]);
+    const { status, reason } = await deliveryRow(database.pool, id!);
+    expect([status, reason]).toEqual(["abandoned", "refused_by_receiver"]);
+  });
+
+  it("is not asked where it was proven by a 2xx before, and a 2xx proves nobody anew", async () => {
+    handler = () => ({});
+    const before = start();
+    const accountId = await newAccount(receiver.url("/in"));
+    await publishMany(accountId, 1);
+    await untilPosted(before, 1);
+    await stopAll();
+    start(CHALLENGE);
+    await publishMany(accountId, 1);
+    await publishMany(accountId, 1, receiver.url("/in", "other.localhost").href);
+    await receiver.waitForRequests(3);
+    const hostOf = ({ headers }: ReceivedRequest) => headers.host!.split(".")[0];
+    expect(receiver.requests.filter(isChallenge).map(hostOf)).toEqual(["other"]);
+  });
+
+  it.each(["before it has the answer", "when it has it"])(
+    "loses nothing when a dispatcher dies %s",
+    async (moment) => {
+      const env = {
+        DATABASE_URL: database.url,
+        SECRETS_KEY: SECRETS_KEY.toString("base64"),
+        ATTEMPT_DEADLINE_MS: "1000",
+        AREAS: "webhooks",
+        ...targetsEnv([receiver]),
+        ...CHALLENGE,
+      };
+      const process = new SealpostProcess(["dispatch"], env);
+      handler = (request, response) => {
+        if (moment.startsWith("before")) process.kill();
+        else response.on("finish", () => process.kill());
+        return library(request, response);
+      };
+      const accountId = await newAccount(receiver.url("/in"));
+      const [id] = await publishMany(accountId, 1);
+      await receiver.waitForRequests(1, 30_000).catch((error) => {
+        process.kill();
+        throw new Error(process.output(), { cause: error });
+      });
+      await process.ended;
+      const dispatcher = start(CHALLENGE);
+      await untilPosted(dispatcher, 1, "succeeded");
+      expect(isChallenge(receiver.requests[0]!)).toBe(true);
+      expect(receiver.requests.filter((request) => !isChallenge(request))).not.toEqual([]);
+      expect(await deliveryRow(database.pool, id!)).toMatchObject({ status: "succeeded" });
+    },
+  );
+});
+
 describe("a receiver that answers 410 with webhook-refuse: 1", () => {
   it("gets nothing more from the account at that URL, until that is lifted", async () => {
     const dispatcher = start({ TARGET_CONSENT: "" });
@@ -155,104 +304,5 @@ describe("a receiver that answers 410 with webhook-refuse: 1", () => {
     );
     await publishMany(refusing.accountId, 1);
     await receiver.waitForRequests(5);
-  });
-});
-
-describe("a turn", () => {
-  const asked = (accountId: string, origin: string, changes = {}) =>
-    takeTurn(database.pool, {
-      accountId,
-      origin,
-      address: "192.0.2.1",
-      isFirst: true,
-      isFurther: false,
-      leaseMs: 20_000,
-      ...changes,
-    });
-
-  it("is one receiver's at a time, and ends with its attempt", async () => {
-    const account = await insertAccount(database.pool);
-    const address = { address: "192.0.2.1" };
-    expect(await asked(account, "https://a.example.com", address)).toEqual({ isProven: false, waitMs: null });
-    expect(await asked(account, "https://a.example.com", address)).toEqual({
-      isProven: false,
-      waitMs: 1_000,
-    });
-    await endTurn(database.pool, account, "https://a.example.com", false);
-    const { waitMs } = await asked(account, "https://a.example.com", address);
-    expect(waitMs).toBeGreaterThan(6_000);
-    expect(waitMs).toBeLessThanOrEqual(6_500);
-    await endTurn(database.pool, account, "https://a.example.com", true);
-    expect(await asked(account, "https://a.example.com", address)).toEqual({ isProven: true, waitMs: null });
-  });
-
-  it("is not taken by a stream of new names while another account waits at the address", async () => {
-    const greedy = await insertAccount(database.pool);
-    const other = await insertAccount(database.pool);
-    const address = { address: "192.0.2.77" };
-    await asked(greedy, "https://n.example.com", address);
-    let waitMs = (await asked(other, "https://other.example.com", address)).waitMs!;
-    let untilMs = performance.now() + waitMs;
-    let turns = 0;
-    for (let n = 0; waitMs > 0; n++) {
-      if ((await asked(greedy, `https://n${n}.example.com`, address)).waitMs === null) turns++;
-      await database.pool.query("select pg_sleep(0.05)");
-      if (performance.now() < untilMs) continue;
-      waitMs = (await asked(other, "https://other.example.com", address)).waitMs ?? 0;
-      untilMs = performance.now() + waitMs;
-    }
-    expect(turns).toBe(0);
-  });
-
-  it("comes to another account's first name, however many wait", async () => {
-    const greedy = await insertAccount(database.pool);
-    const other = await insertAccount(database.pool);
-    const address = "192.0.2.99";
-    await database.pool.query(
-      `insert into sealpost.receivers (account_id, origin, next_at, address)
-       select $1, 'https://n' || n || '.example.com', now() + interval '1 hour', $2 from generate_series(1, 2500) as n`,
-      [greedy, address],
-    );
-    const { waitMs } = await asked(other, "https://other.example.com", { address });
-    expect(waitMs, "behind whoever waits").toBeLessThan(2 * 1_050);
-    await changeRows(database.pool, "receivers", { account_id: other }, { next_at: new Date() });
-    expect(await asked(other, "https://other.example.com", { address })).toEqual({
-      isProven: false,
-      waitMs: null,
-    });
-  });
-
-  it("is forgotten in steps, however many there are", async () => {
-    const account = await insertAccount(database.pool);
-    await database.pool.query(
-      `insert into sealpost.receivers (account_id, origin, next_at)
-       select $1, 'https://' || n, now() - interval '2 hours' from generate_series(1, 25000) as n`,
-      [account],
-    );
-    const steps = [await forgetReceivers(database.pool), await forgetReceivers(database.pool)];
-    expect([...steps, await forgetReceivers(database.pool)].map((many) => many >= 5_000)).toEqual(
-      Array(3).fill(true),
-    );
-    expect(await forgetReceivers(database.pool)).toBe(0);
-  });
-
-  it("at one address is one in 1.05 s, and an account's many names come as often as another's one", async () => {
-    const greedy = await insertAccount(database.pool);
-    const other = await insertAccount(database.pool);
-    const address = "2001:db8:1:2::";
-    const first = await asked(greedy, "https://n0.example.com", { address: `${address}1` });
-    expect(first.waitMs).toBe(null);
-    const waits: number[] = [];
-    for (let n = 1; n <= 200; n++) {
-      const turn = await asked(greedy, `https://n${n}.example.com`, {
-        address: `${address}${n.toString(16)}`,
-      });
-      waits.push(turn.waitMs!);
-    }
-    const { waitMs } = await asked(other, "https://other.example.com", { address: `${address}ffff` });
-    expect(Math.max(...waits.slice(-20))).toBeGreaterThan(100_000);
-    expect(waitMs, "two accounts wait").toBeLessThan(1_050 * 2);
-    const elsewhere = await asked(other, "https://elsewhere.example.com", { address: "2001:db8:1:3::1" });
-    expect(elsewhere.waitMs, "another network").toBe(null);
   });
 });

@@ -1,12 +1,14 @@
 import { describe, expect, test } from "vitest";
 import { EVENTS, STATUS_OF_EVENT } from "../../src/base/model/events.ts";
 import {
+  challengeBody,
+  confirmsChallenge,
   exampleAnalysis,
   webhookBody,
   webhookHeaders,
   webhookSignature,
 } from "../../src/delivery/webhook.ts";
-import { importSigningKey, verifyWebhook } from "../../src/signing/index.ts";
+import { importSigningKey, readChallenge, verifyWebhook } from "../../src/signing/index.ts";
 
 const SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtb25seS1mb3ItdGVzdHM";
 const NOW_MS = Date.UTC(2026, 10, 20, 7, 0, 0, 123);
@@ -60,5 +62,51 @@ describe("a webhook", () => {
     ],
   ])("has the headers %s, and no others", (_, given, headers) => {
     expect(webhookHeaders(given)).toEqual(headers);
+  });
+});
+
+describe("a challenge", () => {
+  const TEXT = "5f0c6a0e-7f0f-4c55-9d1f-2f1a3c1f7a10";
+  const confirms = (responseExcerpt: string | null, statusCode: number | null = 200) =>
+    confirmsChallenge(TEXT, { statusCode, responseExcerpt });
+
+  test("is read by the receiver library, which takes it for no event", () => {
+    const rawBody = challengeBody(TEXT);
+    const header = webhookSignature(rawBody, [importSigningKey(SECRET)], NOW_MS);
+    const input = { rawBody, header, secret: SECRET, now: NOW_MS / 1_000 };
+    expect(readChallenge(input)).toBe(TEXT);
+    expect(() => verifyWebhook(input)).toThrow(/readChallenge/);
+  });
+
+  test.each([TEXT, ` ${TEXT}\r\n`, `{"challenge":"${TEXT}"}`, `\n{ "ok": true, "challenge" : "${TEXT}" }\n`])(
+    "is confirmed by a 2xx with %j",
+    (body) => {
+      expect([confirms(body), confirms(body, 201)]).toEqual([true, true]);
+      expect([confirms(body, 199), confirms(body, 300), confirms(body, 404), confirms(body, null)]).toEqual(
+        Array(4).fill(false),
+      );
+    },
+  );
+
+  test.each([
+    null,
+    "",
+    "ok",
+    challengeBody(TEXT).toString(),
+    `{"challenge":"${TEXT}","type":"webhook.challenge"}`,
+    `{"challenge":"${TEXT}","type":null}`,
+    `{"challenge":"${TEXT.slice(1)}"}`,
+    `{"data":{"challenge":"${TEXT}"}}`,
+    `"${TEXT}"`,
+    `[{"challenge":"${TEXT}"}]`,
+    `["${TEXT}"]`,
+    `<p>${TEXT}</p>`,
+    `${TEXT}${TEXT}`,
+    `${TEXT}… [cut off]`,
+    TEXT.toUpperCase(),
+    "null",
+    "1",
+  ])("is not by one with %j", (body) => {
+    expect(confirms(body)).toBe(false);
   });
 });

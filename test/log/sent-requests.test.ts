@@ -1,10 +1,11 @@
 // What the log says was sent, against what a receiver got.
-import { createHmac } from "node:crypto";
+import { createHmac, randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { challengeBody } from "../../src/delivery/webhook.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { claim, openDispatchPool } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
-import { allowTargets, deleteRows, publish, rotateSecret } from "../support/installation.ts";
+import { allowTargets, deleteRows, insertRow, publish, rotateSecret } from "../support/installation.ts";
 import { type ReceivedRequest, type Receiver, startReceiver } from "../support/receiver.ts";
 import { type Json, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
@@ -88,6 +89,37 @@ describe("the request of an attempt", () => {
     const hmac = createHmac("sha256", account.secret).update(`${t}.`).update(bytes).digest("hex");
     expect(signatureOf(received)).toContain(`,v1=${hmac}`);
   });
+});
+
+test("a challenge has its own length, and where it or the body may have been sent, none is told", async () => {
+  const { id, sent } = await send('{"id":"s-c","status":"succeeded"}');
+  const now = new Date();
+  const codes = ["target_not_confirmed", "response_timeout", "status_500"];
+  for (const [n, error_code] of codes.entries())
+    await insertRow(database.pool, "attempts", {
+      delivery_id: id,
+      account_id: account.accountId,
+      run: 1,
+      number: n + 2,
+      started_at: now,
+      ended_at: now,
+      outcome: "rejected",
+      error_code,
+      status_code: error_code === "response_timeout" ? null : 500,
+      target_url: receiver.url("/in").href,
+    });
+  const strict = await startTestApi(database, { TARGET_CONSENT: "challenge" });
+  const lengths = async ({ ask }: TestApi) => {
+    const { body } = await ask("GET", `/v1/webhooks/deliveries/${id}`, { key: account.ownKey });
+    return (body.attempts as Json[]).map(
+      ({ request_headers }) => (request_headers as Json)["content-length"],
+    );
+  };
+  const whole = sent["content-length"];
+  const challenge = String(challengeBody(randomUUID()).length);
+  expect(await lengths(strict)).toEqual([whole, challenge, undefined, whole]);
+  expect(await lengths(api)).toEqual([whole, challenge, whole, whole]);
+  await strict.close();
 });
 
 describe("the body of a delivery", () => {

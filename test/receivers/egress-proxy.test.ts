@@ -17,6 +17,7 @@ async function checkBehind(answer: string): Promise<ReceiverReport> {
   const proxy = await startEgressProxy({ answer: `HTTP/1.1 ${answer}\r\n\r\n` });
   open.push(proxy);
   const check = createReceiverCheck({
+    challenges: false,
     createEgress: () =>
       egressOf(
         createProxyConnector({

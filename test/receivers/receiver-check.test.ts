@@ -3,7 +3,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import type { FaultCode } from "../../src/receivers/faults.ts";
 import { PROBE_NAMES, type ProbeName } from "../../src/receivers/probes.ts";
 import type { ReceiverReport } from "../../src/receivers/receiver-check.ts";
-import { verifyWebhook } from "../../src/signing/index.ts";
+import { readChallenge, verifyWebhook } from "../../src/signing/index.ts";
 import { createCertificateAuthority } from "../support/certificates.ts";
 import {
   type ReceivedRequest,
@@ -28,7 +28,11 @@ type Handler = (request: ReceivedRequest) => ScriptedAnswer;
 /** Checks a receiver that answers as `handler` does, with the account's secrets. */
 async function check(
   handler: Handler,
-  options: { secrets?: readonly string[]; receiver?: ReceiverOptions; deadlineMs?: number } = {},
+  options: {
+    secrets?: readonly string[];
+    receiver?: ReceiverOptions;
+    deadlineMs?: number;
+  } = {},
 ): Promise<ReceiverReport & { requests: readonly ReceivedRequest[] }> {
   const receiver = await startReceiver({ ...options.receiver, handler });
   open.push(receiver);
@@ -48,7 +52,10 @@ function right({ secrets = [SECRET], clockMs = 0 } = {}): Handler {
   return ({ body, headers }) => {
     try {
       const now = new Date(Date.now() + clockMs);
-      verifyWebhook({ rawBody: body, header: headers["extract-signature"], secrets, now });
+      const input = { rawBody: body, header: headers["extract-signature"], secrets, now };
+      const challenge = readChallenge(input);
+      if (challenge !== null) return { body: challenge };
+      verifyWebhook(input);
       return { status: 204 };
     } catch {
       return { status: 400 };
@@ -119,15 +126,18 @@ describe("a right receiver", () => {
 
   test("can tell the probes in its log, and gets no secret", async () => {
     const { requests, ...report } = await check(right());
-    // One probe is two requests, and one more is signed with the decoded secret.
-    expect(requests).toHaveLength(PROBE_NAMES.length + 2);
+    // One probe is two requests; one more is signed with the decoded secret, and one is a challenge.
+    expect(requests).toHaveLength(PROBE_NAMES.length + 3);
     expect(new Set(requests.map(({ headers }) => headers["sealpost-probe"]))).toEqual(new Set(["1"]));
     expect(new Set(requests.map(({ headers }) => headers["content-type"]))).toEqual(
       new Set(["application/json"]),
     );
     const seen = requests.map(({ headers, body }) => `${JSON.stringify(headers)} ${body}`).join("\n");
     expect(`${seen} ${JSON.stringify(report)}`).not.toContain(SECRET);
-    expect(requests.every(({ body }) => JSON.parse(body.toString()).data.example === true)).toBe(true);
+    const bodies = requests.map(({ body }) => JSON.parse(body.toString()));
+    expect(bodies.filter(({ data, type }) => data?.example !== true && type !== "webhook.challenge")).toEqual(
+      [],
+    );
   });
 });
 

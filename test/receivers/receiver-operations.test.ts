@@ -1,10 +1,12 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
+import { endTurn, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import type { ReceiverReport } from "../../src/receivers/receiver-check.ts";
+import { readChallenge, SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, targetsEnv } from "../support/dispatching.ts";
-import { rowsOf, withoutTable } from "../support/installation.ts";
-import { type Receiver, startReceiver } from "../support/receiver.ts";
+import { deleteRows, rowsOf, withoutTable } from "../support/installation.ts";
+import { type Receiver, type ReceiverHandler, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 const TEST = "/v1/webhooks/endpoint/test";
@@ -15,23 +17,26 @@ let api: TestApi;
 let receiver: Receiver;
 let account: TestAccount;
 
+const right: ReceiverHandler = ({ body, headers }) => {
+  try {
+    const input = { rawBody: body, header: headers[SIGNATURE_HEADER], secret: account.secret };
+    const challenge = readChallenge(input);
+    return challenge === null ? verifyWebhook(input) && { status: 204 } : { body: challenge };
+  } catch {
+    return { status: 400 };
+  }
+};
+let handler = right;
+
 beforeAll(async () => {
   database = await createTestDatabase();
-  receiver = await startReceiver({
-    handler: ({ body, headers }) => {
-      try {
-        verifyWebhook({ rawBody: body, header: headers[SIGNATURE_HEADER], secret: account.secret });
-        return { status: 204 };
-      } catch {
-        return { status: 400 };
-      }
-    },
-  });
+  receiver = await startReceiver({ handler: (request, response) => handler(request, response) });
   api = await startTestApi(database, targetsEnv([receiver]));
 });
 
 afterEach(() => {
   receiver.requests.length = 0;
+  handler = right;
 });
 
 afterAll(async () => {
@@ -149,4 +154,79 @@ describe("the receiver check", () => {
     expect(refused).toMatchObject({ status: 422, body: { code: "target_refused" } });
     expect(receiver.requests).toEqual([]);
   });
+});
+
+describe.each(["success", "challenge"])("the check of an unproven receiver, consent being %s", (consent) => {
+  let strict: TestApi;
+  beforeAll(async () => {
+    strict = await startTestApi(database, { ...targetsEnv([receiver]), TARGET_CONSENT: consent });
+  });
+  afterAll(() => strict.close());
+  // Nobody else waits at that address.
+  afterEach(async () => {
+    for (const table of ["receivers", "receiver_addresses"]) await deleteRows(database.pool, table);
+  });
+  const check = async () => {
+    const { status, body } = await strict.ask("POST", CHECK, { key: (await newAccount()).ownKey });
+    return { status, report: body as ReceiverReport };
+  };
+  const events = () => receiver.requests.filter(({ body }) => body.includes('"event":'));
+
+  test("is one POST if it answers 404, and the report says so", async () => {
+    handler = () => ({ status: 404 });
+    const { status, report: body } = await check();
+    expect([status, receiver.requests.length, events().length]).toEqual([
+      200,
+      1,
+      consent === "success" ? 1 : 0,
+    ]);
+    const codes = body.faults.map(({ code }) => code);
+    expect(codes).toEqual([consent === "success" ? "refuses_everything" : "ignores_challenge", "unproven"]);
+    expect(body.faults[0]?.message).toContain("404");
+    expect([body.verdict, body.probes.length]).toEqual(["faulty", events().length]);
+    expect(await provenOf()).toEqual([false]);
+  });
+
+  test("goes on with all probes once it is proven", async () => {
+    const { status, report: body } = await check();
+    expect([status, body.verdict, body.probes.length]).toEqual([200, "right", 14]);
+    expect(receiver.requests).toHaveLength(17);
+    expect(body.answers_challenge).toBe(true);
+    expect(await provenOf()).toEqual([true]);
+  });
+
+  test("waits for its turn if that comes soon", async () => {
+    const { accountId } = await newAccount();
+    await deliveryTurn(accountId);
+    await endTurn(database.pool, accountId, receiver.url().origin, false);
+    const { status } = await strict.ask("POST", CHECK, { key: account.ownKey });
+    expect(status).toBe(200);
+    expect(receiver.requests).toHaveLength(17);
+  });
+
+  test("sends nothing and says when to come again if a delivery's turn is first", async () => {
+    const { accountId } = await newAccount();
+    await deliveryTurn(accountId);
+    const refused = await strict.ask("POST", CHECK, { key: account.ownKey });
+    expect(refused).toMatchObject({ status: 409, body: { code: "receiver_not_proven" } });
+    expect(Number(refused.headers.get("retry-after"))).toBeGreaterThan(0);
+    expect(receiver.requests).toEqual([]);
+  });
+
+  test("of a host that answers 200 to anything shows whether that is enough", async () => {
+    handler = () => ({ status: 200 });
+    const { report: body } = await check();
+    expect(events()).toHaveLength(consent === "success" ? 16 : 0);
+    expect(body.verdict).toBe(consent === "success" ? "dangerous" : "faulty");
+    expect(await provenOf()).toEqual([consent === "success"]);
+  });
+
+  async function deliveryTurn(accountId: string) {
+    const turn = { accountId, origin: receiver.url().origin, address: "127.0.0.1", leaseMs: 60_000 };
+    await takeTurn(database.pool, { ...turn, isFirst: true, isFurther: false });
+  }
+  async function provenOf() {
+    const rows = await rowsOf(database.pool, "receivers", { account_id: account.accountId });
+    return rows.map(({ proven_at }) => proven_at !== null);
+  }
 });

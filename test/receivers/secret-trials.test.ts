@@ -1,7 +1,7 @@
-// Which secret a receiver has, as the check finds out.
+// What the check finds out beside its probes: which secret a receiver has, and whether it answers challenges.
 import { createHmac } from "node:crypto";
 import { afterEach, describe, expect, test } from "vitest";
-import { verifyWebhook } from "../../src/signing/index.ts";
+import { readChallenge, verifyWebhook } from "../../src/signing/index.ts";
 import {
   type ReceivedRequest,
   type Receiver,
@@ -21,10 +21,14 @@ afterEach(async () => {
 });
 
 /** Checks a receiver that answers as `handler` does, with the account's secrets. */
-async function check(handler: Handler, secrets: readonly string[] = [SECRET]) {
+async function check(handler: Handler, secrets: readonly string[] = [SECRET], challenges = false) {
   const receiver = await startReceiver({ handler });
   open.push(receiver);
-  return await createTestCheck(receiver)({ url: receiver.url("/in"), secrets, nowMs: Date.now() });
+  return await createTestCheck(
+    receiver,
+    undefined,
+    challenges,
+  )({ url: receiver.url("/in"), secrets, nowMs: Date.now() });
 }
 
 /** A right one, that has these. */
@@ -32,7 +36,10 @@ const having =
   (...secrets: readonly string[]): Handler =>
   ({ body, headers }) => {
     try {
-      verifyWebhook({ rawBody: body, header: headers["extract-signature"], secrets });
+      const input = { rawBody: body, header: headers["extract-signature"], secrets };
+      const challenge = readChallenge(input);
+      if (challenge !== null) return { body: challenge };
+      verifyWebhook(input);
       return { status: 204 };
     } catch {
       return { status: 400 };
@@ -94,3 +101,22 @@ describe("a receiver that decodes the secret", () => {
     expect((await check(either)).faults).toEqual([]);
   });
 });
+
+const deaf: Handler = (request) =>
+  request.body.includes('"type"') ? { status: 400 } : having(SECRET)(request);
+
+test.each<[what: string, handler: Handler, answers: boolean, faults: readonly string[]]>([
+  ["answers", having(SECRET), true, []],
+  ["takes for no event, and has to answer", deaf, false, ["ignores_challenge"]],
+  ["echoes", ({ body }) => ({ body }), false, ["verifies_nothing", "ignores_challenge"]],
+])(
+  "a challenge that a receiver %s is reported, as a fault if it has to",
+  async (_, handler, answers, faults) => {
+    for (const challenges of [false, true]) {
+      const report = await check(handler, [SECRET], challenges);
+      expect(report.answers_challenge).toBe(answers);
+      const codes = report.faults.map(({ code }) => code);
+      expect(codes).toEqual(faults.filter((code) => challenges || code !== "ignores_challenge"));
+    }
+  },
+);

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, expect, test } from "vitest";
-import { verifySignature, type WebhookVerificationError } from "../../src/signing/index.ts";
+import { readChallenge, verifySignature, type WebhookVerificationError } from "../../src/signing/index.ts";
 import { type SignatureVector, signatureVectors } from "../signing/vectors.ts";
 import { type Program, program } from "../support/programs.ts";
 import { patience } from "../support/time-limits.ts";
@@ -38,6 +38,23 @@ const right = `t=${NOW_SECONDS},${v1}`;
 /** Rightly signed, over a spelling of the time that is not the one. */
 const oddTime = (text: string) =>
   vector(`time ${JSON.stringify(text)}`, "reject", `t=${text},v1=${mac(text)}`);
+
+/** Accepted; the first three are answered, and all others are not quite challenges. */
+const challenges = [
+  { name: "a UUID", text: '{"type":"webhook.challenge","challenge":"5f0c6a0e-7f0f-4c55-9d1f-2f1a3c1f7a10"}' },
+  { name: "one character", text: '{"type":"webhook.challenge","challenge":"a"}' },
+  { name: "128 characters", text: `{"type":"webhook.challenge","challenge":"${"Z".repeat(128)}"}` },
+  { name: "129 characters", text: `{"type":"webhook.challenge","challenge":"${"Z".repeat(129)}"}` },
+  { name: "no character", text: '{"type":"webhook.challenge","challenge":""}' },
+  { name: "a line break after it", text: '{"type":"webhook.challenge","challenge":"a"}\n' },
+  { name: "a line break before it", text: '\n{"type":"webhook.challenge","challenge":"a"}' },
+  { name: "in a longer text", text: '[\n{"type":"webhook.challenge","challenge":"a"}\n]' },
+  { name: "NUL after it", text: '{"type":"webhook.challenge","challenge":"a"}\u0000' },
+  { name: "another type", text: '{"type":"webhookxchallenge","challenge":"a"}' },
+  { name: "markup", text: '{"type":"webhook.challenge","challenge":"<b>"}' },
+  { name: "not ASCII", text: '{"type":"webhook.challenge","challenge":"é"}' },
+  { name: "long", text: `{"type":"webhook.challenge","challenge":"a"}${" ".repeat(2_000)}` },
+];
 
 /** Where languages differ: what ends a line, what is a digit, what a number looks like, what is empty. */
 const traps: readonly SignatureVector[] = [
@@ -84,6 +101,12 @@ const traps: readonly SignatureVector[] = [
       },
     ),
   ),
+  ...challenges.map(({ name, text }) => {
+    const body = Buffer.from(text);
+    const header = `t=${NOW_SECONDS},v1=${mac(String(NOW_SECONDS), body)}`;
+    return vector(`challenge: ${name}`, "accept", header, { body });
+  }),
+  vector("challenge: forged", "reject", right, { body: Buffer.from(challenges[0]!.text) }),
   ...["%s\\x41\\n", "\n\n", "\u0000\u0000", "é".repeat(999)].map((text) => {
     const body = Buffer.from(text);
     const header = `t=${NOW_SECONDS},v1=${mac(String(NOW_SECONDS), body)}`;
@@ -97,7 +120,13 @@ const lines = [...signatureVectors, ...traps].map((vector) => {
   const secrets = vector.secrets.map((secret) => `:${base64(secret)}`).join("");
   return [base64(vector.header), vector.body_base64, vector.now, vector.tolerance_seconds, secrets].join("|");
 });
-const expected = [...signatureVectors, ...traps].map(({ name, verdict }) => ({ name, verdict }));
+const expected = [...signatureVectors, ...traps].map(({ name, verdict, ...vector }) => {
+  if (verdict !== "accept") return { name, verdict };
+  const { header, secrets, now, tolerance_seconds: toleranceSeconds } = vector;
+  const rawBody = Buffer.from(vector.body_base64, "base64");
+  const answer = readChallenge({ rawBody, header, secrets, now, toleranceSeconds });
+  return { name, verdict: answer === null ? verdict : `answer ${answer}` };
+});
 
 test("the traps are traps for the library too", () => {
   for (const { verdict, body_base64, now, name, ...input } of traps) {
@@ -109,6 +138,13 @@ test("the traps are traps for the library too", () => {
     }
     expect({ name, verdict: found }).toEqual({ name, verdict });
   }
+});
+
+test("three of them are answered by the library", () => {
+  const answered = expected.filter(({ verdict }) => verdict.startsWith("answer "));
+  expect(answered.map(({ name }) => name)).toEqual(
+    challenges.slice(0, 3).map(({ name }) => `challenge: ${name}`),
+  );
 });
 
 /** C# stands in none of Debian's packages; its recipe is the one that no test runs. */

@@ -31,10 +31,13 @@ afterEach(async () => {
   for (const close of closing.splice(0)) await close();
 });
 
+/** What the last answer said. */
+let lastText = "";
+
 function sendTo(port: number): Send {
   return async (body, headers) => {
     const response = await fetch(`http://127.0.0.1:${port}/webhooks`, { method: "POST", body, headers });
-    await response.arrayBuffer();
+    lastText = await response.text();
     return response.status;
   };
 }
@@ -67,9 +70,12 @@ const RECEIVERS: Record<string, (options: Options) => Promise<Send>> = {
   },
   fetch: async (options) => {
     const receive = createFetchReceiver(options);
-    return async (body, headers) =>
-      (await receive(new Request("https://receiver.example.com/webhooks", { method: "POST", body, headers })))
-        .status;
+    return async (body, headers) => {
+      const url = "https://receiver.example.com/webhooks";
+      const response = await receive(new Request(url, { method: "POST", body, headers }));
+      lastText = await response.text();
+      return response.status;
+    };
   },
 };
 
@@ -80,10 +86,14 @@ function delivery(data: object = {}, secret = SECRET) {
     created_at: "2027-01-15T08:00:00.000Z",
     data: { id: "an_1", status: "succeeded", ...data },
   };
-  const body = Uint8Array.from(Buffer.from(JSON.stringify(event)));
+  return { event, ...signed(JSON.stringify(event), secret) };
+}
+
+function signed(text: string, secret = SECRET) {
+  const body = Uint8Array.from(Buffer.from(text));
   const timestampSeconds = Math.floor(Date.now() / 1000);
   const header = signatureHeader({ timestampSeconds, body, keys: [importSigningKey(secret)] });
-  return { event, body, headers: { "content-type": "application/json", [SIGNATURE_HEADER]: header } };
+  return { body, headers: { "content-type": "application/json", [SIGNATURE_HEADER]: header } };
 }
 
 describe.each(Object.keys(RECEIVERS))("the %s example", (name) => {
@@ -113,6 +123,18 @@ describe.each(Object.keys(RECEIVERS))("the %s example", (name) => {
     const real = delivery({ example: false });
     expect(await send(real.body, real.headers)).toBe(204);
     expect(store).toHaveBeenCalledOnce();
+  });
+
+  test("answers a challenge with its text, if it is genuine, and stores nothing", async () => {
+    const store = vi.fn<Options["store"]>();
+    const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store });
+    const challenge = '{"type":"webhook.challenge","challenge":"5f0c6a0e-7f0f"}';
+    const genuine = signed(challenge);
+    expect([await send(genuine.body, genuine.headers), lastText]).toEqual([200, "5f0c6a0e-7f0f"]);
+    const forged = signed(challenge, "whsec_dGhlLWZvcmdlcidzLW93bi1zZWNyZXQ");
+    expect(await send(forged.body, forged.headers)).toBe(400);
+    expect(lastText).not.toContain("5f0c6a0e-7f0f");
+    expect(store).not.toHaveBeenCalled();
   });
 
   test("refuses what is forged, changed, or not signed, and stores nothing of it", async () => {

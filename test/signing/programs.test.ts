@@ -160,14 +160,17 @@ for (const [language, { command, puller, receiver, tags }] of Object.entries(LAN
       expect(await program.line()).toBe(`listening on http://localhost:${port}`);
       const event = { id: randomUUID(), event: "analysis.failed", created_at: "2027-01-15T08:00:00.000Z" };
       const body = Buffer.from(JSON.stringify({ ...event, data: { id: "r-1", status: "failed" } }));
-      const post = (secret: string) => {
+      const post = (secret: string, body: Buffer<ArrayBuffer>) => {
         const keys = [importSigningKey(secret)];
         const header = signatureHeader({ timestampSeconds: Math.floor(Date.now() / 1_000), body, keys });
         const headers = { "content-type": "application/json", [SIGNATURE_HEADER]: header };
         return fetch(`http://localhost:${port}/webhooks`, { method: "POST", headers, body });
       };
-      expect((await post("whsec_forged")).status).toBe(400);
-      expect((await post(account.secret)).status).toBe(204);
+      expect((await post("whsec_forged", body)).status).toBe(400);
+      const challenge = Buffer.from('{"type":"webhook.challenge","challenge":"a-1"}');
+      const answer = await post(account.secret, challenge);
+      expect([answer.status, await answer.text()]).toEqual([200, "a-1"]);
+      expect((await post(account.secret, body)).status).toBe(204);
       expect([await program.line(), await program.line()]).toEqual([
         expect.stringMatching(/^refused/),
         expect.stringMatching(/^verified \S+ analysis\.failed r-1$/),

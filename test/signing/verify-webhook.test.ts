@@ -180,6 +180,35 @@ describe.each([
     await expect(verify(delivery(body))).rejects.toThrow(rejectedWith("body_not_an_event", message));
   });
 
+  describe("a challenge", () => {
+    const challenge = bytes('{"type":"webhook.challenge","challenge":"a-1"}');
+    const read = async (input: node.VerifyWebhookInput) => entry.readChallenge(input);
+
+    test("is read, and an event is none", async () => {
+      expect(await read(delivery(challenge))).toBe("a-1");
+      expect(await read(delivery(bytes(SUCCEEDED)))).toBeNull();
+      expect(await read(delivery(bytes("not JSON")))).toBeNull();
+    });
+
+    test("is no event, and the error says what to do", async () => {
+      await expect(verify(delivery(challenge))).rejects.toThrow(
+        rejectedWith("body_not_an_event", /challenge.*readChallenge first, and answer 200/),
+      );
+    });
+
+    test("is verified as an event is", async () => {
+      const input = delivery(challenge);
+      const forged = { ...input, header: sign(challenge, OTHER_SECRET) };
+      await expect(read(forged)).rejects.toThrow(rejectedWith("no_signature_matches"));
+      const old = { ...input, now: NOW_SECONDS + 300 };
+      await expect(read(old)).rejects.toThrow(rejectedWith("timestamp_too_old"));
+      await expect(read({ ...input, header: undefined })).rejects.toThrow(rejectedWith("header_missing"));
+      await expect(read({ ...input, secret: undefined })).rejects.toThrow(rejectedWith("secret_missing"));
+      const parsed = { ...input, rawBody: { type: "webhook.challenge" } as unknown as Uint8Array };
+      await expect(read(parsed)).rejects.toThrow(rejectedWith("body_already_parsed"));
+    });
+  });
+
   test("does not quote the body in its errors", async () => {
     const failure = await verify(delivery(bytes('{"secret-of-the-customer"'))).catch((error: Error) => error);
     expect(`${(failure as Error).stack} ${(failure as Error).cause}`).not.toContain("customer");

@@ -8,10 +8,15 @@ import type { Receiver } from "./receiver.ts";
 import { patience } from "./time-limits.ts";
 
 /** `deadlineMs`: per attempt, default 15,000. */
-export function createTestCheck(receiver: Receiver, deadlineMs = patience(15_000)): CheckReceiver {
+export function createTestCheck(
+  receiver: Receiver,
+  deadlineMs = patience(15_000),
+  challenges = false,
+): CheckReceiver {
   const now = () => performance.now();
   const unsafeAllowedTargets = parseUnsafeAllowedTargets(unsafeAllowed([receiver]));
   return createReceiverCheck({
+    challenges,
     createEgress: () => ({
       connect: createDirectConnector({
         resolver: createResolver({ timeoutMs: patience(1_000), now }),

@@ -27,6 +27,8 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     analysisBytesMax: 1_048_576,
     analysisRetentionMs: 7 * 86_400_000,
     sentFromUrl: null,
+    challenges: false,
+    mustProve: () => true,
     replayLimits: { runningMax: 5, waitingMax: 200_000 },
     checkReceiver: () => Promise.reject(new Error("There is nothing behind the operations.")),
     checkPolicy: CHECK_POLICY,

@@ -27,9 +27,10 @@ export function addReceiverCommands(program: Command, context: ProcessContext): 
 }
 
 const CHECK_HELP = `
-It sends 14 probes and up to 3 trials of the secret in parallel, within 20 seconds, each with the header
-sealpost-probe: 1. Given two secrets, it says which of them the receiver accepts. A correct receiver accepts
-the valid webhooks with a 2xx and refuses the forged and the outdated ones. Every probe's analysis has "example": true.
+It sends 14 probes, up to 3 trials of the secret and a challenge in parallel, within 20 seconds, each with the header
+sealpost-probe: 1, whether or not the receiver has ever returned a 2xx: check your own receivers only. Given two
+secrets, it says which of them the receiver accepts. A correct receiver accepts the valid webhooks with a 2xx and
+refuses the forged and the outdated ones. Every probe's analysis has "example": true.
 The exit code is 0 when the receiver is right and 1 when something is wrong.`;
 
 function addCheck(receiver: Command, context: ProcessContext): void {
@@ -76,11 +77,17 @@ function reportText(report: ReceiverReport): string {
     `${url} ${verdictTexts[verdict]}`,
     ...list,
     ...secretsText(accepts_secrets),
+    ...(report.answers_challenge === null ? [] : [CHALLENGE_TEXTS[`${report.answers_challenge}`]]),
     textTable(["verdict", "sent", "expected", "got", "time"], rows),
     connectionText(connection),
   ];
   return parts.join("\n\n");
 }
+
+const CHALLENGE_TEXTS = {
+  true: "It answers a challenge.",
+  false: "It does not answer a challenge, as it has to where TARGET_CONSENT is challenge.",
+} as const;
 
 /** During a rotation. */
 function secretsText({ current, previous }: ReceiverReport["accepts_secrets"]): readonly string[] {
@@ -103,7 +110,7 @@ function connectionText(connection: ReceiverReport["connection"]): string {
 }
 
 const LISTEN_HELP = `
-It answers 204 to valid webhooks and 400 to everything else, and prints why.
+It answers 204 to valid webhooks, 200 and its text to a challenge, and 400 to everything else, and prints why.
 
 Webhooks only go to public https:// addresses, so put a tunnel or a proxy in front of it and set its public
 address as your endpoint:
@@ -156,9 +163,9 @@ function addListen(receiver: Command, context: ProcessContext): void {
 /** Handles each event once, as a receiver should, by announcing it. Returns the status to answer with. */
 function createAnnounceArrival(announce: Announce, now: () => number): (arrival: Arrival) => Promise<number> {
   const inbox = createMemoryInbox();
-  return async ({ path, headers, body, event, rejection }) => {
+  return async ({ path, headers, body, event, isChallenge, rejection }) => {
     const received_at = new Date(now()).toISOString();
-    const status = rejection?.statusCode ?? 204;
+    const status = isChallenge ? 200 : (rejection?.statusCode ?? 204);
     const is_repeat = event !== null && (await inbox.acceptOnce(event.id, () => undefined)) === "duplicate";
     const is_probe = headers["sealpost-probe"] !== undefined;
     const notes = [
@@ -167,8 +174,9 @@ function createAnnounceArrival(announce: Announce, now: () => number): (arrival:
       ...(event?.data.example === true ? ["an example"] : []),
     ];
     const note = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
-    const what =
-      event === null
+    const what = isChallenge
+      ? `a challenge, answered${note}`
+      : event === null
         ? `rejected${note}: ${rejection?.message ?? ""}`
         : `${event.event}, delivery ${printable(event.id)}${note}\n${printable(body.toString())}`;
     const judged = { is_valid: rejection === null, reason: rejection?.code ?? null, is_repeat, is_probe };

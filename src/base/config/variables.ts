@@ -136,9 +136,10 @@ export const variables = {
     "Maximum number of concurrent attempts per dispatcher.",
   ),
   TARGET_CONSENT: optional(
-    kinds.oneOf("success"),
-    "What proves that a receiver wants webhooks ([Consent](security.md#the-way-out)): `success`, a 2xx. Unset: " +
-      "the same, but those in `UNSAFE_ALLOWED_TARGETS` need prove nothing.",
+    kinds.oneOf("success", "challenge"),
+    "What proves that a receiver wants webhooks ([Consent](operating.md#consent)): `success`, a 2xx; `challenge`, " +
+      "the text of a challenge that is sent before the first webhook. Unset: as `success`, but receivers in " +
+      "`UNSAFE_ALLOWED_TARGETS` need prove nothing.",
   ),
   TARGET_DNS_SERVERS: optional(
     kinds.list(

@@ -41,7 +41,9 @@ const INTERNAL_ERRORS = {
     isOurs: true,
     message:
       "The receiver has returned no 2xx in the last 30 days, and gets one attempt at a time, at most ten a minute.",
-    remedy: "Return a 2xx to one of them, and all others follow. Waiting uses up no attempt and no time.",
+    remedy:
+      "Return a 2xx to one of them (to a challenge, with its text), and all others follow. Waiting uses up no " +
+      "attempt and no time.",
   },
   local_resources_exhausted: {
     isOurs: true,
@@ -56,6 +58,14 @@ export const RESPONSE_ERRORS = {
     outcome: "timed_out",
     message: "The receiver got the request but did not respond in time.",
     remedy: "Return a 2xx as soon as the event is stored, and process it afterwards.",
+  },
+  target_not_confirmed: {
+    outcome: "rejected",
+    message:
+      "The receiver did not confirm that it wants webhooks: before the first one it gets a challenge, and its " +
+      "response was not a 2xx with the challenge's text.",
+    remedy:
+      "Return the challenge's text, as the guide for receivers shows; the library reads it from the request.",
   },
   connection_reset: {
     message:

@@ -27,6 +27,8 @@ const VERDICTS: Readonly<Record<ReceiverReport["verdict"], { readonly sign: Html
       text: "It accepts genuine webhooks and rejects forged ones.",
     },
   };
+const CHALLENGED = { true: "answered", false: "not answered", null: "no response" } as const;
+const UNPROVEN = "Whether it accepts forgeries was not tried.";
 const SEVERITIES: Readonly<Record<Fault["severity"], Html>> = {
   danger: sign("abandoned", "✕", "danger"),
   fault: sign("failed", "!", "fault"),
@@ -46,12 +48,14 @@ function reportOf(report: ReceiverReport, timeZone: string | null): Html {
   const reached = [connection.tls_version, connection.remote_address].filter((one) => one !== null);
   const told = new Set(faults.flatMap((fault) => fault.probes));
   const rest = probes.filter(({ name }) => !told.has(name));
-  return html`<p class="explanation">${VERDICTS[verdict].text}</p>
+  const isUnproven = faults.some(({ code }) => code === "unproven");
+  return html`<p class="explanation">${isUnproven ? UNPROVEN : VERDICTS[verdict].text}</p>
 <p class="address"><code>${report.url}</code></p>
 ${facts([
   ["Slowest response", slowest === null ? "none" : durationText(slowest)],
   ["Certificate", days === null || endsAt === null ? "not seen" : daysLeft(days, endsAt, timeZone)],
   ["Connection", reached.join(", ") || "none"],
+  ["Challenge", CHALLENGED[`${report.answers_challenge}`]],
   ["Checked", html`${momentOf(checked_at, timeZone)}, in ${durationText(duration_ms)}`],
 ])}
 ${faults.map((fault) => faultSection(fault, probes))}
@@ -127,6 +131,13 @@ const checkReceiver = post("/endpoint/check", async (view) => {
       const again = counted(Number((error as Problem).headers["retry-after"] ?? "60"), "second");
       const text = `A receiver can be checked once a minute, no matter who asks. Check again in ${again}.`;
       return notice(view, 429, "It was checked a moment ago", text, checkForm(view, "Check again"));
+    }
+    if (code === "receiver_not_proven") {
+      const again = counted(Number((error as Problem).headers["retry-after"]), "second");
+      const text =
+        "It has returned no 2xx in the last 30 days, and gets one request at a time; deliveries are before this one. " +
+        `The log shows how it responds to them. Check again in ${again}.`;
+      return notice(view, 409, "It is not this check's turn", text, checkForm(view, "Check again"));
     }
     // A second click while the first is being worked on; its report is the same.
     if (code === "idempotency_in_progress") {

@@ -75,7 +75,7 @@ export type PostRequest = {
   /** Without `host`, `content-length` and `connection`, which the caller must not set. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** As of `Target`; with `admit` no kept connection is used. */
+  /** As of `Target`; with `admit` no kept connection is used, and what is sent is read when it has admitted. */
   readonly payer?: string;
   readonly admit?: Admit | undefined;
   /** For everything from DNS to the answer's head; reading the body must end by then, too. */

@@ -27,17 +27,17 @@ async function listen(more: readonly string[] = [], isProcess = false) {
   return { started, next, first, url: /https?:\/\/[\w.:]+\//.exec(first)?.[0] ?? "" };
 }
 
-function webhook(options: { secrets?: readonly string[]; ageSeconds?: number; event?: object } = {}) {
+function webhook(
+  options: { secrets?: readonly string[]; ageSeconds?: number; event?: object; body?: Buffer } = {},
+) {
   const { secrets = [SECRET], ageSeconds = 0, event = {} } = options;
-  const body = Buffer.from(
-    JSON.stringify({
-      id: "01a1f7b0-0000-7000-8000-000000000001",
-      event: "analysis.succeeded",
-      created_at: "2026-01-01T00:00:00.000Z",
-      data: { id: "an_1", status: "succeeded", example: true },
-      ...event,
-    }),
-  );
+  const example = {
+    id: "01a1f7b0-0000-7000-8000-000000000001",
+    event: "analysis.succeeded",
+    created_at: "2026-01-01T00:00:00.000Z",
+    data: { id: "an_1", status: "succeeded", example: true },
+  };
+  const { body = Buffer.from(JSON.stringify({ ...example, ...event })) } = options;
   const timestampSeconds = Math.floor(Date.now() / 1_000) - ageSeconds;
   const keys = secrets.map(importSigningKey);
   const headers = {
@@ -54,6 +54,15 @@ async function post(url: string, { headers, body }: ReturnType<typeof webhook>):
 }
 
 describe("receiver listen", () => {
+  test("answers a challenge with its text, and says so", async () => {
+    const { url, next } = await listen();
+    const body = Buffer.from('{"type":"webhook.challenge","challenge":"a-1"}');
+    const { headers } = webhook({ body });
+    const response = await fetch(url, { method: "POST", headers, body });
+    expect([response.status, await response.text()]).toEqual([200, "a-1"]);
+    expect(await next()).toMatch(/POST \/ → 200 {2}a challenge, answered$/);
+  });
+
   test("accepts valid webhooks and prints them", async () => {
     const { url, next, started } = await listen(["--json"], true);
     expect(await post(url, webhook())).toBe(204);

@@ -7,6 +7,14 @@ using System.Text.RegularExpressions;
 
 static class Webhooks
 {
+    /// <summary>A body that Verify accepted. The text to answer with a 200 if it is a challenge, else null.</summary>
+    public static string? ChallengeAnswer(byte[] body)
+    {
+        const string form = @"\A\{""type"":""webhook\.challenge"",""challenge"":""([0-9A-Za-z-]{1,128})""\}\z";
+        var match = Regex.Match(Encoding.Latin1.GetString(body), form);
+        return match.Success ? match.Groups[1].Value : null;
+    }
+
     /// <summary>The raw request body, the value of extract-signature, and seconds: 300,
     /// DateTimeOffset.UtcNow.ToUnixTimeSeconds().</summary>
     public static bool Verify(byte[] body, string? header, IReadOnlyCollection<string> secrets, long tolerance, long now)

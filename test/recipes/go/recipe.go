@@ -11,6 +11,7 @@ import (
 )
 
 var wholeSeconds = regexp.MustCompile(`^(0|[1-9][0-9]{0,14})$`)
+var challenge = regexp.MustCompile(`^\{"type":"webhook\.challenge","challenge":"([0-9A-Za-z-]{1,128})"\}$`)
 
 // VerifyWebhook takes the raw request body, the value of the extract-signature header,
 // and two times in seconds: a tolerance of 300, and time.Now().Unix().
@@ -54,4 +55,13 @@ func VerifyWebhook(body []byte, header string, secrets []string, tolerance, now 
 		}
 	}
 	return matches > 0, nil
+}
+
+// ChallengeAnswer takes a body that VerifyWebhook accepted. It returns the text to answer with a 200
+// if it is a challenge, else "".
+func ChallengeAnswer(body []byte) string {
+	if match := challenge.FindSubmatch(body); match != nil {
+		return string(match[1])
+	}
+	return ""
 }

@@ -22,6 +22,8 @@ func main() {
 		switch {
 		case err != nil:
 			fmt.Println("error")
+		case right && ChallengeAnswer(decoded(fields[1])) != "":
+			fmt.Println("answer " + ChallengeAnswer(decoded(fields[1])))
 		case right:
 			fmt.Println("accept")
 		default:

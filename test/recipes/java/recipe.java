@@ -4,10 +4,21 @@ import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.HexFormat;
 import java.util.List;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import javax.crypto.Mac;
 import javax.crypto.spec.SecretKeySpec;
 
 final class Webhooks {
+    private static final Pattern CHALLENGE =
+            Pattern.compile("\\{\"type\":\"webhook\\.challenge\",\"challenge\":\"([0-9A-Za-z-]{1,128})\"\\}");
+
+    /** A body that verify accepted. The text to answer with a 200 if it is a challenge, else null. */
+    static String challengeAnswer(byte[] body) {
+        Matcher match = CHALLENGE.matcher(new String(body, StandardCharsets.ISO_8859_1));
+        return match.matches() ? match.group(1) : null;
+    }
+
     /** The raw request body, the value of extract-signature, and seconds: 300, Instant.now().getEpochSecond(). */
     static boolean verify(byte[] body, String header, List<String> secrets, long tolerance, long now)
             throws GeneralSecurityException {

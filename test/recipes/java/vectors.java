@@ -17,7 +17,8 @@ final class Vectors {
             long tolerance = Long.parseLong(fields[3]);
             try {
                 boolean right = Webhooks.verify(bytes(fields[1]), text(fields[0]), secrets, tolerance, now);
-                System.out.println(right ? "accept" : "reject");
+                String answer = Webhooks.challengeAnswer(bytes(fields[1]));
+                System.out.println(right ? (answer == null ? "accept" : "answer " + answer) : "reject");
             } catch (IllegalArgumentException exception) {
                 System.out.println("error");
             }

@@ -23,3 +23,10 @@ function verify_webhook(string $body, string $header, array $secrets, int $toler
     }
     return $matches > 0;
 }
+
+/** $body: one that verify_webhook accepted. The text to answer with a 200 if it is a challenge, else null. */
+function challenge_answer(string $body): ?string
+{
+    $form = '/^\{"type":"webhook\.challenge","challenge":"([0-9A-Za-z-]{1,128})"\}$/D';
+    return preg_match($form, $body, $match) ? $match[1] : null;
+}

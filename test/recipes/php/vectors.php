@@ -7,7 +7,8 @@ while (($line = fgets(STDIN)) !== false) {
     $texts = array_map('base64_decode', array_slice(explode(':', $secrets), 1));
     try {
         $right = verify_webhook(base64_decode($body), base64_decode($header), $texts, (int) $tolerance, (int) $now);
-        echo $right ? "accept\n" : "reject\n";
+        $answer = challenge_answer(base64_decode($body));
+        echo $right ? ($answer === null ? "accept\n" : "answer $answer\n") : "reject\n";
     } catch (InvalidArgumentException) {
         echo "error\n";
     }

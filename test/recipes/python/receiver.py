@@ -1,7 +1,7 @@
 import json, os
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from recipe import verify_webhook
+from recipe import challenge_answer, verify_webhook
 
 secrets = [os.environ["SIGNING_SECRET"]]
 
@@ -10,6 +10,12 @@ class Receiver(BaseHTTPRequestHandler):
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("content-length", 0)))
         if verify_webhook(body, self.headers.get("extract-signature", ""), secrets):
+            challenge = challenge_answer(body)
+            if challenge:
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(challenge.encode())
+                return
             event = json.loads(body)
             print("verified", event["id"], event["event"], event["data"]["id"], flush=True)
             self.send_response(204)

@@ -19,3 +19,9 @@ def verify_webhook(body: bytes, header: str, secrets: list[str], tolerance=300, 
         expected = hmac.new(secret.encode(), times[0].encode() + b"." + body, hashlib.sha256).hexdigest()
         matches += sum(hmac.compare_digest(expected, signature) for signature in signatures)
     return matches > 0
+
+
+def challenge_answer(body: bytes):
+    """body: one that verify_webhook accepted. The text to answer with a 200 if it is a challenge, else None."""
+    match = re.fullmatch(rb'{"type":"webhook\.challenge","challenge":"([0-9A-Za-z-]{1,128})"}', body)
+    return match and match[1].decode()

@@ -18,3 +18,8 @@ def verify_webhook(body, header, secrets, tolerance: 300, now: Time.now.to_i)
   end
   matches.positive?
 end
+
+# body: one that verify_webhook accepted. The text to answer with a 200 if it is a challenge, else nil.
+def challenge_answer(body)
+  body.b[/\A{"type":"webhook\.challenge","challenge":"([0-9A-Za-z-]{1,128})"}\z/, 1]
+end

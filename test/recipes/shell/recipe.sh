@@ -36,3 +36,11 @@ hmac_sha256() { # KEY, the message on standard input
   inner=$({ printf "$inner" && cat; } | sha256sum | cut -c1-64 | sed 's/../\\x&/g')
   printf "$outer$inner" | sha256sum | cut -c1-64
 }
+
+# challenge_answer BODY_FILE   (one that verify_webhook accepted)
+# If it is a challenge, prints the text to answer with a 200 and returns 0.
+challenge_answer() {
+  local LC_ALL=C body form='^\{"type":"webhook\.challenge","challenge":"([0-9A-Za-z-]{1,128})"\}$'
+  IFS= read -r -d '' -n 1024 body <"$1" # Nothing that has a NUL or more than 1,024 bytes is one.
+  [ ${#body} = "$(wc -c <"$1")" ] && [[ $body =~ $form ]] && printf %s "${BASH_REMATCH[1]}"
+}

@@ -15,5 +15,5 @@ while IFS='|' read -r header body_base64 now tolerance rest; do
   # What stands in $() loses its line breaks at the end, and they matter here.
   header=$(printf %s "$header" | base64 -d && printf .)
   verify_webhook "$body" "${header%.}" "$tolerance" "$now" ${secrets[@]+"${secrets[@]}"}
-  case $? in 0) echo accept ;; 1) echo reject ;; *) echo error ;; esac
+  case $? in 0) answer=$(challenge_answer "$body") && echo "answer $answer" || echo accept ;; 1) echo reject ;; *) echo error ;; esac
 done

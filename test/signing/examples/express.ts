@@ -1,6 +1,7 @@
 import express, { type Router } from "express";
 import {
   type DeliveryInbox,
+  readChallenge,
   SIGNATURE_HEADER,
   verifyWebhook,
   type WebhookEvent,
@@ -16,11 +17,14 @@ export function createReceiver(options: {
   // An analysis can be 1 MiB; the default limit of express.raw is 100 KB.
   router.post("/webhooks", express.raw({ type: () => true, limit: "2mb" }), async (request, response) => {
     // Its errors carry the status to answer with.
-    const event = verifyWebhook({
-      rawBody: request.body,
-      header: request.headers[SIGNATURE_HEADER],
-      secret: options.secret,
-    });
+    const header = request.headers[SIGNATURE_HEADER];
+    const input = { rawBody: request.body, header, secret: options.secret };
+    const challenge = readChallenge(input);
+    if (challenge !== null) {
+      response.type("text").send(challenge);
+      return;
+    }
+    const event = verifyWebhook(input);
     // A test event is answered like any other, but is nobody's result.
     if (event.data.example !== true) {
       await options.inbox.acceptOnce(event.id, () => options.store(event));

@@ -1,6 +1,7 @@
 import type { FastifyInstance } from "fastify";
 import {
   type DeliveryInbox,
+  readChallenge,
   SIGNATURE_HEADER,
   verifyWebhook,
   type WebhookEvent,
@@ -21,11 +22,11 @@ export async function receiver(
   // An analysis can be 1 MiB, fastify's default limit, and the event is slightly larger.
   app.post<{ Body: Buffer }>("/webhooks", { bodyLimit: 2 * 1024 * 1024 }, async (request, reply) => {
     // Its errors carry the status to answer with.
-    const event = verifyWebhook({
-      rawBody: request.body,
-      header: request.headers[SIGNATURE_HEADER],
-      secret: options.secret,
-    });
+    const header = request.headers[SIGNATURE_HEADER];
+    const input = { rawBody: request.body, header, secret: options.secret };
+    const challenge = readChallenge(input);
+    if (challenge !== null) return reply.send(challenge);
+    const event = verifyWebhook(input);
     // A test event is answered like any other, but is nobody's result.
     if (event.data.example !== true) {
       await options.inbox.acceptOnce(event.id, () => options.store(event));

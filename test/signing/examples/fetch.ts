@@ -1,5 +1,6 @@
 import {
   type DeliveryInbox,
+  readChallenge,
   SIGNATURE_HEADER,
   verifyWebhook,
   type WebhookEvent,
@@ -13,11 +14,11 @@ export function createReceiver(options: {
 }): (request: Request) => Promise<Response> {
   return async (request) => {
     try {
-      const event = await verifyWebhook({
-        rawBody: await request.arrayBuffer(),
-        header: request.headers.get(SIGNATURE_HEADER),
-        secret: options.secret,
-      });
+      const header = request.headers.get(SIGNATURE_HEADER);
+      const input = { rawBody: await request.arrayBuffer(), header, secret: options.secret };
+      const challenge = await readChallenge(input);
+      if (challenge !== null) return new Response(challenge);
+      const event = await verifyWebhook(input);
       // A test event is answered like any other, but is nobody's result.
       if (event.data.example !== true) {
         await options.inbox.acceptOnce(event.id, () => options.store(event));

@@ -1,6 +1,7 @@
 import { createServer, type Server } from "node:http";
 import {
   type DeliveryInbox,
+  readChallenge,
   SIGNATURE_HEADER,
   verifyWebhook,
   type WebhookEvent,
@@ -24,11 +25,11 @@ export function createReceiver(options: {
         if (bytes > BODY_BYTES_MAX) return response.writeHead(413, { connection: "close" }).end();
         chunks.push(chunk);
       }
-      const event = verifyWebhook({
-        rawBody: Buffer.concat(chunks),
-        header: request.headers[SIGNATURE_HEADER],
-        secret: options.secret,
-      });
+      const header = request.headers[SIGNATURE_HEADER];
+      const input = { rawBody: Buffer.concat(chunks), header, secret: options.secret };
+      const challenge = readChallenge(input);
+      if (challenge !== null) return response.writeHead(200).end(challenge);
+      const event = verifyWebhook(input);
       // A test event is answered like any other, but is nobody's result.
       if (event.data.example !== true) {
         await options.inbox.acceptOnce(event.id, () => options.store(event));
