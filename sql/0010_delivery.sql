@@ -149,11 +149,12 @@ begin atomic
   select to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0);
 end;
 
--- The origin of a target's URL, as its text says it: another spelling of the same one is another text.
+-- The origin of a target's URL, as its text says it, whatever its case and with or without the port: what it takes more
+-- than that to read (an IDN) is another text.
 create function sealpost.origin(url text) returns text
 language sql immutable parallel safe
 begin atomic
-  select 'https://' || split_part(split_part(url, '/', 3), '?', 1);
+  select 'https://' || regexp_replace(lower(split_part(split_part(url, '/', 3), '?', 1) collate "C"), ':443$', '');
 end;
 
 -- Who waits for whom: the account and the origin of its webhook_url, or the account's endpoint.
@@ -418,7 +419,8 @@ $$;
 -- Of one receiver: one at a time, and `receiver_every` from one to the next. Of one address: `address_every`. Nobody
 -- queues there, as whoever came with a thousand names would fill the queue: each is told to come again after so long
 -- that all of an account's together come as often as those of any other account, and all accounts' twice as often as
--- there are turns; retries half as often as first attempts. A new name comes behind those of others that wait.
+-- there are turns; retries half as often as first attempts. A new name comes behind those of others that wait. An
+-- attempt that comes with a further address asks every `receiver_every`, so it is heard as seldom as the others ask.
 create function sealpost.take_turn(
   whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean,
   lease interval, receiver_every interval, address_every interval,
@@ -431,6 +433,7 @@ as $$
 declare
   look_again constant interval := '1 second';
   waiting_max constant integer := 2000;
+  kept_max constant integer := 50;
   wait_max constant interval := '20 minutes';
   receiver sealpost.receivers;
   address_at timestamptz;
@@ -463,20 +466,22 @@ begin
   select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
   at := clock_timestamp();
   is_new := receiver.next_at = '-infinity' and not is_further;
-  if is_new or address_at > at then
+  if is_new or is_further or address_at > at then
     select count(*) filter (where account_id = whose), count(*) filter (where account_id <> whose),
       greatest(1, count(distinct account_id))
     into own, others, accounts
     from (
       select account_id from sealpost.receivers
-      where address = at_address and next_at > at - interval '1 minute' limit waiting_max
+      where address = at_address and next_at > at - interval '1 minute' order by next_at limit waiting_max
     ) as those;
   end if;
   wait := case
     when receiver.busy_until > at and not is_further then look_again
     when receiver.next_at > at and not is_further then receiver.next_at - at
     -- Whoever has waited comes before another account's new name.
-    when address_at > at or is_new and others > 0 then
+    when address_at > at or is_new and others > 0 or is_further and others > 0
+      and random() * greatest(1, own) * accounts * address_every > receiver_every
+    then
       least(wait_max, greatest(1, own) * accounts * address_every * (0.25 + random() / 2)
         * case when is_first then 1 else 2 end)
   end;
@@ -488,9 +493,11 @@ begin
     return;
   end if;
   wait_ms := extract(epoch from wait) * 1000;
-  -- An account's names take up no more than that: another one asks as often without a row, but its first one waits.
-  if is_new and own > 0 and own + others >= waiting_max then
+  -- An account's names take up no more than that: another one asks as often without a row, but its first ones wait.
+  if is_new and own >= kept_max and own + others >= waiting_max then
     delete from sealpost.receivers where account_id = whose and origin = of_origin;
+  elsif is_further then
+    update sealpost.receivers set address = at_address where account_id = whose and origin = of_origin;
   else
     update sealpost.receivers
     set next_at = greatest(next_at, at + wait), address = at_address

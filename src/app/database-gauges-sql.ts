@@ -10,6 +10,8 @@ import type { Sampled } from "./monitoring.ts";
 /** At most so many due rows are read, which bounds what a scrape costs. */
 const ROWS_LOOKED_AT_MAX = 20_000;
 const WAKEUPS_COUNTED_MAX = 1_000;
+/** A lane whose receiver has to prove itself has nothing in flight between its attempts, and is at work all along. */
+const RESTING_FROM_S = 15;
 const DAYS_LOOKED_AHEAD = 31;
 
 /** Read as they are reported. */
@@ -30,19 +32,29 @@ type QueueLevels = Readonly<
  */
 const QUEUE = `
 with looked_at as materialized (
-  select
-    lane, coalesce(lease_until > now(), false) as is_leased, extract(epoch from now() - due_at)::float8 as due_for
+  select account_id, delivery_id, lane, coalesce(lease_until > now(), false) as is_leased,
+    extract(epoch from now() - due_at)::float8 as due_for
   from sealpost.open_deliveries
   where wake_at <= now() + interval '30 seconds'
   order by wake_at
   limit ${ROWS_LOOKED_AT_MAX}
-), lanes as (
+), counted as (
   select
-    bool_or(is_leased) as is_at_work,
+    account_id, bool_or(is_leased) as is_leased,
     count(*) filter (where not is_leased and due_for >= 0) as due,
-    max(due_for) filter (where not is_leased) as oldest
+    max(due_for) filter (where not is_leased) as oldest,
+    (array_agg(delivery_id order by due_for desc) filter (where not is_leased))[1] as oldest_id
   from looked_at
-  group by lane
+  group by account_id, lane
+), lanes as (
+  select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and exists (
+    select from sealpost.receivers as r
+    where r.account_id = counted.account_id and r.next_at > now() - interval '1 minute' and r.origin = any (array[
+      sealpost.origin(coalesce(
+        (select b.webhook_url from sealpost.bodies as b where b.delivery_id = oldest_id),
+        (select e.url from sealpost.endpoints as e where e.account_id = counted.account_id)))])
+  ) as is_at_work
+  from counted
 )
 select
   coalesce(sum(due), 0)::integer as due,

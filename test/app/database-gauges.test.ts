@@ -1,8 +1,10 @@
 import type { Pool } from "pg";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { readPartitionLevels, readQueueLevels } from "../../src/app/database-gauges-sql.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
+  deleteRows,
   dropPartitionAhead,
   flushStatistics,
   forgetOpen,
@@ -89,6 +91,19 @@ describe("the queue's levels", () => {
     expect(levels.oldestDueIdleSeconds).toBeLessThan(90 + patience(10));
     expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
     expect(levels.oldestDueAtWorkSeconds).toBeLessThan(300 + patience(10));
+  });
+
+  test("know a lane as at work whose receiver has proven nothing and has had its turn", async () => {
+    await insertOpen({ lane: 1, dueIn: -300 });
+    const row = { account_id: accountId, origin: "https://hooks.example.com", next_at: new Date() };
+    await setEndpoint(database.pool, accountId, "https://hooks.example.com/in");
+    expect((await readQueueLevels(pool)).oldestDueIdleSeconds).toBeGreaterThan(299);
+    await insertRow(database.pool, "receivers", row);
+    const levels = await readQueueLevels(pool);
+    expect(levels.oldestDueIdleSeconds).toBe(0);
+    expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
+    await deleteRows(database.pool, "receivers", {});
+    await deleteRows(database.pool, "endpoints", { account_id: accountId });
   });
 
   test("count wake-ups that wait, and none of other people's jobs", async () => {

@@ -1,10 +1,23 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
 import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
-import { changeRows, insertAccount } from "../support/installation.ts";
+import { changeRows, insertAccount, insertRow } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
+
+it.each([
+  "https://Hooks.Example.com/in?x=1",
+  "https://hooks.example.com:443",
+  "https://HOOKS.example.com:443?x",
+  "https://hooks.example.com:8443/",
+  "https://[2001:DB8::1]:443/",
+])("the origin of %s is what its URL means", async (url) => {
+  const { rows } = await database.pool.query<{ origin: string }>("select sealpost.origin($1) as origin", [
+    url,
+  ]);
+  expect(rows[0]!.origin).toBe(new URL(url).origin);
+});
 
 describe("a turn", () => {
   const asked = (accountId: string, origin: string, changes = {}) =>
@@ -68,6 +81,49 @@ describe("a turn", () => {
       isProven: false,
       waitMs: null,
     });
+  });
+
+  it("is not had by asking again with a further address, while others wait there", async () => {
+    const greedy = await insertAccount(database.pool);
+    const address = "192.0.2.55";
+    const names = 300;
+    for (let n = 0; n < names; n++) {
+      const own = { address: `198.51.100.${n % 250}` };
+      await changeRows(database.pool, "receiver_addresses", {}, { next_at: new Date(0) });
+      await asked(greedy, `https://n${n}.example.com`, own);
+    }
+    for (let n = 0; n < 10; n++) {
+      const account_id = await insertAccount(database.pool);
+      const row = { account_id, origin: "https://one.example.com", next_at: new Date(), address };
+      await insertRow(database.pool, "receivers", row);
+    }
+    let turns = 0;
+    for (let round = 0; round < 3; round++)
+      for (let n = 0; n < names; n++) {
+        await changeRows(database.pool, "receiver_addresses", { address }, { next_at: new Date(0) });
+        const turn = await asked(greedy, `https://n${n}.example.com`, { address, isFurther: true });
+        if (round > 0 && turn.waitMs === null) turns++;
+      }
+    // Once in 500 asks: as often as one that asks plainly asks at all.
+    expect(turns).toBeLessThan(15);
+  });
+
+  it("comes to an account's second name, too, however many wait", async () => {
+    const greedy = await insertAccount(database.pool);
+    const other = await insertAccount(database.pool);
+    const address = "192.0.2.44";
+    await database.pool.query(
+      `insert into sealpost.receivers (account_id, origin, next_at, address)
+       select $1, 'https://n' || n || '.example.com', now() + interval '1 hour', $2 from generate_series(1, 1999) as n`,
+      [greedy, address],
+    );
+    for (const name of ["first", "second"]) {
+      const origin = `https://${name}.example.com`;
+      await asked(other, origin, { address });
+      await changeRows(database.pool, "receivers", { account_id: other, origin }, { next_at: new Date(0) });
+      await changeRows(database.pool, "receiver_addresses", { address }, { next_at: new Date(0) });
+      expect(await asked(other, origin, { address }), name).toEqual({ isProven: false, waitMs: null });
+    }
   });
 
   it("is forgotten in steps, however many there are", async () => {

@@ -38,11 +38,11 @@ async function openTcpToFirst(
   for (const [index, candidate] of candidates.entries()) {
     const { address } = candidate;
     progress.remoteAddress = address;
-    const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
-    const share = startDeadline(deadline.signal, shareMs);
     try {
       await admit?.(address);
-      return await openTcp(candidate, port, share.signal);
+      const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
+      const share = startDeadline(deadline.signal, shareMs);
+      return await openTcp(candidate, port, share.signal).finally(() => share.release());
     } catch (error) {
       if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
       if (error.code === "not_proven") {
@@ -51,8 +51,6 @@ async function openTcpToFirst(
         continue;
       }
       failures.push({ error, address });
-    } finally {
-      share.release();
     }
   }
   // "No route" often just means that this machine has no IPv6.
