@@ -1750,6 +1750,7 @@ end;
 -- created_by_viewer  whose session of the console it was; null: nobody's
 -- space_ids          the spaces of all that it has. Null: not known, as of those that a version before makes. What was
 --                    made until now has none.
+-- failing            as last counted, like succeeded; see sealpost.count_replay
 alter table sealpost.replays
   drop constraint replays_status_check,
   add constraint replays_status_check check (status in ('running', 'delivering', 'done', 'cancelled')),
@@ -1759,7 +1760,9 @@ alter table sealpost.replays
   add column created_by_key_id uuid,
   add column created_by text check (created_by in ('key', 'staff_key', 'staff', 'command_line')),
   add column created_by_viewer text,
-  add column space_ids uuid[] default '{}';
+  add column space_ids uuid[] default '{}',
+  add column failing integer not null default 0,
+  add column failing_causes json not null default '[]';
 alter table sealpost.replays alter column space_ids drop default;
 create index replays_running_account on sealpost.replays (account_id) where status = 'running';
 

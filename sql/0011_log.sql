@@ -349,9 +349,12 @@ begin atomic
 end;
 
 -- How the replayed deliveries of one replay stand now: `failed` have ended without a success, and those that are in
--- neither count have an attempt to come. Up to 100,000 lookups by key; anything else would read the log.
-create or replace function sealpost.count_replay(
-  of_replay uuid, of_account uuid, out succeeded integer, out failed integer
+-- neither count have an attempt to come. Of these, `failing` have failed at their last one, most of them by these
+-- errors. Up to 100,000 lookups by key; anything else would read the log. The version before reads the first two.
+drop function sealpost.count_replay(uuid, uuid);
+create function sealpost.count_replay(
+  of_replay uuid, of_account uuid,
+  out succeeded integer, out failed integer, out failing integer, out failing_causes json
 )
 language sql stable
 set search_path = pg_catalog, pg_temp
@@ -360,13 +363,23 @@ set jit = off
 set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
-  select count(*) filter (where d.status = 'succeeded')::integer,
-    count(*) filter (where d.status = 'abandoned')::integer
-  from sealpost.replay_items i
-  -- The offset keeps this a lookup for each item, whatever the planner thinks of the account.
-  cross join lateral (
-    select status from sealpost.deliveries where account_id = of_account and id = i.delivery_id offset 0) as d
-  where i.replay_id = of_replay and i.outcome = 'replayed'
+  with standing as materialized (
+    select d.status, d.last_error_code as error_code, count(*)::integer as deliveries
+    from sealpost.replay_items i
+    -- The offset keeps this a lookup for each item, whatever the planner thinks of the account.
+    cross join lateral (
+      select status, last_error_code from sealpost.deliveries
+      where account_id = of_account and id = i.delivery_id offset 0) as d
+    where i.replay_id = of_replay and i.outcome = 'replayed'
+    group by 1, 2
+  )
+  select coalesce(sum(deliveries) filter (where status = 'succeeded'), 0)::integer,
+    coalesce(sum(deliveries) filter (where status = 'abandoned'), 0)::integer,
+    coalesce(sum(deliveries) filter (where status = 'failed'), 0)::integer,
+    (select coalesce(json_agg(cause), '[]') from (
+      select error_code, deliveries from standing where status = 'failed' and error_code is not null
+      order by deliveries desc, error_code limit 5) as cause)
+  from standing
 $$;
 
 -- Deliveries of a replay that have an attempt to come.
@@ -420,11 +433,12 @@ as $$
 declare
   counted record;
 begin
-  select c.succeeded, c.failed, sealpost.count_replay_open(r.id, r.account_id) as open into counted
+  select c.*, sealpost.count_replay_open(r.id, r.account_id) as open into counted
   from sealpost.replays as r, lateral sealpost.count_replay(r.id, r.account_id) as c
   where r.id = of_replay;
   update sealpost.replays as r
-  set succeeded = counted.succeeded, failed = counted.failed,
+  set succeeded = counted.succeeded, failed = counted.failed, failing = counted.failing,
+    failing_causes = counted.failing_causes,
     status = case when r.status = 'delivering' and counted.open = 0 then 'done' else r.status end,
     ended_at = case when r.status = 'delivering' and counted.open = 0 then at else r.ended_at end,
     count_at = case

@@ -549,6 +549,8 @@ create table sealpost.replays (
   created_by text,
   created_by_viewer text,
   space_ids uuid[],
+  failing integer default 0 not null,
+  failing_causes json default '[]'::json not null,
   constraint replays_pkey PRIMARY KEY (id),
   constraint replays_check CHECK (((status = ANY (ARRAY['running', 'delivering'])) = (ended_at IS NULL))),
   constraint replays_created_by_check CHECK ((created_by = ANY (ARRAY['key', 'staff_key', 'staff', 'command_line']))),
@@ -1042,7 +1044,7 @@ function sealpost.count_answers(account_ids uuid[], user_ids uuid[], answers_mor
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.count_published(rows_max integer, log_bytes integer, lag interval, OUT is_behind boolean) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0009_accounts.sql
-function sealpost.count_replay(of_replay uuid, of_account uuid, OUT succeeded integer, OUT failed integer) returns record
+function sealpost.count_replay(of_replay uuid, of_account uuid, OUT succeeded integer, OUT failed integer, OUT failing integer, OUT failing_causes json) returns record
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
 function sealpost.count_replay_open(of_replay uuid, of_account uuid) returns integer
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql

@@ -139,13 +139,14 @@ function detailsText({ details }: AuditEntry): string {
   return told.map(([name, value]) => `${name} ${textOf(value)}`).join(", ");
 }
 
-function textOf(value: unknown): string {
+/** @param joint between those of a list: a filter takes any of them, everything else has them all */
+function textOf(value: unknown, joint = " and "): string {
   if (typeof value !== "object" || value === null) return String(value);
-  if (Array.isArray(value)) return value.map(textOf).join(" or ");
+  if (Array.isArray(value)) return value.map((one) => textOf(one)).join(joint);
   const told = Object.entries(value).filter(([, part]) => part !== null);
   return told.length === 0
     ? "everything"
-    : told.map(([name, part]) => `${name} ${textOf(part)}`).join(" and ");
+    : told.map(([name, part]) => `${name} ${textOf(part, " or ")}`).join(" and ");
 }
 
 /** All of the same as a file, a page at a time as it is read, so that it takes no more room however long it is. */

@@ -22,6 +22,32 @@ export function momentOf(iso: string, timeZone: string | null): Html {
   return html`<time datetime="${iso}" title="${iso}">${formatOf("moment", timeZone).format(new Date(iso))}</time>`;
 }
 
+/** The same with how far off it is, for what somebody waits for: `22 Nov 2026, 14:03:05 (in 4 min)`. */
+export function awaitedOf(iso: string, timeZone: string | null, nowMs: number): Html {
+  return html`${momentOf(iso, timeZone)} (${distanceOf(Date.parse(iso), nowMs)})`;
+}
+
+/** `in 4 min`, `2 h ago`, `3 d ago`. */
+export function distanceOf(ms: number, nowMs: number): string {
+  const minutes = Math.abs(ms - nowMs) / 60_000;
+  const [count, unit] =
+    minutes < 90 ? [minutes, "min"] : minutes < 2_160 ? [minutes / 60, "h"] : [minutes / 1_440, "d"];
+  const length = minutes < 1 ? "less than 1 min" : `${Math.round(count)} ${unit}`;
+  return ms > nowMs ? `in ${length}` : `${length} ago`;
+}
+
+/** What is quoted, and a time as `timeInWords` writes it. */
+const QUOTE_OR_TIME = /("[^"]*"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)/;
+
+/** A text of the API, whose times are UTC, with times as a viewer reads them. What receivers wrote is quoted in it. */
+export function inZone(text: string, timeZone: string | null): Html {
+  const parts = text.split(QUOTE_OR_TIME).map((part, at) => {
+    const ms = at % 2 === 0 || part.startsWith('"') ? Number.NaN : Date.parse(part);
+    return Number.isNaN(ms) ? part : momentOf(new Date(ms).toISOString(), timeZone);
+  });
+  return html`${parts}`;
+}
+
 /** Until when what was published at that time can be read, and replayed. */
 export function readableUntil(publishedAt: string, retentionMs: number, timeZone: string | null): Html {
   return momentOf(new Date(Date.parse(publishedAt) + retentionMs).toISOString(), timeZone);

@@ -118,7 +118,9 @@ export function endpointOperations({
       errors: ["not_found", "refused_by_receiver"],
       handle: async ({ accountId, body, caller, problem }, tx) => {
         // It was refused as it was published, or as an endpoint is stored.
-        const url = (await isRefusing(tx, accountId, body.url)) ? body.url : (URL.parse(body.url)?.href ?? "");
+        const url = (await isRefusing(tx, accountId, body.url))
+          ? body.url
+          : (URL.parse(body.url)?.href ?? "");
         if (!(await isRefusing(tx, accountId, url))) throw problem("not_found");
         if (!(await liftRefusal(tx, accountId, url, caller.isStaff))) throw problem("refused_by_receiver");
       },

@@ -1,6 +1,6 @@
 import { explainEndReason, explainErrorCode } from "../base/model/error-codes.ts";
 import { type Explanation, hasNothingLeft } from "../base/model/statuses.ts";
-import { dateAndTime } from "../base/model/time.ts";
+import { timeInWords } from "../base/model/time.ts";
 import { parseRetryAfterMs } from "../delivery/schedule/retry-schedule.ts";
 import type { LoggedAttempt, LoggedDelivery } from "./deliveries-sql.ts";
 
@@ -189,12 +189,6 @@ function untilWhen(delivery: Explainable, analysisRetentionMs: number): string {
 function isRefusedForGood({ reason, target_source, last_error_code }: Explainable): boolean {
   if (reason !== "target_refused" || target_source !== "request") return false;
   return last_error_code === null || explainErrorCode(last_error_code).concernsUrl === true;
-}
-
-/** 2026-03-01T12:00:05.123Z → 2026-03-01 12:00:05 UTC */
-function timeInWords(ms: number): string {
-  const { date, time } = dateAndTime(ms);
-  return `${date} ${time} UTC`;
 }
 
 /** Joined, not concatenated: V8 keeps concatenated strings as ropes, which put JSON.stringify on its slow path. */

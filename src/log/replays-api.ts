@@ -149,7 +149,7 @@ export function replayOperations({
       summary: "List replays",
       description:
         "The account's replays with their progress, newest first; for a key that acts for a user, those whose " +
-        "deliveries the user may read. `succeeded` and `failed` are as of the last " +
+        "deliveries the user may read. `succeeded`, `failing` and `failed` are as of the last " +
         "count: seconds ago for a recent replay, up to 100 for a large one, a tenth of its age for an old one. " +
         "Getting a replay that is not large counts again.",
       path,

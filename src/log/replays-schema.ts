@@ -2,6 +2,7 @@ import { z } from "zod";
 import { id, time } from "../api/fields.ts";
 import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
 import { filters, oneOrSeveral } from "./delivery-filter-api.ts";
+import { errorCode } from "./error-codes-api.ts";
 
 /** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
@@ -57,6 +58,10 @@ export const Replay = z
     waiting: z
       .int()
       .describe("Of the replayed, those that still have an attempt due. Counted like `succeeded`."),
+    failing: z.int().describe("Of those waiting, those whose last attempt failed. Counted like `succeeded`."),
+    failing_causes: z
+      .array(z.object({ error_code: errorCode, deliveries: z.int() }))
+      .describe("The most common errors of those failing, at most 5."),
     failed: z.int().describe("Of the replayed, those that were abandoned again. Counted like `succeeded`."),
     note: z
       .string()

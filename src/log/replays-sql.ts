@@ -166,12 +166,14 @@ async function hasRoomForReplay(
 }
 
 /**
- * As the API answers; `c` has what has succeeded and failed. What has ended is all there is once it is done, even where
- * another replay has begun a delivery anew. Nobody made what the command line did; version 1.0 wrote no actor, and only
- * where a key was.
+ * As the API answers; `c` has how those that were started stand. What has ended is all there is once it is done, even
+ * where another replay has begun a delivery anew. Nobody made what the command line did; version 1.0 wrote no actor,
+ * and only where a key was.
  */
 const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.replayed, r.skipped, c.succeeded,
-  case r.status when 'done' then 0 else r.replayed - c.succeeded - c.failed end as waiting, c.failed, r.note,
+  case r.status when 'done' then 0 else r.replayed - c.succeeded - c.failed end as waiting,
+  case r.status when 'done' then 0 else c.failing end as failing,
+  case r.status when 'done' then '[]' else c.failing_causes end as failing_causes, c.failed, r.note,
   case when r.created_by_key_id is not null or r.created_by = 'staff' then (
     select json_build_object(
       'staff', r.created_by is not distinct from 'staff' or k.id is not null and k.account_id is null,
@@ -180,11 +182,12 @@ const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.repla
   ) end as created_by,
   (select user_id from sealpost.api_keys where id = r.created_by_key_id) as "ofUser",
   ${timeText("r.created_at")} as created_at, ${timeText("r.ended_at")} as ended_at`;
-const AS_LAST_COUNTED = "cross join lateral (select r.succeeded, r.failed) as c";
+const COUNTED = "r.succeeded, r.failed, r.failing, r.failing_causes";
+const AS_LAST_COUNTED = `cross join lateral (select ${COUNTED}) as c`;
 
 /**
- * With its progress at this moment, but for what has succeeded and failed of a large one: that is as it was when last
- * counted, for counting 100,000 takes most of a second. Null: the reader sees no replay of this id.
+ * With its progress at this moment, but for how those of a large one stand: that is as it was when last counted, for
+ * counting 100,000 takes most of a second. Null: the reader sees no replay of this id.
  */
 export async function findReplay(
   database: Pool | ClientBase,
@@ -196,10 +199,10 @@ export async function findReplay(
     name: `find_replay${seen.name}`,
     text: `select ${COLUMNS}
       from sealpost.replays r cross join lateral (
-        select succeeded, failed from sealpost.count_replay(r.id, r.account_id)
+        select * from sealpost.count_replay(r.id, r.account_id)
         where r.replayed <= ${COUNTED_AT_ONCE_MAX}
         union all
-        select r.succeeded, r.failed where r.replayed > ${COUNTED_AT_ONCE_MAX}
+        select ${COUNTED} where r.replayed > ${COUNTED_AT_ONCE_MAX}
       ) as c
       where r.account_id = $1 and r.id = $2${seen.and}`,
     values: [reader.accountId, replayId, ...seen.values],

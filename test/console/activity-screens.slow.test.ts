@@ -6,6 +6,7 @@ import { newLink } from "../support/console.ts";
 import { layActivity } from "../support/console-activity.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
+import { publishAt } from "../support/delivery-rows.ts";
 import { changeRows } from "../support/installation.ts";
 import { faultsOf } from "../support/page-faults.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -36,9 +37,13 @@ describe("the log's activity in a browser", () => {
     await database.drop();
   });
 
-  async function open({ ownKey: key } = failing, options = {}): Promise<Viewer> {
+  async function open(
+    { ownKey: key } = failing,
+    options = {},
+    permissions: readonly string[] = ["webhooks:read"],
+  ): Promise<Viewer> {
     const viewer = await browser.newViewer(options);
-    const link = await newLink(api, { key, permissions: ["webhooks:read"] });
+    const link = await newLink(api, { key, permissions });
     await viewer.page.goto(link.href);
     await viewer.page.waitForURL(/\/deliveries/);
     return viewer;
@@ -85,15 +90,40 @@ describe("the log's activity in a browser", () => {
     const { page, context } = await open();
     const said = (await page.locator(".trouble").innerText()).trim();
     expect(said).toMatch(
-      /^Since \d\d:\d\d, 50 events have not arrived at hooks\.example\.com\. The receiver's server /,
+      /^50 events have not arrived at hooks\.example\.com, failing since \d\d:\d\d \(2 h ago\)\. The receiver's /,
     );
-    expect(said).toMatch(/ refused the connection: .* Last success: \d\d:\d\d\.$/);
+    expect(said).toMatch(/ server refused the connection: .* Last success: \d\d:\d\d\.$/);
     await page.click(".trouble a");
     expect(await page.locator(".count p").textContent()).toBe("50 deliveries");
     await page.goBack();
     await page.click(".causes a");
     await page.waitForURL(/error_code=connect_refused/);
     expect(queryOf(page)).toMatchObject({ target_host: "hooks.example.com" });
+    await context.close();
+  });
+
+  test("counts by host and status, whenever they were published; its link leads to exactly those", async () => {
+    const account = await api.newAccount();
+    // Each a minute older, and nothing failed before the newest were there.
+    await layDeliveries(database, account.accountId, { abandoned: 6, failed: 3, succeeded: 0, pending: 1 });
+    const [elsewhere] = await publishAt(
+      database.pool,
+      account.accountId,
+      new Date(),
+      ["other"],
+      "https://other.example.net/",
+    );
+    await changeRows(database.pool, "deliveries", { id: elsewhere }, { status: "failed" });
+    await layActivity(database, account.accountId, 2 * 60_000);
+    const { page, context } = await open(account, {}, ["webhooks:read", "webhooks:replay"]);
+    expect(await page.locator(".trouble a").innerText()).toBe("9 events");
+    await page.click(".trouble a");
+    await page.waitForURL(/target_host=/);
+    expect(queryOf(page)).toEqual({ status: "abandoned", target_host: "hooks.example.com" });
+    expect(await page.locator(".count p").textContent()).toBe("9 deliveries");
+    expect(await page.locator(".trouble a").innerText()).toBe("9 events");
+    await page.click("text=Replay all that match");
+    expect(await page.locator("#matched").textContent()).toBe("9 deliveries match");
     await context.close();
   });
 

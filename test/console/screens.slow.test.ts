@@ -121,6 +121,44 @@ describe("the console in a browser", () => {
     await context.close();
   });
 
+  test("shows every time by one clock, and how far off what is waited for is", async () => {
+    const { page, context } = await open({ time_zone: "Asia/Kathmandu" });
+    await page.click(attention);
+    await page.waitForURL(/status=/);
+    expect(await page.locator("tr.why").last().innerText()).toMatch(
+      /Next attempt: .+ \((?:in \d+ min|in 1 h)\)\.$/,
+    );
+    const fact = (name: string) => page.locator(`.facts div:has(dt:text-is('${name}')) dd`);
+    for (const [analysis, name] of [
+      ["inv-1", "Replay until"],
+      ["inv-5", "Next attempt"],
+    ] as const) {
+      await page.goto(stage.address(`/deliveries?analysis_id=${analysis}`));
+      await page.click("table.log td a");
+      await page.waitForSelector(".explanation");
+      const at = await page.locator(".explanation time").innerText();
+      expect(await fact(name).innerText()).toContain(at);
+      expect(await page.locator("main").innerText()).not.toContain(" UTC");
+      const id = page.url().split("/").at(-1);
+      const { body } = await api.ask("GET", `/v1/webhooks/deliveries/${id}`, api.account);
+      expect(body.explanation).toMatch(/ \d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC\./);
+    }
+    expect(await fact("Next attempt").innerText()).toMatch(/ \(in \d+ min\)$/);
+    await context.close();
+  });
+
+  test("tells in full what was granted, and what a filter takes any of", async () => {
+    const permissions = ["webhooks:read", "audit:read"];
+    const { page, context } = await open({ permissions });
+    const body = { filter: { status: ["failed", "abandoned"], analysis_id: "nobody" } };
+    await api.ask("POST", "/v1/webhooks/replays", { body, key: api.account.ownKey });
+    await page.click("nav >> text=Changes");
+    const changes = (await page.locator("table.audit").innerText()).replaceAll(/\s+/g, " ");
+    expect(changes).toContain("permissions webhooks:read and audit:read");
+    expect(changes).toContain("filter status failed or abandoned and analysis_id nobody");
+    await context.close();
+  });
+
   test("is gone through by Tab with a visible focus, past a link that skips the header", async () => {
     const { page, context } = await open();
     const origins = new Set<string>();

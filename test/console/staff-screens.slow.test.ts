@@ -4,7 +4,7 @@ import type { Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { digestSecret } from "../../src/http/api-keys.ts";
 import { startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
-import { layDeliveries } from "../support/console-deliveries.ts";
+import { layDeliveries, layReplay } from "../support/console-deliveries.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { faultsOf } from "../support/page-faults.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
@@ -102,7 +102,7 @@ describe("support staff in a browser", () => {
     expect(await page.locator("tr.why").first().textContent()).toContain("connection");
     await click("text=Replay all that match…");
     expect(await page.locator("#matched").textContent()).toBe("100 deliveries match");
-    await click("button.primary");
+    await click("text=Replay 100");
     await page.waitForSelector("text=Queued: they start at 10 a second.");
     expect(clicks).toBeLessThanOrEqual(5);
     expect(page.url()).toContain(`${accountPath("Acme, Inc.")}/replays/`);
@@ -120,6 +120,32 @@ describe("support staff in a browser", () => {
     );
     expect(complaints).toEqual([]);
     await viewer.context.close();
+  });
+
+  test("see on the first page which replay fails, why and since when, and stop it there", async () => {
+    const account = await api.newAccount();
+    await rename(account.accountId, "Umbrella");
+    await layDeliveries(database, account.accountId, { abandoned: 4, failed: 0, succeeded: 0, pending: 0 });
+    const replay = await layReplay(database, api, account);
+    await replay.endStarted(["failed"], ["failed"]);
+    const { page, context } = await open();
+    expect(await page.locator(".failing-accounts li:has-text('Umbrella') .fine").innerText()).toMatch(
+      /^Since .*\d\d:\d\d:\d\d \(\d+ min ago\)\./,
+    );
+    const mineOf = (shown: Page) => shown.locator("#going + .replays li", { hasText: "Umbrella" });
+    const mine = mineOf(page);
+    expect(await mine.innerText()).toContain("2 failing: status_503 2");
+    expect(await mine.innerText()).toContain("None has arrived yet. Stop?");
+    expect(await faultsOf(page)).toEqual([]);
+    // Who may not replay is not offered to stop.
+    const watcher = await open(FRONT, {}, await api.newKey(null, ["staff:read"]));
+    expect(await mineOf(watcher.page).innerText()).toContain("None has arrived yet.");
+    expect(await mineOf(watcher.page).locator("button").count()).toBe(0);
+    await watcher.context.close();
+    await mine.locator("button:has-text('Stop')").click();
+    await page.waitForSelector("text=Stopped: no more are started");
+    expect(page.url()).toContain(`${FRONT}/a/${account.accountId}/replays/${replay.id}`);
+    await context.close();
   });
 
   test("go by keyboard: one h1, a skip link first, and all that can be done by Tab", async () => {
@@ -214,7 +240,7 @@ describe("support staff in a browser", () => {
     await page.click("table.log a");
     await page.click("text=Needs attention");
     await page.click("text=Replay all that match…");
-    await page.click("button.primary");
+    await page.click("text=Replay 80");
     expect(await page.locator("h1").textContent()).toBe("Replay of 80 deliveries");
     await page.click("text=Sign out");
     expect(await page.locator("h1").textContent()).toBe("Sign in to support");

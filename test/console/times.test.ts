@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { momentOf } from "../../src/console/times.ts";
+import { distanceOf, inZone, momentOf } from "../../src/console/times.ts";
 
 const NOON = "2026-11-22T12:00:00.000Z";
 
@@ -20,4 +20,29 @@ test("a zone that is written in a thousand ways costs the others nothing", () =>
   for (let n = 0; n < 100; n++) momentOf(NOON, "Asia/Kathmandu");
   expect(made.mock.calls.length).toBe(1);
   made.mockRestore();
+});
+
+test("a text of the API shows the viewer's times, and leaves what is quoted or no time", () => {
+  const noon = "2026-11-22 12:00:00 UTC";
+  const quoted = `"Retry-After: ${noon}"`;
+  const shown = inZone(
+    `Due at ${noon}. <b> ${quoted}, 2026-99-99 12:00:00 UTC, until ${noon}.`,
+    "Europe/Berlin",
+  ).text;
+  const time = momentOf("2026-11-22T12:00:00.000Z", "Europe/Berlin").text;
+  expect(time).toContain("13:00:00");
+  const left = `&#60;b&#62; ${quoted.replaceAll('"', "&#34;")}, 2026-99-99 12:00:00 UTC`;
+  expect(shown).toBe(`Due at ${time}. ${left}, until ${time}.`);
+});
+
+test.each([
+  [-20_000, "less than 1 min ago"],
+  [20_000, "in less than 1 min"],
+  [4 * 60_000, "in 4 min"],
+  [-89 * 60_000, "89 min ago"],
+  [-2 * 3_600_000, "2 h ago"],
+  [3 * 86_400_000, "in 3 d"],
+])("%i ms from now is %s", (ms, said) => {
+  const nowMs = Date.parse(NOON);
+  expect(distanceOf(nowMs + ms, nowMs)).toBe(said);
 });

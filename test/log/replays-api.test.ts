@@ -101,6 +101,8 @@ describe("creating a replay", () => {
       skipped: 0,
       succeeded: 0,
       waiting: 0,
+      failing: 0,
+      failing_causes: [],
       failed: 0,
       note: null,
       created_by: { staff: false, key_id: expect.any(String), name: null, viewer: null },
@@ -257,8 +259,13 @@ describe("creating a replay", () => {
     await change(0, "succeeded", null);
     await change(1, "failed", null);
     await change(2, "abandoned", "window_ended");
-    const progress = { status: "delivering", replayed: 3, succeeded: 1, waiting: 1, failed: 1 };
-    expect(await read(id)).toMatchObject(progress);
+    const progress = { status: "delivering", replayed: 3, succeeded: 1, waiting: 1, failing: 1, failed: 1 };
+    expect(await read(id)).toMatchObject({ ...progress, failing_causes: [] });
+    await changeRows(database.pool, "deliveries", { id: ids[1] }, { last_error_code: "status_503" });
+    expect((await read(id)).failing_causes).toEqual([{ error_code: "status_503", deliveries: 1 }]);
+    await changeRows(database.pool, "replays", { id }, { status: "done", ended_at: new Date() });
+    expect(await read(id), "another replay's").toMatchObject({ waiting: 0, failing: 0, failing_causes: [] });
+    await changeRows(database.pool, "replays", { id }, { status: "delivering", ended_at: null });
     const { body } = await api.ask(
       "GET",
       `/v1/webhooks/deliveries?replay_id=${id}&status=abandoned`,

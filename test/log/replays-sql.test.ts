@@ -289,9 +289,19 @@ describe("replaying many", () => {
     const setStatus = (of: readonly string[], status: string) =>
       changeRows(database.pool, "deliveries", { id: of }, { status });
     await setStatus(ids.slice(0, 2), "succeeded");
-    await setStatus(ids.slice(2), "failed");
+    await changeRows(
+      database.pool,
+      "deliveries",
+      { id: ids[2] },
+      { status: "failed", last_error_code: "tls_expired" },
+    );
     const found = () => findReplay(database.pool, wholeAccount(accountId), replay!.id);
-    expect(await found(), "it has an attempt to come").toMatchObject({ succeeded: 2, failed: 0 });
+    const causes = [{ error_code: "tls_expired", deliveries: 1 }];
+    const failing = { succeeded: 2, failed: 0, failing: 1, failing_causes: causes };
+    expect(await found(), "it has an attempt to come").toMatchObject(failing);
+    expect(await listed(), "not counted yet").toMatchObject({ failing: 0, failing_causes: [] });
+    await untilCounted(replay.id, begun + 6_000);
+    expect(await listed()).toMatchObject(failing);
     await changeRows(
       database.pool,
       "deliveries",
@@ -302,10 +312,16 @@ describe("replaying many", () => {
     const setReplayed = (count: number) =>
       changeRows(database.pool, "replays", { id: replay!.id }, { replayed: count });
     await setReplayed(5_001);
-    expect(await found(), "too many to be counted for a reader").toMatchObject({ succeeded: 0, failed: 0 });
+    expect(await found(), "too many to be counted for a reader").toMatchObject(failing);
     await setReplayed(3);
-    await untilCounted(replay.id, begun + 10_000);
-    expect(await listed()).toMatchObject({ replayed: 3, succeeded: 2, failed: 1, status: "delivering" });
+    await untilCounted(replay.id, begun + 12_000);
+    expect(await listed()).toMatchObject({
+      replayed: 3,
+      succeeded: 2,
+      failing: 0,
+      failed: 1,
+      status: "delivering",
+    });
     await changeRows(database.pool, "deliveries", { id: ids[2] }, { status: "succeeded", reason: null });
     await forgetOpen(database.pool, ids);
     await untilCounted(replay.id, begun + 20_000);
@@ -334,8 +350,9 @@ describe("replaying many", () => {
     );
     await database.pool.query(
       `create or replace function sealpost.count_replay(
-         of_replay uuid, of_account uuid, out succeeded integer, out failed integer)
-       language sql stable as 'select 1 / 0, 1'`,
+         of_replay uuid, of_account uuid, out succeeded integer, out failed integer, out failing integer,
+         out failing_causes json)
+       language sql stable as $$select 1 / 0, 1, 1, '[]'::json$$`,
     );
     await changeRows(database.pool, "replays", { id: replay!.id }, { count_at: new Date("2020-01-01") });
     // An error is told before its locks are given back: on one connection the next step comes after that.

@@ -1,8 +1,11 @@
 // Deliveries in every state, as the log shows them, without a dispatcher.
 import type { ErrorCode } from "../../src/base/model/error-codes.ts";
 import { type Recording, recordOutcomes } from "../../src/delivery/record-sql.ts";
+import { advanceReplays } from "../../src/log/replay-steps-sql.ts";
 import type { TestDatabase } from "./database.ts";
 import { claim, openDispatchPool, publishAt } from "./delivery-rows.ts";
+import { changeRows } from "./installation.ts";
+import type { TestAccount, TestApi } from "./sealpost-api.ts";
 
 const TARGET = "https://hooks.example.com/in";
 /** What a hostile receiver answers. */
@@ -71,7 +74,7 @@ export async function endAttempts(
         leaseToken: delivery.leaseToken,
         run: delivery.run,
         attempt: {
-          number: 1,
+          number: delivery.number ?? 1,
           startedAtMs: nowMs - 5_000,
           endedAtMs: nowMs - 3_800,
           dnsMs: 12,
@@ -97,4 +100,52 @@ export async function endAttempts(
   });
   await recordOutcomes(pool, recordings);
   await pool.end();
+}
+
+const WEEK_MS = 7 * 86_400_000;
+
+/**
+ * A bulk replay of all that failed, one a second, that has started two, or at this pace all. `endStarted` ends an
+ * attempt of each of those, with a failure of its own where it is given one, and has the replay counted.
+ */
+export async function layReplay(
+  database: TestDatabase,
+  api: TestApi,
+  { accountId, ownKey: key }: TestAccount,
+  ratePerSecond = 1,
+) {
+  const { pool } = database;
+  const body = { filter: {}, rate_per_second: ratePerSecond };
+  const id = String((await api.ask("POST", "/v1/webhooks/replays", { key, body })).body.id);
+  const longAgo = new Date(Date.now() - 10_000);
+  await changeRows(pool, "replays", { id }, { paced_at: longAgo });
+  await advanceReplays(pool, WEEK_MS, null);
+  const { rows } = await pool.query<{ id: string }>(
+    "select delivery_id as id from sealpost.replay_items where replay_id = $1 and run is not null order by position",
+    [id],
+  );
+  const started = rows.map((row) => row.id);
+  return {
+    id,
+    started,
+    endStarted: async (...ends: readonly (readonly [End, Failure?])[]) => {
+      for (const [at, [end, failure]] of ends.entries()) {
+        await changeRows(
+          pool,
+          "open_deliveries",
+          { account_id: accountId, delivery_id: started[at] },
+          { due_at: longAgo },
+        );
+        await endAttempts(database, new Map([[started[at]!, end]]), Date.now(), failure);
+      }
+      // It starts no more meanwhile.
+      await changeRows(
+        pool,
+        "replays",
+        { id },
+        { paced_at: new Date(Date.now() + 60_000), count_at: longAgo },
+      );
+      await advanceReplays(pool, WEEK_MS, null);
+    },
+  };
 }

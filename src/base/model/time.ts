@@ -40,6 +40,12 @@ function dateOf(day: number): string {
   return new Date(day * DAY_MS).toISOString().slice(0, 10);
 }
 
+/** For sentences: `2026-03-01 12:00:05 UTC`. @param ms see `dateAndTime` */
+export function timeInWords(ms: number): string {
+  const { date, time } = dateAndTime(ms);
+  return `${date} ${time} UTC`;
+}
+
 /** ISO 8601 in UTC with milliseconds: `2026-03-01T12:00:05.123Z`. @param ms see `dateAndTime` */
 export function isoTime(ms: number): string {
   const { date, time } = dateAndTime(ms);

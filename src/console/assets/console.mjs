@@ -91,9 +91,14 @@ function beatMs() {
   return document.hidden ? REFRESH_HIDDEN_MS : REFRESH_VISIBLE_MS;
 }
 
-/** Whether the page has a form that counts on the rest of it. */
+/** Whether the page has a form that counts on the rest of it, and no line that goes on beside it. */
 function isStill() {
-  return document.querySelector("form[data-still]") !== null;
+  return document.querySelector("form[data-still]") !== null && lineOf(main) === null;
+}
+
+/** The one part that refreshes beside a form that is still. It names its address. @param root a page */
+function lineOf(root) {
+  return root.querySelector("[data-live]");
 }
 
 /** How refreshing stands: the word that is seen, and the rest of the sentence. */
@@ -133,7 +138,7 @@ async function ask() {
   let response;
   let text;
   try {
-    response = await fetch(location.href, {
+    response = await fetch(lineOf(main)?.dataset.live ?? location.href, {
       headers: { "x-refresh": "1", ...(tag !== "" && { "if-none-match": tag }) },
       credentials: "same-origin",
       signal: AbortSignal.timeout(ANSWER_MS),
@@ -178,6 +183,8 @@ async function morph(text) {
   const { Idiomorph } = await import(library ?? "");
   const template = document.createElement("template");
   template.innerHTML = policy ? policy.createHTML(next) : next;
+  const [line, nextLine] = [main, template.content].map(lineOf);
+  if (line) return nextLine && Idiomorph.morph(line, nextLine);
   keepRows(template.content);
   offerOwnZone(template.content);
   showState(template.content);
@@ -191,9 +198,11 @@ async function morph(text) {
   });
 }
 
-/** Whether a form that does something is filled in. */
+/** Whether a form that does something, and that a refresh might change, is filled in. */
 function isTyped() {
-  return [...document.forms].some((form) => form.method === "post" && isInUse(form));
+  return [...document.forms].some(
+    (form) => form.method === "post" && form.dataset.still === undefined && isInUse(form),
+  );
 }
 
 function isInUse(form) {

@@ -1,12 +1,13 @@
 import { explainErrorCode } from "../../base/model/error-codes.ts";
 import { TARGET_HOST } from "../../base/model/formats.ts";
+import { statusOfErrorCode } from "../../base/model/http-status-errors.ts";
 import { DAY_MS } from "../../base/model/time.ts";
 import type { Activity } from "../../log/activity-schema.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import { counted, number } from "../parts.ts";
 import type { Fields, View } from "../screen.ts";
-import { clockText } from "../times.ts";
+import { clockText, distanceOf } from "../times.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -168,30 +169,56 @@ function clock(ms: number, { nowMs, session }: View): string {
   return clockText(ms, session.timeZone, nowMs - ms > DAY_MS / 2 ? "date" : "time");
 }
 
+/** `14:39 (2 h ago)` */
+function clockAndDistance(iso: string, view: View): string {
+  const ms = Date.parse(iso);
+  return `${clock(ms, view)} (${distanceOf(ms, view.nowMs)})`;
+}
+
+/** What a host does by its newest attempts of a week; null: none of them has failed, or nobody here may know. */
+export async function doesNow(view: View, host: string): Promise<Html | null> {
+  if (!view.isOfAccount) return null;
+  const from = new Date(view.nowMs - 7 * DAY_MS).toISOString();
+  const { top, counted_to } = await view.ask("webhooks.activity", { query: { from, bucket: "1d" } });
+  const [last] = top
+    .filter(({ target_host }) => target_host === host)
+    .sort((one, other) => Date.parse(other.last_at) - Date.parse(one.last_at));
+  if (last === undefined) return null;
+  const { error_code: code, failing_since: since, last_success_at: succeededAt } = last;
+  const countedMs = Date.parse(counted_to);
+  const when = view.nowMs - countedMs > BEHIND_MS ? `At ${clock(countedMs, view)}` : "Now";
+  const status = statusOfErrorCode(code);
+  const does = status === null ? html`fails with <code>${code}</code>` : `returns ${status}`;
+  return since === null
+    ? html`${when}: ${host} accepts webhooks, the last at ${clockAndDistance(succeededAt!, view)}.`
+    : html`${when}: ${host} ${does}, since ${clockAndDistance(since, view)}.`;
+}
+
 /** The host that fails most and has not succeeded since, in a sentence. */
 async function trouble(view: View, range: Range, { top }: Activity): Promise<Html | null> {
   const failing = top.filter((cause) => cause.failing_since !== null && canBeAskedFor(cause));
   const [worst] = failing;
   if (worst === undefined) return null;
   const { target_host: host, last_success_at: succeededAt } = worst;
-  const since = worst.failing_since!;
-  const filters = { status: ["failed", "abandoned"], target_host: host, created_after: since };
+  // Whenever they were published: some were, and waited, before the first attempt failed.
+  const filters = { status: ["failed", "abandoned"], target_host: host };
   const { body, headers } = await view.askWithHeaders("webhooks.deliveries.list", {
     query: { ...filters, limit: "1" },
   });
   const { total } = body;
-  const time = (iso: string) => clock(Date.parse(iso), view);
-  const when = succeededAt === null ? `In the last ${range.words}` : `Since ${time(since)}`;
+  const lately = `in the last ${range.words}`;
+  const since = succeededAt !== null && `since ${clockAndDistance(worst.failing_since!, view)}`;
   const others = new Set(failing.map((cause) => cause.target_host)).size - 1;
   const log = html`<a href="${view.base}/deliveries${searchOf(filters)}">${
     headers["total-capped"] === "true" && "at least "
   }${counted(total, "event")}</a>`;
-  const what = total === 0 ? "no attempt has" : html`${log} ${total === 1 ? "has" : "have"} not`;
-  return html`<p class="trouble"><strong>${when}, ${what} arrived at ${host}.</strong> ${
+  const what = total === 0 ? "No attempt has" : html`${log} ${total === 1 ? "has" : "have"} not`;
+  const when = total === 0 ? ` ${since || lately}` : since && `, failing ${since}`;
+  return html`<p class="trouble"><strong>${what} arrived at ${host}${when}.</strong> ${
     explainErrorCode(worst.error_code).message
   }
-${succeededAt !== null && `Last success: ${time(succeededAt)}.`}
-${succeededAt === null && total > 0 && "No attempt has arrived there in that time."}
+${succeededAt !== null && `Last success: ${clock(Date.parse(succeededAt), view)}.`}
+${succeededAt === null && total > 0 && `No attempt has arrived there ${lately}.`}
 ${others > 0 && `${counted(others, "other host is", "other hosts are")} failing, too.`}</p>`;
 }
 

@@ -13,7 +13,7 @@ import {
 } from "../log-filters.ts";
 import { type Column, counted, DELIVERY_SIGNS, hidden, newer, older, table } from "../parts.ts";
 import { type Answers, type Fields, get, type View } from "../screen.ts";
-import { momentOf, readableUntil } from "../times.ts";
+import { awaitedOf, momentOf, readableUntil } from "../times.ts";
 import { activityPanel } from "./activity.ts";
 
 /** The views of the log that people ask for, each a list of statuses. */
@@ -97,10 +97,7 @@ ${replayAll(view, asked)}</div>
 ${newer(address(view, asked))}
 ${table("deliveries", columns, items, {
   idOf: ({ id }) => `d-${id}`,
-  below: (item) => {
-    const hasFailed = item.status === "failed" || item.status === "abandoned";
-    return (hasFailed || item.held) && html`${hasFailed && causeOf(item)} ${whatNext(view, item)}`;
-  },
+  below: (item) => whyOf(view, item),
 })}
 ${next !== null && older(address(view, asked, { cursor: next }))}`;
 }
@@ -115,6 +112,13 @@ function replayAll(view: View, asked: Fields): Html | null {
   return html`<a class="button" href="${href}">Replay all that match…</a>`;
 }
 
+/** Why it has not arrived, and what is next, in a line; null: nothing has gone wrong. */
+export function whyOf(view: View, item: Delivery): Html | null {
+  const hasFailed = isReplayable(item.status);
+  if (!hasFailed && !item.held) return null;
+  return html`${hasFailed && causeOf(item)} ${whatNext(view, item)}`;
+}
+
 /** In a sentence; the whole explanation is on the delivery's page. */
 function causeOf({ reason, last_error_code }: Delivery): string {
   const isReasonTheCause = reason === "no_target" || hasNothingLeft(reason) || reason === "interrupted";
@@ -127,7 +131,7 @@ function whatNext(view: View, item: Delivery): Html | null {
   if (item.held) return html`It is held: see <a href="${view.base}/endpoint">the endpoint</a>.`;
   if (item.status === "failed") {
     if (item.in_flight || item.next_attempt_at === null) return html`The next attempt is on its way.`;
-    return html`Next attempt: ${momentOf(item.next_attempt_at, timeZone)}.`;
+    return html`Next attempt: ${awaitedOf(item.next_attempt_at, timeZone, view.nowMs)}.`;
   }
   // A URL that came with the request stays as it is, and is refused again.
   const cannotSucceed = item.reason === "target_refused" && item.target_source === "request";

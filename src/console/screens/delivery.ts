@@ -4,7 +4,7 @@ import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delive
 import { type Html, html } from "../html.ts";
 import { counted, DELIVERY_SIGNS, facts, keyField, number, said, stacked } from "../parts.ts";
 import { get, post, type View } from "../screen.ts";
-import { clockText, durationText, momentOf, readableUntil } from "../times.ts";
+import { awaitedOf, clockText, durationText, inZone, momentOf, readableUntil } from "../times.ts";
 
 const STEP = 34;
 const HEIGHT = 24;
@@ -114,7 +114,7 @@ const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
     up: { href: `${base}/deliveries`, name: "Deliveries" },
     beside: [DELIVERY_SIGNS[status], mayReplay && replayForm(view, delivery)],
     main: html`${query.replayed === "1" && status === "pending" && said(`Queued: run ${delivery.run} starts now.`)}
-<p class="explanation">${delivery.explanation}</p>
+<p class="explanation">${inZone(delivery.explanation, session.timeZone)}</p>
 ${origin !== null && originLine(origin)}
 ${facts([
   ["Event", delivery.event],
@@ -122,7 +122,7 @@ ${facts([
   ["Target", delivery.target_url ?? "none"],
   ["Delivery", html`<code>${delivery.id}</code> ${copyButton(delivery.id, "id")}`],
   mayReplay && ["Replay until", until],
-  next !== null && ["Next attempt", momentOf(next, session.timeZone)],
+  next !== null && ["Next attempt", awaitedOf(next, session.timeZone, view.nowMs)],
 ])}
 ${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
 ${runs.map(([run, attempts]) => runSection(view, delivery, run, attempts))}
@@ -185,11 +185,12 @@ ${timelineOf(view, delivery, run, attempts)}</div>
 
 function attemptItem(view: View, attempt: Attempt): Html {
   const { request_headers: sent, response_headers: headers, response_excerpt: excerpt } = attempt;
+  const { timeZone } = view.session;
   return html`<li class="${attempt.outcome === "succeeded" ? "good" : "bad"}" id="a-${attempt.run}-${attempt.number}">
-<p class="line"><span class="number">#${attempt.number}</span> ${momentOf(attempt.started_at, view.session.timeZone)}
+<p class="line"><span class="number">#${attempt.number}</span> ${momentOf(attempt.started_at, timeZone)}
 <strong>${attempt.status_code ?? attempt.error_code ?? attempt.outcome}</strong>
 <span>${attempt.duration_ms !== null && durationText(attempt.duration_ms)}</span> ${steps(attempt)}</p>
-${attempt.error_message !== null && html`<p class="why">${attempt.error_message}</p>`}
+${attempt.error_message !== null && html`<p class="why">${inZone(attempt.error_message, timeZone)}</p>`}
 ${sent !== null && html`<details><summary>Request</summary><pre>${headerLines(sent)}</pre></details>`}
 ${
   (headers !== null || excerpt !== null) &&

@@ -7,6 +7,8 @@ import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
 import { counted, DELIVERY_SIGNS, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
 import { type DryRun, type Fields, get, post, type View } from "../screen.ts";
 import { roughly } from "../times.ts";
+import { doesNow } from "./activity.ts";
+import { whyOf } from "./deliveries.ts";
 
 /** A bulk replay that somebody is about to start, as the form's page has it in its address. */
 type WantedReplay = {
@@ -62,7 +64,14 @@ function numberOr(text: string): number | string {
 }
 
 /** What would happen. `newest` and `endpoint` are null where there is none, or the viewer may not see it. */
-type Preview = DryRun & { readonly newest: Delivery | null; readonly endpoint: string | null };
+type Preview = DryRun & {
+  readonly newest: Delivery | null;
+  readonly endpoint: string | null;
+  readonly isTried: boolean;
+  /** What the receiver of `newest` does now; null: not known, or one was tried, which tells. */
+  readonly now: Html | null;
+};
+type Found = Preview | readonly FieldError[];
 
 /** The API counts expired ones up to here. */
 const EXPIRED_MAX = 100_000;
@@ -74,8 +83,8 @@ const newReplayScreen = get("/replays/new", async (view) => {
   const wanted = wantedOf(fields, session.timeZone);
   const search = searchOfWanted(wanted, { was, tried });
   if (sorted(search) !== sorted(searchOf(view.query))) return { goTo: `${base}/replays/new${search}` };
-  const found = await previewOf(view, wanted);
-  const [before, after] = [[was].flat()[0], await triedBefore(view, [tried].flat()[0])];
+  const [before, after] = [[was].flat()[0], await triedLine(view, [tried].flat()[0])];
+  const found = await previewOf(view, wanted, after !== null);
   return {
     title: "Replay many",
     up: { href: `${base}/replays`, name: "Replays" },
@@ -84,6 +93,13 @@ ${after}
 ${form(view, wanted, found)}`,
   };
 });
+
+/** The line alone: what is asked for again while the form beside it stays as it is. */
+const triedScreen = get("/replays/tried/{delivery_id}", async (view) => ({
+  title: "Tried first",
+  up: { href: `${view.base}/replays`, name: "Replays" },
+  main: await triedLine(view, view.params.delivery_id),
+}));
 
 /** Starts it, if what was counted is what the form asks for and still about as much. */
 const createReplay = post("/replays", async (view) => {
@@ -122,10 +138,10 @@ const tryReplay = post("/replays/try", async (view) => {
   return { goTo: `${base}/replays/new${searchOfWanted(wanted, { tried })}` };
 });
 
-export const newReplayScreens = [newReplayScreen, createReplay, tryReplay];
+export const newReplayScreens = [newReplayScreen, triedScreen, createReplay, tryReplay];
 
 /** @returns the fields that the API refuses, if it refuses some */
-async function previewOf(view: View, wanted: WantedReplay): Promise<Preview | readonly FieldError[]> {
+async function previewOf(view: View, wanted: WantedReplay, isTried: boolean): Promise<Found> {
   const { ask, may } = view;
   try {
     const dryRun = await ask("webhooks.replays.create", {
@@ -133,23 +149,31 @@ async function previewOf(view: View, wanted: WantedReplay): Promise<Preview | re
       idempotencyKey: randomUUID(),
     });
     if ("id" in dryRun) throw new Error("A dry run started a replay.");
-    if (!may("webhooks:read")) return { ...dryRun, newest: null, endpoint: null };
+    if (!may("webhooks:read")) return { ...dryRun, newest: null, endpoint: null, isTried, now: null };
     const query = { ...wanted.filters, limit: "1" };
-    const newest = dryRun.matched > 0 ? (await ask("webhooks.deliveries.list", { query })).items : [];
-    const endpoint = await unless("not_found", ask("webhooks.endpoint.get"));
-    return { ...dryRun, newest: newest[0] ?? null, endpoint: endpoint?.url ?? null };
+    const [newest = null] =
+      dryRun.matched > 0 ? (await ask("webhooks.deliveries.list", { query })).items : [];
+    const endpoint = (await unless("not_found", ask("webhooks.endpoint.get")))?.url ?? null;
+    const target = newest?.target_source === "request" ? newest.target_url : newest && endpoint;
+    const host = !isTried && target !== null && URL.parse(target)?.hostname;
+    return { ...dryRun, newest, endpoint, isTried, now: host ? await doesNow(view, host) : null };
   } catch (error) {
     if (error instanceof Problem && error.code === "invalid_request") return error.errors;
     throw error;
   }
 }
 
-async function triedBefore({ ask, base, may }: View, id: string | undefined): Promise<Html | null> {
+/** How the one went that was tried; null: none was, or the viewer may not know. */
+async function triedLine(view: View, id: string | undefined): Promise<Html | null> {
+  const { ask, base, may } = view;
   if (id === undefined || !may("webhooks:read")) return null;
   const tried = await ask("webhooks.deliveries.get", { params: { delivery_id: id } });
-  return said(html`Queued: run ${tried.run} of
-<a href="${base}/deliveries/${id}">${tried.analysis_id}</a>, now ${DELIVERY_SIGNS[tried.status]}.
-See whether it arrives, then replay the others.`);
+  const { status, run, analysis_id } = tried;
+  const next =
+    status === "succeeded" ? "Replay the others." : "See whether it arrives, then replay the others.";
+  return html`<p class="said tried ${status}" role="status" data-live="${base}/replays/tried/${id}">
+${status === "pending" ? "Queued: run" : "Run"} ${run} of <a href="${base}/deliveries/${id}">${analysis_id}</a>:
+${DELIVERY_SIGNS[status]}. ${whyOf(view, tried) ?? next}</p>`;
 }
 
 function changed(was: string, { matched }: Preview): Html {
@@ -158,7 +182,7 @@ ${number(matched)} do. Look again, then replay.`);
 }
 
 /** Nothing of it refreshes itself: the form's key and its count stay together. */
-function form(view: View, wanted: WantedReplay, found: Preview | readonly FieldError[]): Html {
+function form(view: View, wanted: WantedReplay, found: Found): Html {
   const { base, session } = view;
   const { filters } = wanted;
   const check = (name: string, value: string, word: string) => {
@@ -196,7 +220,8 @@ ${how(wanted)}</section>`;
 }
 
 function outcome(view: View, wanted: WantedReplay, found: Preview): Html {
-  const { matched, expired, newest } = found;
+  const { matched, expired, newest, isTried, now } = found;
+  const canTry = newest !== null && matched > 1;
   const count = expired > EXPIRED_MAX ? `More than ${number(EXPIRED_MAX)}` : number(expired);
   const others = `${count} ${expired === 1 ? "other has" : "others have"} expired: the analysis is no longer kept.`;
   if (matched === 0) {
@@ -210,25 +235,31 @@ ${hidden("rate_per_second", wanted.ratePerSecond)}${hidden("note", wanted.note)}
 <p>${whereTo(view, found)}</p>
 ${expired > 0 && html`<p>${others}</p>`}
 <p>At ${number(Number(wanted.ratePerSecond))} a second that takes ${roughly(seconds)}.</p>
+${
+  now !== null &&
+  html`<p>${now} <button class="quiet" formmethod="get" formaction="${view.base}/replays/new">Check again</button></p>`
+}
 ${how(wanted)}
 ${keyField()}${hidden("_counted", sorted(searchOf(wanted.filters)))}${hidden("_matched", matched)}
-<div class="actions"><button class="primary">Replay ${number(matched)}</button>
-${newest !== null && matched > 1 && tryButton(view, newest)}</div>
+<div class="actions"><button class="${canTry || isTried ? "if-arrived" : "primary"}">Replay ${number(matched)}</button>
+${canTry && tryButton(view, newest, isTried)}</div>
 </section>`;
 }
 
-function tryButton({ base }: View, { id, analysis_id }: Delivery): Html {
+function tryButton({ base }: View, { id, analysis_id }: Delivery, isTried: boolean): Html {
   return html`${hidden("_newest", id)}
-<button formaction="${base}/replays/try">Try 1 first: ${analysis_id}</button>`;
+<button${!isTried && html` class="primary"`} formaction="${base}/replays/try">Try 1 first: ${analysis_id}</button>`;
 }
 
 function whereTo({ may }: View, { matched, own_url: own, endpoint }: Preview): Html {
   if (own === matched) return html`They go to the URLs that they were published with.`;
   const goes = own === 1 ? "goes to the URL that it was" : "go to the URLs that they were";
   const ownWords = own > 0 && ` ${number(own)} ${goes} published with.`;
-  if (endpoint !== null) return html`They go to <code>${endpoint}</code>.${ownWords}`;
-  if (!may("webhooks:read")) return html`They go to the account's endpoint.${ownWords}`;
-  return html`There is no endpoint: ${number(matched - own)} would have no target and be abandoned again.${ownWords}`;
+  const rest = matched - own;
+  const goRest = own === 0 ? "They go" : `${number(rest)} ${rest === 1 ? "goes" : "go"}`;
+  if (endpoint !== null) return html`${goRest} to <code>${endpoint}</code>.${ownWords}`;
+  if (!may("webhooks:read")) return html`${goRest} to the account's endpoint.${ownWords}`;
+  return html`There is no endpoint: ${number(rest)} would have no target and be abandoned again.${ownWords}`;
 }
 
 /** Parameters in any order are the same address, and the same set. */

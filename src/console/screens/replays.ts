@@ -11,15 +11,11 @@ const STOPPED = "Stopped: no more are started; those already started continue.";
 
 /** Bulk replays with their progress, newest first. */
 const replaysScreen = get("/replays", async (view) => {
-  const { base, query, session } = view;
+  const { base, query } = view;
   const { items, next_cursor: next } = await view.ask("webhooks.replays.list", {
     query: { ...query, limit: String(PAGE_ITEMS) },
   });
-  const listed = items.map((replay) => {
-    const href = `${base}/replays/${replay.id}`;
-    const [stop, filter] = [stopForm(view, replay), filterText(view, replay)];
-    return replayItem(replay, href, countText(replay), session.timeZone, stop, filter);
-  });
+  const listed = items.map((replay) => replayItem(view, replay, countText(replay), filterText(view, replay)));
   return {
     title: "Replays",
     beside: html`<a class="button" href="${base}/replays/new">Replay many…</a>`,
@@ -32,20 +28,23 @@ ${next !== null && older(`${base}/replays${searchOf({ cursor: next })}`)}`,
 const replayScreen = get("/replays/{replay_id}", async (view) => {
   const { base, query, session, params } = view;
   const replay = await view.ask("webhooks.replays.get", { params });
-  const { id, status, failed, ended_at } = replay;
+  const { id, status, failing, failed, ended_at } = replay;
   const log = `${base}/deliveries`;
   const again = searchOf({ replay_id: id, status: "abandoned" });
+  const now = searchOf({ replay_id: id, status: "failed" });
+  const stop = stopForm(view, replay);
   const mayRead = view.may("webhooks:read");
   const pace = `${number(replay.rate_per_second)} a second`;
   return {
     title: `Replay of ${countText(replay)}`,
     up: { href: `${base}/replays`, name: "Replays" },
-    beside: [REPLAY_SIGNS[status], stopForm(view, replay)],
+    beside: [REPLAY_SIGNS[status], !hasNoneArrived(replay) && stop],
     main: html`${query.queued === "1" && status === "running" && said(`Queued: they start at ${pace}.`)}
 ${query.stopped === "1" && status === "cancelled" && said(STOPPED)}
-<section class="panel" aria-label="Progress">${progressOf(replay)}
+<section class="panel" aria-label="Progress">${progressOf(replay, stop)}
 ${status === "running" && stillToCome(replay)}</section>
 <p class="links">${mayRead && html`<a href="${log}${searchOf({ replay_id: id })}">Deliveries of this replay</a>`}
+${failing > 0 && mayRead && html`<a href="${log}${now}">Those that are failing</a>`}
 ${failed > 0 && mayRead && html`<a href="${log}${again}">Those that failed again</a>`}
 ${failed > 0 && status !== "running" && html`<a href="${base}/replays/new${again}">Replay those…</a>`}</p>
 ${facts([
@@ -93,52 +92,63 @@ const REPLAY_SIGNS: Readonly<Record<ReplayStatus, Html>> = {
   cancelled: sign("cancelled", "■", "stopped"),
 };
 
-/** One of a list. @param beside in its first line @param below its progress */
-export function replayItem(
-  replay: Replay | AccountReplay,
-  href: string,
-  name: string,
-  timeZone: string | null,
-  beside: Part,
-  below: Part,
-): Html {
+/** One of a list. @param view of its account @param below its progress */
+export function replayItem(view: View, replay: Replay | AccountReplay, name: string, below: Part): Html {
+  const stop = stopForm(view, replay);
   const by = replay.created_by !== null && `, ${makerOf(replay)}`;
   return html`<li id="r-${replay.id}">
 <div class="line">${REPLAY_SIGNS[replay.status]}
-<a href="${href}">${name}</a>
-<span class="fine">${momentOf(replay.created_at, timeZone)}${by}</span>
-${beside}</div>
-${progressOf(replay)}
+<a href="${view.base}/replays/${replay.id}">${name}</a>
+<span class="fine">${momentOf(replay.created_at, view.session.timeZone)}${by}</span>
+${!hasNoneArrived(replay) && stop}</div>
+${progressOf(replay, stop)}
 ${below}
 ${replay.note !== null && html`<p class="note">${replay.note}</p>`}
 </li>`;
 }
 
-/** A bar as long as the set, and the same in words. */
-function progressOf(replay: Replay): Html {
-  const { matched, replayed, succeeded, waiting, failed, skipped } = replay;
+/** It only fails so far: whoever started it may want to stop it. */
+function hasNoneArrived({ status, succeeded, failing, failed }: Replay): boolean {
+  return (status === "running" || status === "delivering") && succeeded === 0 && failing + failed > 0;
+}
+
+function causesOf({ failing, failing_causes: causes }: Replay): string {
+  const named = causes.map(({ error_code, deliveries }) => `${error_code} ${number(deliveries)}`);
+  const rest = causes.reduce((left, { deliveries }) => left - deliveries, failing);
+  return named.length === 0 ? "" : `: ${[...named, ...(rest > 0 ? ["…"] : [])].join(", ")}`;
+}
+
+/** A bar as long as the set, and the same in words. @param stop is offered where none has arrived */
+function progressOf(replay: Replay, stop: Html | null): Html {
+  const { matched, replayed, succeeded, waiting, failing, failed, skipped } = replay;
   const counts = [
     { kind: "arrived", symbol: "✓", count: succeeded },
-    { kind: "waiting", symbol: "○", count: waiting },
+    { kind: "failing", symbol: "↻", count: failing, causes: causesOf(replay) },
+    { kind: "waiting", symbol: "○", count: waiting - failing },
     { kind: "failed", symbol: "✕", count: failed },
     { kind: "skipped", symbol: "–", count: skipped },
   ];
   const widths = counts.map(({ kind, count }) => ({ kind, width: (count / Math.max(1, matched)) * 1_000 }));
   const words = counts
-    .filter(({ kind, count }) => kind !== "skipped" || count > 0)
+    .filter(({ kind, count }) => (kind !== "skipped" && kind !== "failing") || count > 0)
     .map(
-      ({ kind, symbol, count }) =>
-        html`<li class="${kind}"><span aria-hidden="true">${symbol}</span> ${number(count)} ${kind}</li>`,
+      ({ kind, symbol, count, causes = "" }) =>
+        html`<li class="${kind}"><span aria-hidden="true">${symbol}</span> ${number(count)} ${kind}${causes}</li>`,
     );
   return html`<svg class="progress" viewBox="0 0 1000 10" height="10" preserveAspectRatio="none"
   aria-hidden="true">${stacked(widths, 1_000, 10)}</svg>
-<ul class="counts"><li>${number(replayed)} of ${number(matched)} started</li>${words}</ul>`;
+<ul class="counts"><li>${number(replayed)} of ${number(matched)} started</li>${words}</ul>
+${
+  hasNoneArrived(replay) &&
+  html`<div class="actions"><strong class="behind">None has arrived yet.${stop && " Stop?"}</strong> ${stop}</div>`
+}`;
 }
 
 /** The same key each time: stopping twice is stopping once, and a page that refreshes itself stays the same. */
-function stopForm({ base, isOfAccount }: View, { id, status, created_by }: Replay): Html | null {
+function stopForm({ base, may, isOfAccount }: View, { id, status, created_by }: Replay): Html | null {
   // A user stops no others' replays, and is not told who they are.
-  if (status !== "running" || (!isOfAccount && created_by === null)) return null;
+  const mayStop = may("webhooks:replay") && (isOfAccount || created_by !== null);
+  if (status !== "running" || !mayStop) return null;
   return html`<form method="post" action="${base}/replays/${id}/cancel">
 ${hidden("_key", `stop-${id}`)}
 <button title="Starts no more; those already started continue.">Stop<span

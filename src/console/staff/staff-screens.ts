@@ -10,7 +10,7 @@ import { type AccountReplay, get, type Screen, type View } from "../screen.ts";
 import { replayItem } from "../screens/replays.ts";
 import { leaveTo, screens } from "../screens.ts";
 import { STAFF_PATH } from "../site.ts";
-import { momentOf } from "../times.ts";
+import { awaitedOf, momentOf } from "../times.ts";
 
 /** As many as the API counts. */
 const COUNTED_MAX = 1_000;
@@ -39,7 +39,7 @@ ${
   html`<a class="button" href="${replay}">Replay…<span class="unseen"> ${name}</span></a>`
 }</span></div>
 <p class="cause">${causeOf(account)}</p>
-<p class="fine">${since !== null && html`Since ${momentOf(since, timeZone)}. `}${
+<p class="fine">${since !== null && html`Since ${awaitedOf(since, timeZone, view.nowMs)}. `}${
     last === null
       ? "No success among the newest deliveries."
       : html`Last success ${momentOf(last, timeZone)}.`
@@ -167,12 +167,11 @@ ${changes !== null && recent(view, changes.items)}`,
   };
 });
 
-function goingReplays({ session }: View, replays: readonly AccountReplay[]): Html {
+function goingReplays(view: View, replays: readonly AccountReplay[]): Html {
   if (replays.length === 0) return html`<p class="none">None at the moment.</p>`;
   const items = replays.map((replay) => {
-    const { id, account } = replay;
-    const href = `${STAFF_PATH}/a/${account.id}/replays/${id}`;
-    return replayItem(replay, href, account.name, session.timeZone, null, null);
+    const { id, name } = replay.account;
+    return replayItem({ ...view, base: `${STAFF_PATH}/a/${id}` }, replay, name, null);
   });
   return html`<ul class="replays">${items}</ul>`;
 }
