@@ -1,8 +1,10 @@
 // What every case works with: one receiver, one PostgreSQL, the limit loop, and how to start the rest.
+
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
+import { proveFromLog } from "../../src/delivery/receivers-sql.ts";
 import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { type BenchDatabase, type BenchServer, startBenchServer } from "./database.ts";
 import { type AskedProcess, startAsked } from "./processes/asking.ts";
@@ -32,6 +34,8 @@ export type BenchOptions = {
   readonly inFlightMax: number | null;
   /** Flags of Node for the dispatchers, in place of the recommended ones. */
   readonly nodeFlags: readonly string[] | null;
+  /** Whether receivers have to be proven, as everybody's that are not on loopback; then all are. */
+  readonly consents: boolean;
   /** PostgreSQL settings besides the recommended ones. */
   readonly settings: Readonly<Record<string, string>>;
 };
@@ -64,6 +68,8 @@ export type Bench = BenchOptions & {
 
 export type DispatcherWish = {
   readonly inFlightMax: number;
+  /** True: it meets its receivers, and none has to be proven. */
+  readonly meets?: boolean;
   readonly env?: Readonly<Record<string, string>>;
   /** Flags of Node besides the others. */
   readonly execArgv?: readonly string[];
@@ -107,12 +113,14 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     for (const end of started.splice(0)) await end();
   };
   const startCommand = async (database: BenchDatabase, wish: DispatcherWish) => {
+    const consents = options.consents && !wish.meets;
+    if (consents) await proveAll(database);
     const dispatcher = await startDispatcher({
       ...wish,
       databaseUrl: database.url,
       receiverPort: port,
       caFile,
-      env: wish.env ?? {},
+      env: { ...wish.env, ...(consents && { TARGET_CONSENT: "success" }) },
       execArgv: [...(options.nodeFlags ?? NODE_FLAGS), ...(wish.execArgv ?? [])],
     });
     started.push(() => dispatcher.kill());
@@ -160,6 +168,16 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
       await rm(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** As an upgrade does: whoever has succeeded is proven; and so is every endpoint. */
+async function proveAll({ pool }: BenchDatabase): Promise<void> {
+  await pool.query(
+    `insert into sealpost.receivers (account_id, origin, proven_at)
+     select account_id, sealpost.origin(url), now() from sealpost.endpoints on conflict do nothing`,
+  );
+  await pool.query("update sealpost.settings set proven_from = null");
+  await proveFromLog(pool);
 }
 
 async function findLimit(input: unknown, way: LimitWay, durationMs: number): Promise<Limit> {

@@ -4,6 +4,7 @@
  *   -- --scale 0.1                a quick run: a tenth of the deliveries and seconds
  *   -- --profile                  where the time of a delivery goes; this alone
  *   -- --cells 1,2                one cell on a core, and two on two; this alone, with HAProxy
+ *   -- --consent                  receivers have to be proven, and are
  *   -- --json                     figures for machines on standard output
  *   -- --in-flight 256            DISPATCH_IN_FLIGHT_MAX, in place of the number at which the limit is best
  *   -- --node-flags="…"          Node's flags for the dispatcher, in place of the recommended ones
@@ -74,6 +75,7 @@ const { values: wishes } = parseArgs({
     profile: { type: "boolean", default: false },
     cells: { type: "string" },
     json: { type: "boolean", default: false },
+    consent: { type: "boolean", default: false },
     "in-flight": { type: "string" },
     "node-flags": { type: "string" },
     postgres: { type: "string" },
@@ -102,6 +104,7 @@ const bench = await openBench({
   scale,
   cellCounts,
   inFlightMax: wishes["in-flight"] === undefined ? null : Number(wishes["in-flight"]),
+  consents: wishes.consent,
   nodeFlags: wishes["node-flags"]?.split(" ").filter((flag) => flag !== "") ?? null,
   settings: Object.fromEntries(wishes.postgres?.split(",").map((setting) => setting.split("=")) ?? []),
 });

@@ -30,7 +30,8 @@ export const deploy: BenchCase<Bench> = {
   run: async (bench, tell) => {
     const database = await bench.server.createDatabase();
     const origins = ORIGINS * bench.scale;
-    const start = () => bench.startDispatcher(database, { inFlightMax: bench.inFlightMax ?? IN_FLIGHT });
+    const inFlightMax = bench.inFlightMax ?? IN_FLIGHT;
+    const start = () => bench.startDispatcher(database, { inFlightMax });
     const publisher = bench.startPublisher(database);
     const stream = {
       accountIds: bench.server.accountIds,
@@ -38,7 +39,7 @@ export const deploy: BenchCase<Bench> = {
       webhookUrls: { pattern: bench.webhookUrl("origin-{n}"), count: origins },
     };
     await bench.behave({});
-    let dispatcher = await start();
+    let dispatcher = await bench.startDispatcher(database, { inFlightMax, meets: true });
 
     const { answered: base } = await bench.received();
     await publisher.ask("publishAhead", { ...stream, clients: CLIENTS, aheadMax: AHEAD_MAX, total: null });
