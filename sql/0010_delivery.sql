@@ -862,7 +862,7 @@ begin
         sealpost.read_analysis(analysis, analysis_bytes_max) as reading,
         coalesce(webhook_url, endpoints.url) is not null as has_target,
         endpoints.paused_at is not null as is_paused,
-        case when webhook_url is null then endpoints.reference_url end as reference_url,
+        case when webhook_url is null and endpoints.sends_references then analyses_url end as reference_url,
         webhook_url is null and endpoints.forgets_after_success as is_forgotten,
         -- Not the id: an index that holds all that is asked for may be read in order, too.
         accounts.created_at is null or accounts.moved_to is not null as is_not_here,
@@ -980,7 +980,8 @@ begin
     end loop;
     for i in 1 .. cardinality(account_ids) loop
       if delivery_ids[i] is null and codes[i] = 'known' then
-        delivery_ids[i] := md5(account_ids[i] || ' ' || analysis_ids[i])::uuid;
+        delivery_ids[i] := encode(
+          substr(sha256(convert_to(account_ids[i] || ' ' || analysis_ids[i], 'UTF8')), 1, 16), 'hex')::uuid;
       end if;
     end loop;
   end if;
@@ -1052,7 +1053,7 @@ begin
   select settings.analysis_bytes_max, tasks.id,
     endpoints.url is not null and endpoints.paused_at is null and accounts.moved_to is null
       and accounts.erased_at is null and not accounts.is_full,
-    endpoints.reference_url, endpoints.forgets_after_success
+    case when endpoints.sends_references then settings.analyses_url end, endpoints.forgets_after_success
   into bytes_max, deliver, has_target, reference_url, is_forgotten
   from sealpost.settings
   join sealpost.accounts on accounts.id = of_account
@@ -1322,8 +1323,21 @@ begin
     where o.delivery_id = any (array[mine.delivery_id])
     returning o.delivery_id, o.account_id, o.lane
   ), unaddressed as (
-    update sealpost.bodies as b set webhook_url = null
-    from given_back where b.delivery_id = any (array[given_back.delivery_id])
+    -- As if it had been published for the endpoint.
+    update sealpost.bodies as b
+    set webhook_url = null,
+      reference = case when e.sends_references then sealpost.reference_of(d.analysis_id, b.event, s.analyses_url) end
+    from given_back
+    cross join sealpost.settings as s
+    join sealpost.deliveries as d
+      on d.account_id = any (array[given_back.account_id]) and d.id = given_back.delivery_id
+    left join sealpost.endpoints as e on e.account_id = any (array[given_back.account_id])
+    where b.delivery_id = any (array[given_back.delivery_id])
+  ), forgotten as (
+    insert into sealpost.forgetting (delivery_id, account_id, look_at)
+    select delivery_id, account_id, at from given_back join sealpost.endpoints as e using (account_id)
+    where e.forgets_after_success
+    on conflict do nothing
   ), told as (
     update sealpost.deliveries as d set webhook_url = null
     from given_back where d.account_id = any (array[given_back.account_id]) and d.id = given_back.delivery_id
@@ -1723,12 +1737,13 @@ alter table sealpost.endpoints
 create index endpoints_paused on sealpost.endpoints (account_id) where paused_at is not null;
 create index endpoints_gather on sealpost.endpoints (gather_at) where gather_at is not null;
 
--- reference_url         what is published for it is sent as a reference, whose URL begins so; null: as the analysis
+-- sends_references      what is published for it is sent as a reference, whose URL begins with settings.analyses_url
 -- forgets_after_success what is published for it is erased some time after it was delivered
 alter table sealpost.endpoints
-  add column reference_url text,
+  add column sends_references boolean not null default false,
   add column forgets_after_success boolean not null default false,
-  add constraint endpoints_options check (not (forgets_after_success and reference_url is not null));
+  add constraint endpoints_options check (not (forgets_after_success and sends_references));
+alter table sealpost.settings add column analyses_url text not null default '/v1/analyses/';
 
 -- What webhooks have in place of the analysis, fixed when it was published; null: the analysis itself. That is null in
 -- JSON once it was erased.

@@ -709,9 +709,14 @@ begin
       'create index %I on sealpost.%I using brin (ended_at) with (pages_per_range = 32, autosummarize = on)',
       child || '_ended', child);
     execute format('alter index sealpost.attempts_ended attach partition sealpost.%I', child || '_ended');
+    execute format('alter table sealpost.%I alter column response_headers set statistics 0, '
+      || 'alter column response_excerpt set statistics 0', child);
   end loop;
 end
 $$;
+-- What receivers answered may repeat what is erased later: statistics keep none of it. Partitions to come are made so.
+alter table sealpost.attempts
+  alter column response_headers set statistics 0, alter column response_excerpt set statistics 0;
 
 -- A trigger, because processes of the version before write attempts, too. Whoever takes no more than count_activity's
 -- lag, less these 5 seconds, to commit an attempt has it counted by when it ended, and everybody else by this.

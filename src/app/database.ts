@@ -12,6 +12,7 @@ import { tlsFaultOf } from "../base/database/transaction.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { storageLimitsOf } from "../base/model/storage.ts";
+import { writeAnalysesUrl } from "../delivery/endpoint-sql.ts";
 import { proveFromLog } from "../delivery/receivers-sql.ts";
 import { writeSettings } from "../publish/publish-call-sql.ts";
 import { UsageError } from "./output.ts";
@@ -152,6 +153,7 @@ export async function prepareDatabase(
     });
     const limits = storageLimitsOf(config.accountStorageBytesMax, config.accountAnalysesBytesMax);
     await writeStorageLimits(pool, limits);
+    await writeAnalysesUrl(pool, config.publicUrl);
     await proveFromLog(pool);
     return applied;
   } catch (error) {

@@ -24,7 +24,13 @@ export type Erasure = Pick<Waiting, "waitMaxMs" | "tooLong"> & {
 };
 
 export type Erased =
-  | { readonly outcome: "erased"; readonly erasedAt: Date; readonly objectsLeft: number }
+  | {
+      readonly outcome: "erased";
+      readonly erasedAt: Date;
+      readonly objectsLeft: number;
+      /** The cell that may still have what it had there; null: it was always here. */
+      readonly cameFrom: string | null;
+    }
   /** Nothing was done. `moving`: a move is not over; `left`: what it has left is not deleted; `moved`: it is. */
   | { readonly outcome: "unknown" | "other_name" | "moving" | "left" | "moved" };
 
@@ -39,6 +45,8 @@ export async function eraseAccount(erasure: Erasure): Promise<Erased> {
   const closed = await inTransaction(pool, (tx) => closeAccount(tx, erasure));
   if (closed.outcome !== "closed") return closed;
   const { erasedAt, isDone } = closed;
+  const move = await findMove(pool, accountId);
+  const cameFrom = move?.direction === "in" ? move.otherCell : null;
   const onPage = (what: string) => onProgress(`deleting: ${what}`);
   const onWait = (whom: string | null) =>
     onProgress(`waiting for older transactions to end${whom === null ? "" : `: ${whom}`}`);
@@ -53,7 +61,8 @@ export async function eraseAccount(erasure: Erasure): Promise<Erased> {
     });
 
   const found = await deleteWaiting();
-  if (isDone && found + (await deleteRest()) === 0) return { outcome: "erased", erasedAt, objectsLeft };
+  if (isDone && found + (await deleteRest()) === 0)
+    return { outcome: "erased", erasedAt, objectsLeft, cameFrom };
   // What begins after a look that finds nothing can only come from what is still there, and nothing is.
   do await untilOthersEnd();
   while ((await deleteWaiting()) > 0);
@@ -63,7 +72,7 @@ export async function eraseAccount(erasure: Erasure): Promise<Erased> {
     if (gone === 0) break;
   }
   await endErasure(pool, accountId);
-  return { outcome: "erased", erasedAt, objectsLeft };
+  return { outcome: "erased", erasedAt, objectsLeft, cameFrom };
 }
 
 type Closed =

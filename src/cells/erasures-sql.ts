@@ -56,11 +56,14 @@ export type StoredErasure = {
   readonly erased_at: Date;
 };
 
-/** The oldest first. @param since null: all */
+/**
+ * The oldest first. @param since null: all; with those of the hour before it, as one that takes long has the time when
+ * it began
+ */
 export async function listErasures(pool: Pool, since: Date | null): Promise<readonly StoredErasure[]> {
   const { rows } = await pool.query<StoredErasure>(
     `select account_id, analysis_id, erased_at from sealpost.erasures
-     where $1::timestamptz is null or erased_at >= $1 order by erased_at, account_id, analysis_id`,
+     where $1::timestamptz is null or erased_at >= $1 - interval '1 hour' order by erased_at, account_id, analysis_id`,
     [since],
   );
   return rows;

@@ -148,8 +148,6 @@ export type AnalysisDependencies = {
   readonly secretsKey: SecretsKey;
   readonly guardPublishing: GuardPublishing;
   readonly eraseFromRuns: EraseFromRuns;
-  /** As dispatchers name the installation in their requests; null: they do not. */
-  readonly sentFromUrl: string | null;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -193,7 +191,8 @@ export function analysisOperations({
         "Erases the text of an analysis, and what its receivers and workflow runs have left of it, for ever: reading " +
         "it is 410 from now on. Its delivery makes no more attempts; one under way may still arrive (`in_flight`). " +
         "The log keeps the delivery without its text, the feed its place with `data: null`, and the id stays taken: " +
-        "publishing it again changes nothing. A run that works with it is cancelled; its input stays with the run. " +
+        "publishing it again changes nothing. A run that works with it is cancelled, and what it has published is " +
+        "erased, too; its input stays with the run. " +
         "A key that acts for a user needs `can_delete` in the space of a run's analysis.",
       method: "DELETE",
       path: "/v1/analyses/{analysis_id}",
@@ -207,9 +206,9 @@ export function analysisOperations({
       errors: ["not_found", "access_denied"],
       handle: async ({ accountId, reader, caller, params: { analysis_id }, problem }, tx) => {
         if ((await findAnalysis(tx, await reader(tx), analysis_id)) === null) throw problem("not_found");
-        const isTheirs = await eraseFromRuns(tx, accountId, analysis_id, caller);
-        if (!isTheirs) throw problem("access_denied");
-        const { deliveryId, inFlight } = (await eraseAnalysis(tx, accountId, analysis_id))!;
+        const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller.userId);
+        if (erased === "refused") throw problem("access_denied");
+        const { deliveryId, inFlight } = erased!;
         return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight } };
       },
     }),

@@ -118,6 +118,7 @@ export function createDelivering(options: DeliveringOptions & { readonly turns: 
 }
 
 const REFUSED: Recording["next"] = { status: "abandoned", reason: "refused_by_receiver" };
+const ERASED: Recording["next"] = { status: "abandoned", reason: "analysis_erased" };
 
 /** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
 export type Delivered = {
@@ -151,6 +152,8 @@ export async function deliver(
     on.policy,
     on.clock.nowMs(),
   );
+  // Erased while it was let go from being held.
+  if (delivery.analysisText === "null") return ended(delivery, ERASED);
   if (verdict.kind === "end") {
     const errorCode =
       target?.verdict === "refuse" && verdict.reason === "target_refused" ? target.code : null;

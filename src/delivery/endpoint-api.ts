@@ -21,7 +21,6 @@ const NewEndpoint = z.strictObject({
 export function endpointOperations({
   pool,
   unsafeAllowedTargets,
-  sentFromUrl,
 }: AnalysisDependencies): readonly Operation[] {
   return [
     read({
@@ -60,12 +59,9 @@ export function endpointOperations({
         if (judged.verdict === "refuse") {
           throw problem("target_refused", [{ path: "body.url", message: judged.message }]);
         }
-        const endpoint = await store.setEndpoint(tx, accountId, judged.href, {
-          ...(body.payload && {
-            referenceUrl: body.payload === "full" ? null : store.analysesUrl(sentFromUrl),
-          }),
-          forgetsAfterSuccess: body.forget_after_success,
-        });
+        const { payload, forget_after_success: forgetsAfterSuccess } = body;
+        const options = { payload, forgetsAfterSuccess };
+        const endpoint = await store.setEndpoint(tx, accountId, judged.href, options);
         if (endpoint === null) throw problem("endpoint_options_conflict");
         return { body: endpointBody(endpoint, caller) };
       },

@@ -7,18 +7,14 @@ const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updat
   ${timeText("paused_at")} as paused_at, (
   select count(*)::integer from (
     select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
-  ) as h) as held, case when reference_url is null then 'full' else 'reference' end as payload,
+  ) as h) as held, case when sends_references then 'reference' else 'full' end as payload,
   forgets_after_success as forget_after_success, (
   select ${timeText("c.ends_at")} from sealpost.endpoint_certificates as c
   where c.account_id = $1 and c.host = split_part(url, '/', 3)) as certificate_expires_at`;
 
-/** What the URL of a reference begins with; it has no host where the installation does not know its own. */
-export const analysesUrl = (publicUrl: string | null) => `${publicUrl ?? ""}/v1/analyses/`;
-
 /** Absent: as it is, or as it is by default. */
 export type EndpointOptions = {
-  /** What references begin with; null: none are sent. */
-  readonly referenceUrl?: string | null;
+  readonly payload?: Endpoint["payload"] | undefined;
   readonly forgetsAfterSuccess?: boolean | undefined;
 };
 
@@ -30,19 +26,26 @@ export async function setEndpoint(
   database: ClientBase | Pool,
   accountId: string,
   url: string,
-  { referenceUrl, forgetsAfterSuccess }: EndpointOptions = {},
+  { payload, forgetsAfterSuccess }: EndpointOptions = {},
 ): Promise<Endpoint | null> {
   const { rows } = await database.query<Endpoint>(
-    `insert into sealpost.endpoints as e (account_id, url, reference_url, forgets_after_success)
-     select $1, $2, $4, coalesce($5, false) where $4::text is null or $5 is not true
+    `insert into sealpost.endpoints as e (account_id, url, sends_references, forgets_after_success)
+     select $1, $2, coalesce($3, false), coalesce($4, false) where $3 is not true or $4 is not true
      on conflict (account_id) do update
-     set url = excluded.url, updated_at = now(), reference_url = case when $3 then $4 else e.reference_url end,
-       forgets_after_success = coalesce($5, e.forgets_after_success)
-     where not coalesce($5, e.forgets_after_success) or case when $3 then $4 else e.reference_url end is null
+     set url = excluded.url, updated_at = now(), sends_references = coalesce($3, e.sends_references),
+       forgets_after_success = coalesce($4, e.forgets_after_success)
+     where not (coalesce($3, e.sends_references) and coalesce($4, e.forgets_after_success))
      returning ${COLUMNS}`,
-    [accountId, url, referenceUrl !== undefined, referenceUrl, forgetsAfterSuccess],
+    [accountId, url, payload && payload === "reference", forgetsAfterSuccess],
   );
   return rows[0] ?? null;
+}
+
+/** What the URLs of references begin with. They have no host where the installation does not know its own. */
+export async function writeAnalysesUrl(pool: Pool, publicUrl: string | null): Promise<void> {
+  await pool.query("update sealpost.settings set analyses_url = $1 where analyses_url <> $1", [
+    `${publicUrl ?? ""}/v1/analyses/`,
+  ]);
 }
 
 /** Null: the account has none. */

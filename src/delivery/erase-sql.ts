@@ -2,25 +2,54 @@ import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../base/database/transaction.ts";
 
 /**
- * What runs have of an analysis goes with it. False, and nothing was done: whoever asks is a user who may not delete
- * it, or an endpoint forgets, and a run that has it goes on. What is erased on request ends such a run.
+ * What runs have of an analysis goes with it; what they have published of it is returned, to be erased, too. Null, and
+ * nothing was done: whoever asks is a user who may not delete it, or an endpoint forgets, and a run that has it goes
+ * on. What is erased on request ends such a run.
  */
 export type EraseFromRuns = (
   tx: ClientBase,
   accountId: string,
   analysisId: string,
   by: { readonly userId: string | null } | "forgetting",
-) => Promise<boolean>;
+) => Promise<readonly string[] | null>;
 
 /** `inFlight`: an attempt was under way, which may arrive. Null: the account has no such analysis. */
 export type Erased = { readonly deliveryId: string; readonly inFlight: boolean } | null;
 
-/** See sealpost.erase_analysis. That it was asked for is kept, for after a restore. */
+/** With what runs have made of it. `refused`: as `EraseFromRuns` says. See sealpost.erase_analysis. */
 export async function eraseAnalysis(
-  database: Pool | ClientBase,
+  tx: ClientBase,
+  eraseFromRuns: EraseFromRuns,
   accountId: string,
   analysisId: string,
-): Promise<Erased> {
+  userId: string | null,
+): Promise<Erased | "refused"> {
+  const made = await eraseFromRuns(tx, accountId, analysisId, { userId });
+  if (made === null) return "refused";
+  const erased = await eraseOne(tx, accountId, analysisId);
+  for (const id of erased === null ? [] : made) await eraseOne(tx, accountId, id);
+  return erased;
+}
+
+/**
+ * After a restore: what is not known here yet is known as erased from now on, so that nobody publishes it again. False:
+ * nor is the account.
+ */
+export async function knowAsErased(tx: ClientBase, accountId: string, analysisId: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    `with known as (select id from sealpost.accounts where id = $1 and moved_to is null and erased_at is null),
+     kept as (
+       insert into sealpost.erasures (account_id, analysis_id) select id, $2 from known on conflict do nothing
+     )
+     insert into sealpost.analyses (account_id, id, delivery_id, digest)
+     select id, $2, gen_random_uuid(), '' from known on conflict do nothing`,
+    [accountId, analysisId],
+  );
+  return rowCount === 1;
+}
+
+/** That it was asked for is kept, for after a restore. */
+async function eraseOne(database: ClientBase, accountId: string, analysisId: string): Promise<Erased> {
   const { rows } = await database.query<NonNullable<Erased>>(
     `with erased as materialized (
        select * from sealpost.erase_analysis($1, $2)
@@ -50,7 +79,7 @@ type Looked = {
 
 /**
  * One step of erasing what was delivered `afterMs` ago to endpoints that forget. Returns how many were looked at. What
- * was not delivered is looked at again, for as long as there is a text.
+ * was not delivered is looked at again, for as long as the log has it.
  */
 export async function forgetDelivered(
   pool: Pool,
@@ -74,7 +103,6 @@ export async function forgetDelivered(
            from sealpost.deliveries as d
            where d.account_id = due.account_id and d.id = due.delivery_id
              and d.reason is distinct from 'analysis_erased'
-             and exists (select from sealpost.bodies as b where b.delivery_id = d.id)
            limit 1
          ) as d on true
        ), later as (
@@ -90,7 +118,7 @@ export async function forgetDelivered(
     const gone: string[] = [];
     for (const { accountId, deliveryId, analysisId, isOver } of rows) {
       if (analysisId !== null) {
-        if (!isOver || !(await eraseFromRuns(tx, accountId, analysisId, "forgetting"))) continue;
+        if (!isOver || !(await eraseFromRuns(tx, accountId, analysisId, "forgetting")) === null) continue;
         await tx.query("select sealpost.erase_analysis($1, $2)", [accountId, analysisId]);
       }
       gone.push(deliveryId);

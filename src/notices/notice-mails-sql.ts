@@ -1,4 +1,5 @@
 import type { Pool } from "pg";
+import { notErased } from "../base/database/account-rows.ts";
 import { timeText } from "../base/database/time-text.ts";
 import type { NoticeContent } from "./notice-kinds.ts";
 
@@ -81,7 +82,8 @@ export async function claimMail(
     name: "claim_notice_mail",
     text: `
       with next as (
-        select id from sealpost.notice_mails where status = 'waiting' and due_at <= now()
+        select id from sealpost.notice_mails
+        where status = 'waiting' and due_at <= now() and ${notErased("account_id")}
         order by due_at
         limit 1
         for update skip locked

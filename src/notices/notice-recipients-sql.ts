@@ -114,7 +114,7 @@ export async function findConfirmation(pool: Pool, tokenDigest: Buffer): Promise
     name: "find_confirmation",
     text: `select r.address, a.name as "accountName", r.confirmed_at is not null as "isConfirmed"
       from sealpost.notice_recipients as r join sealpost.accounts as a on a.id = r.account_id
-      where r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null`,
+      where r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null and a.erased_at is null`,
     values: [tokenDigest],
   });
   return rows[0] ?? null;

@@ -40,7 +40,7 @@ export function startAreaSteps(..._options: readonly unknown[]): () => Promise<v
   return async () => undefined;
 }
 export const guardPublishing: GuardPublishing = (pool, _asked, _waitMs, publish) => publish(pool, new Set());
-export const eraseFromRuns = async (): Promise<boolean> => true;
+export const eraseFromRuns = async (): Promise<readonly string[]> => [];
 export async function findMoveHindrance(): Promise<string | null> {
   return null;
 }

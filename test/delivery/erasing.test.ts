@@ -1,6 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { writeAnalysesUrl } from "../../src/delivery/endpoint-sql.ts";
+import { forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { verifySignature } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -33,6 +35,7 @@ beforeAll(async () => {
   await allowTargets(database.pool, lifted);
   const env = { UNSAFE_ALLOWED_TARGETS: lifted.join(","), PUBLIC_URL: "https://hooks.example.com" };
   api = await startTestApi(database, env);
+  await writeAnalysesUrl(database.pool, env.PUBLIC_URL);
   dispatcher = startTestDispatcher(database, [receiver], env);
 });
 afterAll(async () => {
@@ -99,6 +102,7 @@ describe("an analysis that is erased", () => {
     for (const path of [`deliveries/${id}`, `deliveries/${id}/body`, "events", "deliveries"])
       expect((await api.ask("GET", `/v1/webhooks/${path}`)).status).toBe(200);
     expect(await tablesWith("canary-e-1")).toEqual(["attempts", "bodies"]);
+    await database.pool.query("analyze");
     const first = await erase("e-1");
     expect([first.status, first.body]).toEqual([
       200,
@@ -115,6 +119,10 @@ describe("an analysis that is erased", () => {
     const attempt = { status_code: 503, response_excerpt: null, response_headers: null };
     expect(logged.body).toMatchObject({ status: "abandoned", attempts: [attempt, attempt] });
     expect(JSON.stringify(api.log)).not.toContain("canary");
+    const sampled = await database.pool.query(
+      "select from pg_stats where concat(most_common_vals::text, histogram_bounds::text) like '%canary%'",
+    );
+    expect(sampled.rowCount).toBe(0);
     expect(await erase("e-1")).toMatchObject({ status: 200, body: first.body });
     expect(await countRows(database.pool, "erasures", { analysis_id: "e-1" })).toBe(1);
   });
@@ -180,6 +188,15 @@ describe("an analysis that is erased", () => {
     expect(await tablesWith("canary-again")).toEqual([]);
   });
 
+  test("stays erased after a restore to before it was published", async () => {
+    const { accountId } = await api.newAccount();
+    expect(await inTransaction(database.pool, (tx) => knowAsErased(tx, accountId, "e-6"))).toBe(true);
+    const id = await published("e-6", null, accountId);
+    expect(await tablesWith("canary-e-6")).toEqual([]);
+    expect(await published("e-6", null, accountId)).toBe(id);
+    expect(await inTransaction(database.pool, (tx) => knowAsErased(tx, randomUUID(), "e-6"))).toBe(false);
+  });
+
   test("has to be there, and its key's scope", async () => {
     expect((await erase("unknown")).status).toBe(404);
     const { ownKey: key } = await api.newAccount();
@@ -224,7 +241,7 @@ describe("an endpoint with options", () => {
     await set(key, {}, "/503");
     ids.push(await published("g-3", null, accountId));
     for (const id of ids) await untilTried(id);
-    const forget = (afterMs: number) => forgetDelivered(database.pool, async () => true, afterMs);
+    const forget = (afterMs: number) => forgetDelivered(database.pool, async () => [], afterMs);
     expect(await forget(3_600_000)).toBe(2);
     // They are looked at again when it is time.
     expect(await forget(0)).toBe(0);

@@ -220,6 +220,13 @@ describe("a mail is sent at most once", () => {
     expect(await sendAll()).toEqual([]);
   });
 
+  test("and not once its account is erased", async () => {
+    await changeRows(database.pool, "accounts", {}, { erased_at: new Date() });
+    expect(await claim()).toBeNull();
+    await changeRows(database.pool, "accounts", {}, { erased_at: null });
+    expect(await claim()).not.toBeNull();
+  });
+
   test("not again when whoever claimed it has died: it is perhaps sent", async () => {
     const mail = await claim();
     expect(await giveUpCutMails(database.pool)).toEqual([]);

@@ -35,7 +35,7 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     publicUrl: "https://api.sealpost.test",
     consoleAncestors: [],
     guardPublishing: (pool, _asked, _waitMs, publish) => publish(pool, new Set()),
-    eraseFromRuns: async () => true,
+    eraseFromRuns: async () => [],
     sendsMail: true,
     now: () => 0,
   };

@@ -43,3 +43,17 @@ test("ends a run that works with it, and what it has handed on is gone", async (
   expect((await erase(analysisId)).status).toBe(200);
   expect([(await runs.get(run.id)).status, await itemsOf(run.id)]).toEqual(["CANCELLED", 0]);
 });
+
+test("goes with what a run has published of it", async () => {
+  const { run, analysisId } = await waiting();
+  await publishIt(analysisId, { text: "canary" });
+  await read();
+  await stepAll(stepping());
+  expect((await api.ask("GET", `/v1/analyses/${run.id}`)).bytes.toString()).toContain("canary");
+  expect((await erase(analysisId)).status).toBe(200);
+  for (const id of [analysisId, run.id])
+    expect((await api.ask("GET", `/v1/analyses/${id}`)).body.code).toBe("analysis_erased");
+  expect(await countRows(database.pool, "erasures", { account_id: api.account.accountId })).toBeGreaterThan(
+    1,
+  );
+});

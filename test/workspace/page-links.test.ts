@@ -1,7 +1,9 @@
-import { randomUUID } from "node:crypto";
+import { createHash, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { pageLinkOperations } from "../../src/workspace/operations/page-links.ts";
 import { pageOperations } from "../../src/workspace/operations/pages.ts";
+import { openLinks } from "../../src/workspace/store/page-links.ts";
+import { changeRows } from "../support/installation.ts";
 import {
   type Asked,
   type Json,
@@ -284,4 +286,13 @@ test("no transaction is open while a password is hashed", async () => {
   // On a slow machine some would have waited for too long.
   expect(statuses.filter((status) => status !== 503)).not.toEqual([]);
   for (const status of statuses) expect([201, 503]).toContain(status);
+});
+
+test("a link opens nothing from the moment on when its account is erased", async () => {
+  const { link } = await world.linked({});
+  const digest = createHash("sha256").update(String(link.url).split("/p/")[1]!).digest("hex");
+  expect((await openLinks(database.pool, [digest])).size).toBe(1);
+  await changeRows(database.pool, "accounts", {}, { erased_at: new Date() });
+  expect((await openLinks(database.pool, [digest])).size).toBe(0);
+  await changeRows(database.pool, "accounts", {}, { erased_at: null });
 });

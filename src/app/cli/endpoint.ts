@@ -2,13 +2,7 @@ import { type Command, Option } from "commander";
 import type { ClientBase } from "pg";
 import { problems } from "../../api/problems.ts";
 import { type Endpoint, PAYLOADS } from "../../delivery/endpoint-schema.ts";
-import {
-  analysesUrl,
-  findEndpoint,
-  pauseEndpoint,
-  resumeEndpoint,
-  setEndpoint,
-} from "../../delivery/endpoint-sql.ts";
+import { findEndpoint, pauseEndpoint, resumeEndpoint, setEndpoint } from "../../delivery/endpoint-sql.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { changeAudited } from "../create-api-key.ts";
 import { requireAccount, withDatabase } from "../database.ts";
@@ -50,10 +44,8 @@ function addSet(endpoint: Command, context: ProcessContext): void {
         await requireAccount(pool, accountId);
         const changed = await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
           const { payload, forgetAfterSuccess: forget } = options;
-          const done = await setEndpoint(tx, accountId, judged.href, {
-            ...(payload && { referenceUrl: payload === "full" ? null : analysesUrl(config.publicUrl) }),
-            forgetsAfterSuccess: forget && forget === "true",
-          });
+          const forgetsAfterSuccess = forget && forget === "true";
+          const done = await setEndpoint(tx, accountId, judged.href, { payload, forgetsAfterSuccess });
           if (done === null) throw new UsageError(problems.endpoint_options_conflict.remedy);
           const details = { url: done.url, payload, forget_after_success: forget };
           return { done, accountId, details };

@@ -2,13 +2,14 @@ import { readFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
 import type { Command } from "commander";
 import type { Pool } from "pg";
+import { analysisId as analysisIdOf } from "../../api/fields.ts";
 import type { Config } from "../../base/config/config.ts";
 import { createMovePool } from "../../base/database/pools.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { type Erased, eraseAccount } from "../../cells/erase-account.ts";
 import { listErasures } from "../../cells/erasures-sql.ts";
-import { eraseAnalysis } from "../../delivery/erase-sql.ts";
+import { eraseAnalysis, knowAsErased } from "../../delivery/erase-sql.ts";
 import { endedByScope, unknownAccount, withDatabase } from "../database.ts";
 import { printResult, tellOnce, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
@@ -30,14 +31,23 @@ export function addEraseCommand(account: Command, context: ProcessContext): void
         const { account: accountId } = options;
         const erased = await erase(accountId, options.confirm);
         if (erased.outcome !== "erased") throw refusalOf(accountId, erased.outcome);
-        const { erasedAt, objectsLeft } = erased;
-        const value = { account_id: accountId, erased_at: erasedAt, objects_left: objectsLeft };
+        const { erasedAt, objectsLeft, cameFrom } = erased;
+        const value = {
+          account_id: accountId,
+          erased_at: erasedAt,
+          objects_left: objectsLeft,
+          came_from: cameFrom,
+        };
+        const there =
+          cameFrom === null
+            ? ""
+            : `\nIt came from the cell "${cameFrom}": \`account delete-moved\` there deletes what that has left of it.`;
         const left =
           objectsLeft === 0
             ? ""
             : `\nThe keys of ${objectsLeft} objects stay for a day or two: an upload that was under way may still ` +
               "store one of them, and `dispatch` removes it then, with its key.";
-        printResult(context, options, value, `Account ${accountId} is erased.${left}`);
+        printResult(context, options, value, `Account ${accountId} is erased.${left}${there}`);
       }),
     );
 }
@@ -51,7 +61,7 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
     .description(
       "list what was erased, oldest first, a line of JSON each: to be kept apart from the database",
     )
-    .option("--since <time>", "only at or after this time, such as 2026-11-22T10:00Z", parseTime)
+    .option("--since <time>", "only from an hour before this time on, such as 2026-11-22T10:00Z", parseTime)
     .action(({ since = null }) =>
       withDatabase(context, async (pool) => {
         for (const erasure of await listErasures(pool, since)) {
@@ -73,11 +83,11 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
         const refused: UsageError[] = [];
         for (const { accountId, analysisId } of wanted) {
           if (analysisId !== null) {
-            const erased = await inTransaction(pool, async (tx) => {
-              await eraseFromRuns(tx, accountId, analysisId, { userId: null });
-              return await eraseAnalysis(tx, accountId, analysisId);
+            const isErased = await inTransaction(pool, async (tx) => {
+              const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, null);
+              return erased !== null || (await knowAsErased(tx, accountId, analysisId));
             });
-            counts[erased === null ? "unknown" : "analyses_erased"]++;
+            counts[isErased ? "analyses_erased" : "unknown"]++;
             continue;
           }
           const { outcome } = await erase(accountId, null);
@@ -180,7 +190,7 @@ function readLine(line: string): Wanted | null {
     const { account_id: accountId, analysis_id: analysisId, erased_at: erasedAt } = JSON.parse(line);
     const isRead =
       isUuid(accountId) &&
-      (analysisId === null || (typeof analysisId === "string" && analysisId !== "")) &&
+      (analysisId === null || analysisIdOf.safeParse(analysisId).success) &&
       Number.isFinite(Date.parse(erasedAt));
     return isRead ? { accountId, analysisId } : null;
   } catch {

@@ -156,30 +156,30 @@ export async function guardPublishing<T>(
 }
 
 /**
- * Erases what the run has handed on whose analysis this is, or that has waited for it, and what went wrong in words;
- * where none has, there is nothing to do. A run that goes on is cancelled, unless an endpoint forgets: then, and where
- * the user may not delete, it is false.
+ * Erases what the run has handed on whose analysis this is, or that has waited for it, and what went wrong in words. A
+ * run that goes on is cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null.
+ * Returns what the run has made of it: its own analysis.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
   accountId: string,
   analysisId: string,
   by: { readonly userId: string | null } | "forgetting",
-): Promise<boolean> {
-  const runId = ID_OF_RUN.exec(analysisId)?.[1];
-  if (runId === undefined || !(await isInstalled(tx))) return true;
+): Promise<readonly string[] | null> {
+  const [, runId, nodeRunId] = ID_OF_RUN.exec(analysisId) ?? [];
+  if (runId === undefined || !(await isInstalled(tx))) return [];
   const run = await lockRun(tx, accountId, runId);
-  if (run === null) return true;
+  if (run === null) return [];
   if (by === "forgetting") {
-    if (run.isUnfinished) return false;
+    if (run.isUnfinished) return null;
   } else if (by.userId !== null) {
     const role = await findRoleInRun(tx, accountId, runId, by.userId);
-    if (role === null || !allows(role.role, "delete")) return false;
+    if (role === null || !allows(role.role, "delete")) return null;
   }
   await cancelRun(tx, accountId, runId);
   await dropItems(tx, accountId, runId);
   await forgetErrors(tx, accountId, runId);
-  return true;
+  return nodeRunId === undefined ? [] : [runId];
 }
 
 const findRoleInRun = lockOf<{ readonly role: SpaceRole }, string, [runId: string, userId: string]>(

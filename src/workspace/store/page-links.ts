@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../../base/database/account-rows.ts";
 import { timeText } from "../../base/database/time-text.ts";
 import { LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 import type { LINK_CONSTANTS, LinkLimits, PageLink } from "../model/pages.ts";
@@ -33,7 +34,7 @@ export async function openLinks(
           l.max_visits, l.visit_count::float8, l.password_hash as "passwordHash", l.auth_version as "authVersion",
           v.id as "versionId"
         from workspace.page_links as l ${SHOWN_VERSION}
-        where l.token_digest = decode(asked.digest, 'hex') limit 1
+        where l.token_digest = decode(asked.digest, 'hex') and ${notErased("l.account_id")} limit 1
       ) as link`,
     values: [tokenDigests],
   });
