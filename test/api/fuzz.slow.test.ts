@@ -51,6 +51,8 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
   const { pool } = database;
   const { accountId } = api.account;
   const names = Array.from({ length: RUNS }, (_, n) => `f-${n}`);
+  const erasable = names.map((name) => `erased-${name}`);
+  await publishAt(pool, accountId, new Date(), erasable);
   // For want of a target they are abandoned at once, and can be replayed.
   const deliveries = await publishAt(pool, accountId, new Date(), names);
   const replays: string[] = [];
@@ -109,7 +111,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     { requiredKeys: ["id", "status"] },
   );
   const known: Record<string, KnownValues> = {
-    "analyses.erase": { params: { analysis_id: fc.constantFrom(...names) } },
+    "analyses.erase": { params: { analysis_id: fc.constantFrom(...erasable) } },
     "analyses.get": { params: { analysis_id: fc.constantFrom(...names) } },
     "analyses.publish": {
       body: fc.record({ analysis: analyses, webhook_url: fc.option(urls) }, { requiredKeys: ["analysis"] }),

@@ -105,6 +105,11 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
   await insertRow(pool, "endpoint_certificates", certificate);
   await insertRow(pool, "answered_lanes", { account_id: accountId, lane: "7" });
   await insertRow(pool, "erasures", { account_id: accountId, analysis_id: "gone" });
+  await insertRow(pool, "forgetting", {
+    account_id: accountId,
+    delivery_id: randomUUID(),
+    look_at: new Date(2_000_000_000_000),
+  });
   await insertRow(pool, "refusals", { account_id: accountId, url: "https://a.example.com/" });
   await insertRow(pool, "receivers", {
     account_id: accountId,

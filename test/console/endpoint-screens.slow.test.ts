@@ -51,7 +51,7 @@ describe("the endpoint in a browser", () => {
     await page.dblclick("text=Check the receiver");
     await page.waitForSelector("text=dangerous");
     expect(await page.locator("section.panel").first().textContent()).toContain("does not verify signatures");
-    expect(gullible.requests).toHaveLength(sent + 16);
+    expect(gullible.requests).toHaveLength(sent + 17);
     await page.click("nav.way a");
     await page.click("text=Reveal");
     expect(await page.locator("pre").textContent()).toMatch(/^whsec_/);

@@ -99,3 +99,18 @@ test("a CDN with 5,000 proven receivers that was away has all of its webhooks as
     return untilAllDelivered(consent, () => publishMany(database.pool, accountIds, texts, urls), outage);
   });
 }, 1_200_000);
+
+test("a new customer's first 1,000 deliveries take as long as ever", async () => {
+  status = 200;
+  let round = 0;
+  await inBothWays(async (consent) => {
+    const name = `new-${round++}`;
+    const { accountId } = await createTestAccount(
+      database,
+      receiver.url("/in", `${name}.many.localhost`).href,
+    );
+    const each = <T>(value: T) => Array.from({ length: 1_000 }, () => value);
+    const publish = () => publishMany(database.pool, each(accountId), textsOf(name, 1_000), each(null));
+    return await untilAllDelivered(consent, publish);
+  });
+}, 300_000);

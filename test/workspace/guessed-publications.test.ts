@@ -138,7 +138,7 @@ describe("a user's key", () => {
     await runs.cancel(run.id);
   });
 
-  test("costs a look only under an id that a run may have, and others none", async () => {
+  test("costs two looks only under an id that a run may have, and others none", async () => {
     const { key } = await newUser();
     const looks = async (by: string, id: string) => {
       const isLook = (text: string) => text.includes("workspace.");
@@ -150,7 +150,8 @@ describe("a user's key", () => {
     expect(await looks(api.account.ownKey, other)).toBe(0);
     expect(await looks(key, "contract-1")).toBe(0);
     expect(await looks(key, `${one}:part`)).toBe(0);
-    expect(await looks(key, one)).toBe(1);
-    expect(await looks(key, `${one}:${other}`)).toBe(1);
+    // Whether there is a workspace, and whose the run is.
+    expect(await looks(key, one)).toBe(2);
+    expect(await looks(key, `${one}:${other}`)).toBe(2);
   });
 });

@@ -65,6 +65,7 @@ test("account list shows the accounts, the newest first", async () => {
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
     cell: null,
     moved_to: null,
+    erased_at: null,
   });
   expect(others).toContainEqual(expect.objectContaining({ account_id: accountId, name: "Acme" }));
   expect(await usageErrorOf(["secret", "rotate", "--account", nobody])).toContain("sealpost account list");
