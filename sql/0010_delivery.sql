@@ -465,7 +465,7 @@ begin
   insert into sealpost.receiver_addresses (address, next_at) values (at_address, '-infinity') on conflict do nothing;
   select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
   at := clock_timestamp();
-  is_new := receiver.next_at = '-infinity' and not is_further;
+  is_new := (receiver.next_at = '-infinity' or receiver.address is null) and not is_further;
   if is_new or is_further or address_at > at then
     select count(*) filter (where account_id = whose), count(*) filter (where account_id <> whose),
       greatest(1, count(distinct account_id))
@@ -493,9 +493,9 @@ begin
     return;
   end if;
   wait_ms := extract(epoch from wait) * 1000;
-  -- An account's names take up no more than that: another one asks as often without a row, but its first ones wait.
+  -- An account's names take up no more than that: another one asks as often without a place, but its first ones wait.
   if is_new and own >= kept_max and own + others >= waiting_max then
-    delete from sealpost.receivers where account_id = whose and origin = of_origin;
+    update sealpost.receivers set next_at = at + wait, address = null where account_id = whose and origin = of_origin;
   elsif is_further then
     update sealpost.receivers set address = at_address where account_id = whose and origin = of_origin;
   else
@@ -1335,7 +1335,8 @@ begin
     where b.delivery_id = any (array[given_back.delivery_id])
   ), forgotten as (
     insert into sealpost.forgetting (delivery_id, account_id, look_at)
-    select delivery_id, account_id, at from given_back join sealpost.endpoints as e using (account_id)
+    select delivery_id, given_back.account_id, at from given_back
+    join sealpost.endpoints as e on e.account_id = any (array[given_back.account_id])
     where e.forgets_after_success
     on conflict do nothing
   ), told as (

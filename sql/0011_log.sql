@@ -173,6 +173,7 @@ begin
   end if;
   update sealpost.deliveries set status = 'pending', reason = null, run = next_run
   where account_id = of_account and id = of_delivery;
+  update sealpost.forgetting set look_at = at where delivery_id = of_delivery;
   if not is_held and (opened.lease_until is null or opened.lease_until <= at) then
     wakes_lane := of_lane;
   end if;

@@ -14,6 +14,7 @@ import {
 } from "../base/database/partitions.ts";
 import { forgetStorageCounts } from "../base/database/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
+import { forgetErasures } from "../delivery/erase-sql.ts";
 import { forgetAnsweredLanes, forgetReceivers } from "../delivery/receivers-sql.ts";
 import { ACTIVITY_KEPT_MS } from "../log/activity-sql.ts";
 
@@ -68,7 +69,8 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await deleteOld("signing_secrets", logRetentionMs);
   await repeat(signal, () => forgetAnsweredLanes(pool));
   await repeat(signal, () => forgetReceivers(pool));
-  await deleteOld("erasures", logRetentionMs);
+  // Until no backup that is kept as long as the log brings the analyses back.
+  await repeat(signal, () => forgetErasures(pool, logRetentionMs));
   await deleteOld("notices", logRetentionMs);
   await deleteOld("notice_mails", logRetentionMs);
   await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);

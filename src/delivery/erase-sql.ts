@@ -64,66 +64,91 @@ async function eraseOne(database: ClientBase, accountId: string, analysisId: str
   return rows[0] ?? null;
 }
 
+/** Those that were asked for longer ago, with the ids that only they have kept. Returns whether there were any. */
+export async function forgetErasures(pool: Pool, keptMs: number): Promise<number> {
+  const { rows } = await pool.query<{ gone: number }>(
+    `with old as (
+       delete from sealpost.erasures where ctid = any (array(
+         select ctid from sealpost.erasures
+         where analysis_id is not null and erased_at < now() - $1::float8 * interval '1 ms' limit 1000))
+       returning account_id, analysis_id
+     ), unknown as (
+       delete from sealpost.analyses as a using old
+       where a.account_id = old.account_id and a.id = old.analysis_id and a.digest = '' and not exists (
+         select from sealpost.deliveries as d where d.account_id = a.account_id and d.id = a.delivery_id)
+     )
+     select count(*)::integer as gone from old`,
+    [keptMs],
+  );
+  return rows[0]!.gone;
+}
+
 const FORGOTTEN_PER_STEP = 100;
 /** How soon what is not delivered yet is looked at again: so much later than it should be it is erased at most. */
 const LOOK_EVERY_MS = 600_000;
+/** And what only a replay can deliver, which has it looked at sooner. */
+const LOOK_AT_ABANDONED_EVERY_MS = 6 * 3_600_000;
 
-type Looked = {
-  readonly accountId: string;
-  readonly deliveryId: string;
-  /** Null: there is nothing left of it. */
-  readonly analysisId: string | null;
-  /** Null: it was not delivered. */
-  readonly isOver: boolean | null;
-};
+/** `isOver`: it was delivered so long ago, or can never be. */
+type Looked = { readonly accountId: string; readonly analysisId: string; readonly isOver: boolean };
 
 /**
- * One step of erasing what was delivered `afterMs` ago to endpoints that forget. Returns how many were looked at. What
- * was not delivered is looked at again, for as long as the log has it.
+ * One step of erasing what was delivered `afterMs` ago to endpoints that forget, each by itself. What a run that has
+ * ended has made of it is forgotten as if it were the endpoint's. Returns how many were looked at. What was not
+ * delivered is looked at again, for as long as there is a text.
  */
 export async function forgetDelivered(
   pool: Pool,
   eraseFromRuns: EraseFromRuns,
   afterMs: number,
 ): Promise<number> {
-  return await inTransaction(pool, async (tx) => {
-    const { rows } = await tx.query<Looked>(
-      `with due as (
-         select f.delivery_id, f.account_id from sealpost.forgetting as f
-         where f.look_at <= now() and exists (
-           select from sealpost.accounts as a where a.id = f.account_id and a.moved_to is null)
-         order by f.look_at limit ${FORGOTTEN_PER_STEP} for update of f skip locked
-       ), looked as (
-         select due.*, d.analysis_id, forget_at
-         from due left join lateral (
-           select d.analysis_id, (
-             select max(a.ended_at) + $1::float8 * interval '1 ms' from sealpost.attempts as a
-             where a.delivery_id = d.id and a.outcome = 'succeeded' and d.status = 'succeeded'
-           ) as forget_at
-           from sealpost.deliveries as d
-           where d.account_id = due.account_id and d.id = due.delivery_id
-             and d.reason is distinct from 'analysis_erased'
-           limit 1
-         ) as d on true
-       ), later as (
-         update sealpost.forgetting as f
-         set look_at = case when forget_at > now() then forget_at else now() + $2::float8 * interval '1 ms' end
-         from looked where f.delivery_id = looked.delivery_id
-       )
-       select account_id as "accountId", delivery_id as "deliveryId", analysis_id as "analysisId",
-         forget_at <= now() as "isOver"
-       from looked`,
-      [afterMs, LOOK_EVERY_MS],
-    );
-    const gone: string[] = [];
-    for (const { accountId, deliveryId, analysisId, isOver } of rows) {
-      if (analysisId !== null) {
-        if (!isOver || !(await eraseFromRuns(tx, accountId, analysisId, "forgetting")) === null) continue;
-        await tx.query("select sealpost.erase_analysis($1, $2)", [accountId, analysisId]);
-      }
-      gone.push(deliveryId);
-    }
-    await tx.query("delete from sealpost.forgetting where delivery_id = any ($1::uuid[])", [gone]);
-    return rows.length;
-  });
+  const { rows } = await pool.query<Looked & { readonly deliveryId: string }>(
+    `with due as (
+       select f.delivery_id, f.account_id from sealpost.forgetting as f
+       where f.look_at <= now() and exists (
+         select from sealpost.accounts as a where a.id = f.account_id and a.moved_to is null)
+       order by f.look_at limit ${FORGOTTEN_PER_STEP} for update of f skip locked
+     ), looked as (
+       select due.*, d.analysis_id, d.status, d.forget_at,
+         coalesce(d.forget_at <= now() or d.status = 'abandoned' and not d.is_kept, false) as is_over
+       from due left join lateral (
+         select d.analysis_id, d.status, (
+           select max(a.ended_at) + $1::float8 * interval '1 ms' from sealpost.attempts as a
+           where a.delivery_id = d.id and a.outcome = 'succeeded' and d.status = 'succeeded'
+         ) as forget_at, exists (select from sealpost.bodies as b where b.delivery_id = d.id) as is_kept
+         from sealpost.deliveries as d
+         where d.account_id = due.account_id and d.id = due.delivery_id
+           and d.reason is distinct from 'analysis_erased'
+         limit 1
+       ) as d on true
+     ), gone as (
+       delete from sealpost.forgetting as f using looked
+       where f.delivery_id = looked.delivery_id and looked.analysis_id is null
+     ), later as (
+       update sealpost.forgetting as f
+       set look_at = case when forget_at > now() then forget_at
+         when status = 'abandoned' then now() + $3::float8 * interval '1 ms'
+         else now() + $2::float8 * interval '1 ms' end
+       from looked where f.delivery_id = looked.delivery_id and looked.analysis_id is not null
+     )
+     select account_id as "accountId", delivery_id as "deliveryId", analysis_id as "analysisId", is_over as "isOver"
+     from looked`,
+    [afterMs, LOOK_EVERY_MS, LOOK_AT_ABANDONED_EVERY_MS],
+  );
+  for (const { accountId, analysisId, deliveryId, isOver } of rows) {
+    if (!isOver) continue;
+    await inTransaction(pool, async (tx) => {
+      const made = await eraseFromRuns(tx, accountId, analysisId, "forgetting");
+      if (made === null) return;
+      await tx.query("select sealpost.erase_analysis($1, $2)", [accountId, analysisId]);
+      await tx.query(
+        `insert into sealpost.forgetting (delivery_id, account_id, look_at)
+         select delivery_id, account_id, now() from sealpost.analyses where account_id = $1 and id = any ($2)
+         on conflict do nothing`,
+        [accountId, made],
+      );
+      await tx.query("delete from sealpost.forgetting where delivery_id = $1", [deliveryId]);
+    });
+  }
+  return rows.length;
 }

@@ -230,7 +230,9 @@ export function createTurn(
     if (fault !== null) throw fault;
     // If that fails, the turn ends by itself, and the next POST proves the same.
     if (isTaken) await turns.end(asked.accountId, origin, hasSucceeded).catch(() => undefined);
-    return { origin, restMs: isProven || hasSucceeded ? null : (waitMs ?? RECEIVER_EVERY_MS) };
+    // Another address may have had it wait for longer: its turn at the first is over.
+    const restMs = isTaken ? RECEIVER_EVERY_MS : (waitMs ?? RECEIVER_EVERY_MS);
+    return { origin, restMs: isProven || hasSucceeded ? null : restMs };
   };
   return { admit, end, isProven: () => isProven };
 }

@@ -126,6 +126,7 @@ export async function confirmRecipient(pool: Pool, tokenDigest: Buffer): Promise
     `update sealpost.notice_recipients as r set confirmed_at = coalesce(r.confirmed_at, now())
      from sealpost.accounts as a
      where a.id = r.account_id and r.token_digest = $1 and r.token_expires_at > now() and a.moved_to is null
+       and a.erased_at is null
      returning r.address, a.name as "accountName", true as "isConfirmed"`,
     [tokenDigest],
   );

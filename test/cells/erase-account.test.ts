@@ -1,10 +1,10 @@
 import { randomUUID } from "node:crypto";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { accountExists } from "../../src/accounts/accounts-sql.ts";
-import { deleteOldRows } from "../../src/base/database/old-rows.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { type Erasure, eraseAccount } from "../../src/cells/erase-account.ts";
 import { noteCertificates, noteEndpointNews } from "../../src/delivery/endpoint-health-sql.ts";
+import { forgetErasures } from "../../src/delivery/erase-sql.ts";
 import { endTurn, refuseUrl, rememberAnsweredLanes, takeTurn } from "../../src/delivery/receivers-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
@@ -224,9 +224,12 @@ describe("publishing to an erased account", () => {
 it("keeps what says that an analysis was erased as long as the log, and of an account for good", async () => {
   const old = { erased_at: new Date(Date.now() - 31 * DAY_MS) };
   await insertRow(database.pool, "erasures", { account_id: accountId, analysis_id: "old", ...old });
+  const unknown = { account_id: accountId, id: "old", delivery_id: randomUUID(), digest: Buffer.alloc(0) };
+  await insertRow(database.pool, "analyses", unknown);
   await insertRow(database.pool, "erasures", { account_id: accountId, analysis_id: "new" });
   await insertRow(database.pool, "erasures", { account_id: accountId, ...old });
-  expect(await deleteOldRows(database.pool, "erasures", 30 * DAY_MS, 10)).toBe(1);
+  expect(await forgetErasures(database.pool, 30 * DAY_MS)).toBe(1);
+  expect(await rowsOf(database.pool, "analyses", { id: "old" })).toEqual([]);
   expect((await rowsOf(database.pool, "erasures")).map(({ analysis_id }) => analysis_id).sort()).toEqual([
     "new",
     null,

@@ -1,6 +1,8 @@
 // Erasing what a run has published, or waits for.
 import { expect, test } from "vitest";
-import { countRows } from "../support/installation.ts";
+import { eraseFromRuns } from "../../src/app/areas.ts";
+import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
+import { changeRows, countRows, insertRow } from "../support/installation.ts";
 import { publishIt, read, waiting } from "./external-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
 import { api, database, runs, stepping, useRuns } from "./run-world.ts";
@@ -56,4 +58,42 @@ test("goes with what a run has published of it", async () => {
   expect(await countRows(database.pool, "erasures", { account_id: api.account.accountId })).toBeGreaterThan(
     1,
   );
+});
+
+test("is forgotten once its run has ended, and what that has published is forgotten like it", async () => {
+  const second = chain({ kind: "external_analysis" }, { kind: "external_analysis" });
+  const { run, analysisId } = await waiting(second);
+  const delivery_id = await publishIt(analysisId, { text: "canary" });
+  await read();
+  await stepAll(stepping());
+  const { accountId } = api.account;
+  const delivered = async (id: string) => {
+    await changeRows(database.pool, "deliveries", { id }, { status: "succeeded", reason: null });
+    const attempt = { delivery_id: id, account_id: accountId, run: 1, number: 1, outcome: "succeeded" };
+    await insertRow(database.pool, "attempts", { ...attempt, started_at: new Date(), ended_at: new Date() });
+  };
+  await delivered(delivery_id);
+  await insertRow(database.pool, "forgetting", { delivery_id, account_id: accountId, look_at: new Date(0) });
+  const codeOf = async (id: string) => (await api.ask("GET", `/v1/analyses/${id}`)).body.code;
+  const forget = async () => {
+    await changeRows(database.pool, "forgetting", {}, { look_at: new Date(0) });
+    await forgetDelivered(database.pool, eraseFromRuns, 0);
+  };
+  await forget();
+  expect([await codeOf(analysisId), await itemsOf(run.id)]).toEqual([undefined, 2]);
+  await publishIt(`${run.id}:${(await runs.get(run.id)).node_runs.at(-1)!.id}`);
+  await read();
+  await stepAll(stepping());
+  const { status, delivery_id: own } = await runs.get(run.id);
+  expect(status).toBe("SUCCEEDED");
+  await forget();
+  expect([await codeOf(analysisId), await itemsOf(run.id), await codeOf(run.id)]).toEqual([
+    "analysis_erased",
+    0,
+    undefined,
+  ]);
+  await delivered(String(own));
+  await forget();
+  expect(await codeOf(run.id)).toBe("analysis_erased");
+  expect(await countRows(database.pool, "forgetting", { account_id: accountId })).toBe(0);
 });

@@ -10,8 +10,6 @@ const OLD = {
     select key_id from sealpost.console_sessions where key_id is not null)`,
   audit_log: `id < sealpost.uuid_v7_floor(now() - ${KEPT}) order by id`,
   console_sessions: `expires_at < now() - ${KEPT}`,
-  // Until no backup that is kept as long as the log brings the analysis back.
-  erasures: `analysis_id is not null and erased_at < now() - ${KEPT}`,
   idempotency_keys: `created_at < now() - ${KEPT}`,
   notice_mails: `id < sealpost.uuid_v7_floor(now() - ${KEPT})`,
   // An address that was not confirmed while it could be.
