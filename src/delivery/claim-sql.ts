@@ -132,10 +132,13 @@ select
 from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
--- Spelled differently, it is asked for by what the URL means: see take_turn.
-left join sealpost.receivers on receivers.account_id = any (array[claimed.account_id])
-  and receivers.origin = any (array[sealpost.origin(coalesce(b.webhook_url, endpoints.url))])
-  and receivers.proven_at > coalesce($6::timestamptz, now()) - interval '30 days'
+-- Spelled differently, it is asked for by what the URL means: see take_turn. With the limit it is a look-up by both.
+left join lateral (
+  select * from sealpost.receivers as r
+  where r.account_id = claimed.account_id and r.origin = sealpost.origin(coalesce(b.webhook_url, endpoints.url))
+    and r.proven_at > coalesce($6::timestamptz, now()) - interval '30 days'
+  limit 1
+) as receivers on true
 left join lateral sealpost.closed_url(
   claimed.account_id, case when b.webhook_url is not null and lease_number is not null then claimed.delivery_id end
 ) as closed on true

@@ -68,6 +68,28 @@ describe("a lease", () => {
     ]);
   });
 
+  it("looks up whether its receiver is proven by account and origin", async () => {
+    const url = "https://shared.example.com/in";
+    const ids: string[] = [];
+    for (let n = 0; n < 20; n++) {
+      const account_id = await insertAccount(database.pool, url);
+      const receiver = { account_id, origin: new URL(url).origin, proven_at: T0 };
+      await insertRow(database.pool, "receivers", receiver);
+      ids.push(...(await publishAt(pool, account_id, T0, [`c-${published++}`])));
+    }
+    const read = async () => {
+      await flushStatistics(pool, database.pool);
+      const { rows } = await database.pool.query<{ n: number }>(
+        `select idx_tup_read::integer as n from pg_stat_user_indexes where indexrelname = 'receivers_pkey'`,
+      );
+      return rows[0]!.n;
+    };
+    const before = await read();
+    const { deliveries } = await claim(pool, ids, { at: later(1) });
+    expect(deliveries).toHaveLength(20);
+    expect((await read()) - before).toBe(20);
+  });
+
   it("is given to one of many who ask at once", async () => {
     const ids = await publishAt(
       pool,

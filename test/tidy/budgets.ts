@@ -16,7 +16,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 /**
  * Weight is a feature that users and the next developer pay for: whoever raises a number says what it buys. Where a
  * number is not yet what was aimed for (45,000 lines), it is what there is, and only falls, but for what trust bought:
- * both keys of a rotation 31, turns of steps 48, users' shares of places and of what is stored 74, consent 550 and its
+ * both keys of a rotation 31, turns of steps 48, users' shares of places and of what is stored 74, consent 553 and its
  * variable, erasing and forgetting an analysis 426 and its variable, erasing accounts 671 and 7 files, challenges
  * (sent, answered by the library, tried by the check, which is no way around consent) 306; and but for the console's
  * truth about replays, hosts and times 122.
@@ -24,7 +24,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 48_807,
+    max: 48_810,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
