@@ -149,8 +149,8 @@ begin atomic
   select to_timestamp(('x' || left(replace(id::text, '-', ''), 12))::bit(48)::bigint / 1000.0);
 end;
 
--- The origin of a target's URL, as its text says it, whatever its case and with or without the port: what it takes more
--- than that to read (an IDN) is another text.
+-- The origin of a target's URL, as its text says it, in lower case and without :443. An internationalized name stays as
+-- it is spelled.
 create function sealpost.origin(url text) returns text
 language sql immutable parallel safe
 begin atomic

@@ -12,9 +12,9 @@ end;
 -- Takes the text of an analysis out of every row, with what receivers answered, which may repeat it, and ends its
 -- delivery. An attempt under way is logged as interrupted, as it may arrive: in_flight. Its dispatcher, whose lease is
 -- gone, records nothing of it. What an erased delivery is: succeeded, or abandoned as analysis_erased. Its id stays
--- known, whatever is published under it. outcome: erased (perhaps before), not_found.
+-- known, whatever is published under it. its_delivery null: there is no such analysis.
 create function sealpost.erase_analysis(
-  of_account uuid, of_analysis text, out outcome text, out in_flight boolean
+  of_account uuid, of_analysis text, out its_delivery uuid, out in_flight boolean
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -23,26 +23,25 @@ set enable_seqscan = off
 set jit = off
 as $$
 declare
-  registered record;
+  its_digest bytea;
   opened sealpost.open_deliveries;
   found_open sealpost.open_deliveries;
   cut integer := 0;
 begin
   in_flight := false;
-  select delivery_id, digest into registered
+  select delivery_id, digest into its_delivery, its_digest
   from sealpost.analyses where account_id = of_account and id = of_analysis for update;
-  outcome := case when found then 'erased' else 'not_found' end;
-  if not found or registered.digest = '' then
+  if not found or its_digest = '' then
     return;
   end if;
   -- The open row before the log's, as recording does; and once more, for a replay that came in between.
   for pass in 1 .. 2 loop
-    delete from sealpost.open_deliveries where delivery_id = registered.delivery_id returning * into found_open;
+    delete from sealpost.open_deliveries where delivery_id = its_delivery returning * into found_open;
     if found then
       opened := found_open;
     end if;
-    delete from sealpost.held_deliveries where account_id = of_account and delivery_id = registered.delivery_id;
-    perform from sealpost.deliveries where account_id = of_account and id = registered.delivery_id for update;
+    delete from sealpost.held_deliveries where account_id = of_account and delivery_id = its_delivery;
+    perform from sealpost.deliveries where account_id = of_account and id = its_delivery for update;
   end loop;
   if opened.lease_token is not null and opened.lease_number is not null then
     cut := 1;
@@ -61,10 +60,10 @@ begin
     attempts_count = attempts_count + cut,
     last_error_code = case cut when 1 then 'interrupted' else last_error_code end,
     last_status_code = case cut when 0 then last_status_code end
-  where account_id = of_account and id = registered.delivery_id;
+  where account_id = of_account and id = its_delivery;
   update sealpost.attempts set response_headers = null, response_excerpt = null
-  where delivery_id = registered.delivery_id and coalesce(response_headers, response_excerpt) is not null;
-  update sealpost.bodies set analysis = 'null', reference = null where delivery_id = registered.delivery_id;
+  where delivery_id = its_delivery and coalesce(response_headers, response_excerpt) is not null;
+  update sealpost.bodies set analysis = 'null', reference = null where delivery_id = its_delivery;
   update sealpost.analyses set digest = '' where account_id = of_account and id = of_analysis;
 end
 $$;

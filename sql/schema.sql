@@ -1055,7 +1055,7 @@ function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integ
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
-function sealpost.erase_analysis(of_account uuid, of_analysis text, OUT outcome text, OUT in_flight boolean) returns record
+function sealpost.erase_analysis(of_account uuid, of_analysis text, OUT its_delivery uuid, OUT in_flight boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql
 function sealpost.fold_activity(after interval, accounts_max integer) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql

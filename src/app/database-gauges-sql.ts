@@ -5,6 +5,7 @@ import type { CapacityMetrics } from "../base/metrics/database-metrics.ts";
 import type { QueueMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
 import { PARTITIONED_TABLES } from "../base/model/installation.ts";
+import { restingBetweenTurns } from "../delivery/receivers-sql.ts";
 import type { Sampled } from "./monitoring.ts";
 
 /** At most so many due rows are read, which bounds what a scrape costs. */
@@ -47,13 +48,10 @@ with looked_at as materialized (
   from looked_at
   group by account_id, lane
 ), lanes as (
-  select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and exists (
-    select from sealpost.receivers as r
-    where r.account_id = counted.account_id and r.next_at > now() - interval '1 minute' and r.origin = any (array[
-      sealpost.origin(coalesce(
-        (select b.webhook_url from sealpost.bodies as b where b.delivery_id = oldest_id),
-        (select e.url from sealpost.endpoints as e where e.account_id = counted.account_id)))])
-  ) as is_at_work
+  select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and ${restingBetweenTurns(
+    "counted.account_id",
+    "(select b.webhook_url from sealpost.bodies as b where b.delivery_id = oldest_id)",
+  )} as is_at_work
   from counted
 )
 select

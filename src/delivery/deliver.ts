@@ -118,7 +118,6 @@ export function createDelivering(options: DeliveringOptions & { readonly turns: 
 }
 
 const REFUSED: Recording["next"] = { status: "abandoned", reason: "refused_by_receiver" };
-const ERASED: Recording["next"] = { status: "abandoned", reason: "analysis_erased" };
 
 /** What became of a leased delivery: what to record, and the result of its POST (null: there was none). */
 export type Delivered = {
@@ -146,14 +145,13 @@ export async function deliver(
       attemptsInRun: (delivery.number ?? on.policy.attempts + 1) - 1,
       runStartedAtMs,
       wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
+      isErased: delivery.analysisText === "null",
       expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
       target: target === null ? null : delivery.isRefused ? "refused_by_receiver" : VERDICTS[target.verdict],
     },
     on.policy,
     on.clock.nowMs(),
   );
-  // Erased while it was let go from being held.
-  if (delivery.analysisText === "null") return ended(delivery, ERASED);
   if (verdict.kind === "end") {
     const errorCode =
       target?.verdict === "refuse" && verdict.reason === "target_refused" ? target.code : null;

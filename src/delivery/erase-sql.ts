@@ -33,7 +33,7 @@ export async function eraseAnalysis(
 
 /**
  * After a restore: what is not known here yet is known as erased from now on, so that nobody publishes it again. False:
- * nor is the account.
+ * the account is not known either.
  */
 export async function knowAsErased(tx: ClientBase, accountId: string, analysisId: string): Promise<boolean> {
   const { rowCount } = await tx.query(
@@ -55,16 +55,15 @@ async function eraseOne(database: ClientBase, accountId: string, analysisId: str
        select * from sealpost.erase_analysis($1, $2)
      ), kept as (
        insert into sealpost.erasures (account_id, analysis_id)
-       select $1, $2 from erased where outcome = 'erased' on conflict do nothing
+       select $1, $2 from erased where its_delivery is not null on conflict do nothing
      )
-     select in_flight as "inFlight", a.delivery_id as "deliveryId"
-     from erased join sealpost.analyses as a on a.account_id = $1 and a.id = $2`,
+     select in_flight as "inFlight", its_delivery as "deliveryId" from erased where its_delivery is not null`,
     [accountId, analysisId],
   );
   return rows[0] ?? null;
 }
 
-/** Those that were asked for longer ago, with the ids that only they have kept. Returns whether there were any. */
+/** Those that were asked for longer ago, with the ids that only they have kept. Returns how many. */
 export async function forgetErasures(pool: Pool, keptMs: number): Promise<number> {
   const { rows } = await pool.query<{ gone: number }>(
     `with old as (

@@ -99,6 +99,13 @@ export const refusing = (accountId: string, url: string) => `exists (
   select from sealpost.refusals as r where r.account_id = any (array[${accountId}]) and r.url = any (array[${url}])
     and coalesce(r.lifted_at < r.refused_at, true))`;
 
+/** SQL: whether the receiver at the URL, or at the endpoint if that is null, rests between its turns. */
+export const restingBetweenTurns = (accountId: string, webhookUrl: string) => `exists (
+  select from sealpost.receivers as r
+  where r.account_id = ${accountId} and r.next_at > now() - interval '1 minute' and r.origin = any (array[
+    sealpost.origin(coalesce(${webhookUrl}, (
+      select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))]))`;
+
 export async function isRefusing(
   database: Pool | ClientBase,
   accountId: string,

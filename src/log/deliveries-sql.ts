@@ -3,6 +3,7 @@ import { createdAtMs } from "../base/database/partitions.ts";
 import { timeText } from "../base/database/time-text.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { isoTime } from "../base/model/time.ts";
+import { restingBetweenTurns } from "../delivery/receivers-sql.ts";
 import { SECRETS_KEPT_MAX } from "../delivery/signing-secrets-sql.ts";
 import { type Sight, sightOf } from "../delivery/visibility-sql.ts";
 import { ATTEMPTS_SHOWN_MAX, type Attempt, type Delivery } from "./delivery-schema.ts";
@@ -50,12 +51,7 @@ export const loggedColumns = (deliveries: string) => `
           where e.account_id = d.account_id and e.paused_at is not null
             and o.lane = sealpost.lane(d.account_id, null))
       end as is_held,
-      o.due_at <= now() and exists (
-        select from sealpost.receivers as r
-        where r.account_id = d.account_id and r.next_at > now() - interval '1 minute' and r.origin = any (array[
-          sealpost.origin(coalesce(d.webhook_url, (
-            select e.url from sealpost.endpoints as e where e.account_id = d.account_id)))])
-      ) as waits_for_proof,
+      o.due_at <= now() and ${restingBetweenTurns("d.account_id", "d.webhook_url")} as waits_for_proof,
       case when d.run > 1 then (
         select replay_id from sealpost.replay_items where delivery_id = d.id and run = d.run limit 1
       ) end as replay_id

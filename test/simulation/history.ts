@@ -188,6 +188,7 @@ export class History {
         attemptsInRun: (leased.number ?? this.#policy.attempts + 1) - 1,
         runStartedAtMs: leased.runStartedAt,
         wasInterruptedInQuarantine: leased.wasInterruptedInQuarantine,
+        isErased: false,
         expiresAtMs: this.rows.deliveries[leased.delivery]!.createdAt + RETENTION_MS,
         target: leased.target,
       },

@@ -16,6 +16,7 @@ export type ClaimedState = {
   readonly runStartedAtMs: number;
   /** The attempt that was just recorded as interrupted had been posted from quarantine. */
   readonly wasInterruptedInQuarantine: boolean;
+  readonly isErased: boolean;
   /** The analysis is readable (and its body sent) until then. */
   readonly expiresAtMs: number;
   /** Null: neither a webhook_url nor an endpoint. Refused: by the text of the URL. */
@@ -26,6 +27,7 @@ export type BeforeAttempt = { readonly kind: "post" } | { readonly kind: "end"; 
 
 /** Whether a claimed delivery is posted now, or ends without another attempt. */
 export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, nowMs: number): BeforeAttempt {
+  if (state.isErased) return { kind: "end", reason: "analysis_erased" };
   if (state.wasInterruptedInQuarantine) return { kind: "end", reason: "interrupted" };
   if (state.attemptsInRun >= policy.attempts) return { kind: "end", reason: "attempts_exhausted" };
   if (nowMs >= state.expiresAtMs) return { kind: "end", reason: "analysis_expired" };

@@ -121,6 +121,7 @@ describe("decisions", () => {
     attemptsInRun: 0,
     runStartedAtMs: 0,
     wasInterruptedInQuarantine: false,
+    isErased: false,
     expiresAtMs: 1e12,
     target: "allowed",
   } as const;
@@ -155,6 +156,14 @@ describe("decisions", () => {
     expect(decideBeforeAttempt({ ...claimed, wasInterruptedInQuarantine: true }, DAY, 1)).toEqual({
       kind: "end",
       reason: "interrupted",
+    });
+  });
+  it("ends as erased what was erased, whatever else would end it", () => {
+    expect(
+      decideBeforeAttempt({ ...claimed, isErased: true, attemptsInRun: 8, target: null }, DAY, 1e13),
+    ).toEqual({
+      kind: "end",
+      reason: "analysis_erased",
     });
   });
   it("after an attempt: succeeded, failed with a due time, or abandoned after the last", () => {
