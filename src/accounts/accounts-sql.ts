@@ -1,5 +1,7 @@
 import type { ClientBase, Pool } from "pg";
+import { timeText } from "../base/database/time-text.ts";
 import { inTransaction } from "../base/database/transaction.ts";
+import type { ShownAccount } from "../base/model/console.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { createSigningSecret } from "../delivery/signing-secrets-sql.ts";
 
@@ -23,20 +25,22 @@ export async function createAccount(
 }
 
 export async function accountExists(database: ClientBase | Pool, accountId: string): Promise<boolean> {
-  return (await findAccountName(database, accountId)) !== null;
+  return (await findShownAccount(database, accountId)) !== null;
 }
 
 /** Null: there is no such account, or it is erased. */
-export async function findAccountName(
+export async function findShownAccount(
   database: ClientBase | Pool,
   accountId: string,
-): Promise<string | null> {
-  const { rows } = await database.query<{ name: string }>({
-    name: "find_account_name",
-    text: "select name from sealpost.accounts where id = $1 and erased_at is null",
+): Promise<ShownAccount | null> {
+  const { rows } = await database.query<ShownAccount>({
+    name: "find_shown_account",
+    text: `select a.name as "accountName", ${timeText("e.paused_at")} as "pausedAt"
+      from sealpost.accounts as a left join sealpost.endpoints as e on e.account_id = a.id
+      where a.id = $1 and a.erased_at is null`,
     values: [accountId],
   });
-  return rows[0]?.name ?? null;
+  return rows[0] ?? null;
 }
 
 export type StoredAccount = {

@@ -94,7 +94,8 @@ export async function enterByLink(pool: Pool, linkDigest: Buffer, digest: Buffer
 }
 
 const FIND = `
-select s.digest, s.id, s.account_id as "accountId", a.name as "accountName", s.key_id as "keyId", k.user_id as "userId",
+select s.digest, s.id, s.account_id as "accountId", a.name as "accountName", ${timeText("e.paused_at")} as "pausedAt",
+  s.key_id as "keyId", k.user_id as "userId",
   case when s.key_id is null then s.permissions
     else array(select unnest(s.permissions) intersect select unnest(k.scopes)) end as permissions,
   s.viewer_id as "viewerId", coalesce(s.viewer_label, k.name) as "viewerLabel", s.embed_origin as "embedOrigin",
@@ -102,6 +103,7 @@ select s.digest, s.id, s.account_id as "accountId", a.name as "accountName", s.k
 from sealpost.console_sessions s
 left join sealpost.api_keys k on k.id = s.key_id
 left join sealpost.accounts a on a.id = s.account_id
+left join sealpost.endpoints e on e.account_id = s.account_id
 where s.digest = any($1) and s.revoked_at is null and s.expires_at > now()
   and (s.key_id is null or k.revoked_at is null and (k.expires_at is null or k.expires_at > now()))
   and (s.account_id is not null or s.last_active_at > now() - $2::float8 * interval '1 second')`;

@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { findAccountName } from "../accounts/accounts-sql.ts";
+import { findShownAccount } from "../accounts/accounts-sql.ts";
 import { consoleUrl } from "../accounts/console-sessions-api.ts";
 import {
   endSession,
@@ -65,7 +65,7 @@ export function createSessionStore(pool: Pool, ancestors: readonly string[]): Se
         const entry = { accountId: null, operationKey: STAFF_SIGNED_IN, details: {} };
         await writeAuditEntry(tx, { ...entry, actor, requestId });
       }),
-    findAccountName: (accountId) => findAccountName(pool, accountId),
+    findAccount: (accountId) => findShownAccount(pool, accountId),
     find: async (digest) => {
       const { answer: session = null } = await find(digest.toString("hex"));
       if (session === null || session.embedOrigin === null || ancestors.includes(session.embedOrigin))

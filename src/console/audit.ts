@@ -1,7 +1,7 @@
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
-import { type Column, hidden, newer, older, options, table } from "./parts.ts";
+import { type Column, hidden, newer, older, options, plain, table } from "./parts.ts";
 import { type Answers, type Fields, get, type View } from "./screen.ts";
 import { STAFF_PATH } from "./site.ts";
 import { momentOf } from "./times.ts";
@@ -93,7 +93,7 @@ export function auditTable({ session }: View, changes: readonly AnyEntry[]): Htm
       },
     },
   ];
-  return table("audit", columns, changes, { idOf: ({ id }) => `c-${id}` });
+  return table("audit", columns, plain(changes), { idOf: ({ id }) => `c-${id}` });
 }
 
 const ACCOUNT: Column<AnyEntry> = {

@@ -13,7 +13,7 @@ import type { Fields } from "./screen.ts";
 import { momentAt, wallTimeOf } from "./times.ts";
 
 /** Filters that the fields below set, by their names in the API. */
-export const FIELD_FILTERS = [
+const FIELD_FILTERS = [
   "analysis_id",
   "target_host",
   "error_code",
@@ -27,6 +27,28 @@ export const FIELD_FILTERS = [
 
 /** Filters that no field sets, but an address may. */
 const KEPT = ["event", "replay_id"] as const;
+
+/** In an address's fields, none of them; the status and the chart's range are no fields of a form. */
+export const NO_FILTERS: Fields = Object.fromEntries(
+  ["q", ...FIELD_FILTERS, ...KEPT].map((name) => [name, []]),
+);
+
+/** What people call them. */
+export const FILTER_NAMES: Readonly<Record<string, string>> = {
+  q: "search",
+  status: "status",
+  reason: "reason",
+  event: "event",
+  analysis_id: "analysis",
+  target_host: "host",
+  error_code: "error",
+  status_code: "code",
+  status_code_min: "code from",
+  status_code_max: "code to",
+  replay_id: "of replay",
+  created_after: "from",
+  created_before: "to",
+};
 
 /**
  * What a form's fields ask for, as the API has it: blank ones ask for nothing, `code` is a status or a range of them,

@@ -3,9 +3,11 @@ import type { DescribedProblem } from "../http/kernel.ts";
 import type { Assets } from "./assets.ts";
 import { sendPage } from "./guards.ts";
 import { type Html, html, type Part } from "./html.ts";
+import { buttonForm } from "./parts.ts";
 import type { Page } from "./screen.ts";
 import { type Seen, STAFF_PATH } from "./site.ts";
 import { zoneChoice } from "./time-zones.ts";
+import { momentOf } from "./times.ts";
 
 /** A page that is one box. @param attributes of the box */
 export function notice(title: string, body: Part, attributes: Part = null): Page {
@@ -119,7 +121,7 @@ ${seen !== null && keys()}
 export function mainElement({ assets, seen, isRefreshed }: Frame, page: Page): Html {
   const { title, heading = title, up, beside = null, main } = page;
   return html`<main id="main" tabindex="-1"${isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
-${isRefreshed && seen !== null && tools(seen)}
+${isRefreshed && seen !== null && tools(seen)}${seen !== null && pausedLine(seen)}
 ${up !== undefined && html`<nav class="way" aria-label="Back"><a href="${up.href}">${up.name}</a></nav>`}
 ${heading !== null && html`<div class="head"><h1>${heading}</h1>${beside}</div>`}
 ${main}
@@ -179,6 +181,15 @@ function tab(href: string, name: string, isHere: boolean): Html {
 function tools({ session, path }: Known): Html {
   return html`<div class="tools">${zoneChoice(session, path)}
 <button type="button" class="live"><span aria-hidden="true"></span> <span></span></button></div>`;
+}
+
+/** Above everything but the endpoint's own page, which says more of it. */
+function pausedLine({ session, base, path }: Known): Html | null {
+  const { pausedAt, timeZone, permissions } = session;
+  if (pausedAt === null || path.startsWith(`${base}/endpoint`)) return null;
+  return html`<div class="paused"><strong class="warn">❚❚ The endpoint is paused</strong>
+<span>since ${momentOf(pausedAt, timeZone)}: its deliveries are held, and nothing is lost.</span>
+${permissions.has("webhooks:write") && buttonForm(`${base}/endpoint/resume`, "Resume", "primary")}</div>`;
 }
 
 /** Shown by a key. */

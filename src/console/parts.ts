@@ -45,8 +45,13 @@ export type Column<Row> = {
   /** Before the cell where a row is a box, in narrow windows. Default: the name; null: nothing. */
   readonly label?: string | null;
   readonly isNumber?: boolean;
+  /** Beside the name. */
+  readonly beside?: Part;
   readonly cell: (row: Row) => Part;
 };
+
+/** Rows under a line that says what they have in common; null: nothing. */
+export type RowGroup<Row> = { readonly id: string; readonly heading: Part; readonly rows: readonly Row[] };
 
 export type RowParts<Row> = {
   readonly idOf?: (row: Row) => string;
@@ -58,25 +63,42 @@ export type RowParts<Row> = {
 export function table<Row>(
   kind: string,
   columns: readonly Column<Row>[],
-  rows: readonly Row[],
+  groups: readonly RowGroup<Row>[],
   { idOf, below = () => null }: RowParts<Row> = {},
 ): Html {
   const headings = columns.map(
-    ({ name, isNumber = false }) => html`<th scope="col"${isNumber && html` class="number"`}>${name}</th>`,
+    ({ name, isNumber = false, beside = null }) =>
+      html`<th scope="col"${isNumber && html` class="number"`}>${name}${beside}</th>`,
   );
   const cellOf = (row: Row, { name, label = name, isNumber = false, cell }: Column<Row>) =>
     html`<td${label !== null && html` data-label="${label}"`}${isNumber && html` class="number"`}>${cell(row)}</td>`;
   const belowOf = (text: Part) =>
     html`<tr class="why"><td></td><td colspan="${columns.length - 1}">${text}</td></tr>`;
+  const rowOf = (row: Row) => {
+    const [id, more] = [idOf?.(row), below(row)];
+    return html`<tr${id !== undefined && html` id="${id}"`}>
+${columns.map((column) => cellOf(row, column))}
+</tr>${more && belowOf(more)}`;
+  };
   return html`<table class="log ${kind}">
 <thead><tr>${headings}</tr></thead>
-${rows.map((row) => {
-  const [id, more] = [idOf?.(row), below(row)];
-  return html`<tbody${id !== undefined && html` id="${id}"`}><tr>
-${columns.map((column) => cellOf(row, column))}
-</tr>${more && belowOf(more)}</tbody>`;
-})}
+${groups.map(
+  ({ id, heading, rows }) => html`<tbody${id !== "" && html` id="${id}"`}>${
+    heading && html`<tr class="group"><th colspan="${columns.length}" scope="rowgroup">${heading}</th></tr>`
+  }
+${rows.map(rowOf)}</tbody>`,
+)}
 </table>`;
+}
+
+/** Rows without groups. */
+export function plain<Row>(rows: readonly Row[]): readonly RowGroup<Row>[] {
+  return [{ id: "", heading: null, rows }];
+}
+
+/** A button that copies; shown where the script can. @param what it is, for who cannot see what it stands beside */
+export function copyButton(text: string, what: string): Html {
+  return html`<button type="button" class="copy" data-copy="${text}">Copy<span class="unseen"> ${what}</span></button>`;
 }
 
 /** One rectangle beside the other, none beyond `most`. */
@@ -94,7 +116,7 @@ export function stacked(
 }
 
 /** Names and what they are, in a box; false: not there. */
-export function facts(entries: readonly (readonly [name: string, value: Part] | false)[]): Html {
+export function facts(entries: readonly (readonly [name: Part, value: Part] | false)[]): Html {
   const items = entries.map((entry) => entry && html`<div><dt>${entry[0]}</dt><dd>${entry[1]}</dd></div>`);
   return html`<dl class="facts">${items}</dl>`;
 }
@@ -109,7 +131,7 @@ export function keyField(): Html {
 }
 
 /** A form that is a button. */
-export function buttonForm(action: string, name: string, kind: "" | "primary" = ""): Html {
+export function buttonForm(action: string, name: string, kind: "" | "primary" | "quiet" = ""): Html {
   return html`<form method="post" action="${action}">${keyField()}
 <button${kind !== "" && html` class="${kind}"`}>${name}</button></form>`;
 }

@@ -113,7 +113,8 @@ function withNewKeys(page: string): string {
 
 /** The address names the account. */
 function keyOf({ url }: FastifyRequest, { session, accountId }: Seen): string {
-  const { userId, timeZone, linkTimeZone, permissions } = session;
+  const { userId, timeZone, linkTimeZone, permissions, pausedAt } = session;
   const isStaff = session.accountId === null;
-  return JSON.stringify([url, accountId, isStaff, userId, timeZone, linkTimeZone, [...permissions].sort()]);
+  const sight = [isStaff, userId, timeZone, linkTimeZone, pausedAt, [...permissions].sort()];
+  return JSON.stringify([url, accountId, sight]);
 }

@@ -8,16 +8,19 @@ import type { SigningSecretShape } from "../delivery/signing-secrets-api.ts";
 import type { PageBody } from "../http/pagination.ts";
 import type * as accounts from "../log/accounts-api.ts";
 import type { Account, Found } from "../log/accounts-schema.ts";
-import type { Activity } from "../log/activity-schema.ts";
+import type { Activity, EndpointHealth } from "../log/activity-schema.ts";
 import type { Delivery, DeliveryWithAttempts } from "../log/delivery-schema.ts";
 import type * as replays from "../log/replays-api.ts";
 import type { Replay } from "../log/replays-schema.ts";
+import type { Notice, Recipient } from "../notices/notice-kinds.ts";
 import type { ReceiverReport } from "../receivers/receiver-check.ts";
 import type { Part } from "./html.ts";
 
 export type AccountReplay = z.output<typeof accounts.AccountReplay>;
 export type DryRun = z.output<typeof replays.DryRun>;
 export type Endpoint = endpoints.Endpoint;
+export type { EndpointHealth };
+
 type SigningSecrets = z.output<typeof SigningSecretShape>;
 
 /** The operations that pages run, with what each answers: the types of their own schemas. */
@@ -33,11 +36,16 @@ export type Answers = {
   "webhooks.deliveries.replay": Delivery;
   "webhooks.endpoint.check": ReceiverReport;
   "webhooks.endpoint.get": Endpoint;
+  "webhooks.endpoint.health": EndpointHealth;
   "webhooks.endpoint.pause": Endpoint;
   "webhooks.endpoint.remove": null;
   "webhooks.endpoint.resume": Endpoint;
   "webhooks.endpoint.set": Endpoint;
   "webhooks.endpoint.test": z.output<typeof Published>;
+  "webhooks.notices.list": PageBody<z.output<typeof Notice>>;
+  "webhooks.notices.recipients.add": Recipient;
+  "webhooks.notices.recipients.list": PageBody<Recipient> & { readonly sends_mail: boolean };
+  "webhooks.notices.recipients.remove": null;
   "webhooks.replays.cancel": Replay;
   "webhooks.replays.create": Replay | DryRun;
   "webhooks.replays.get": Replay;

@@ -5,6 +5,7 @@ import { deliveryScreens } from "./screens/delivery.ts";
 import { endpointScreens } from "./screens/endpoint.ts";
 import { newReplayScreens } from "./screens/new-replay.ts";
 import { checkScreens } from "./screens/receiver-check.ts";
+import { recipientScreens } from "./screens/recipients.ts";
 import { replayScreens } from "./screens/replays.ts";
 import { secretScreens } from "./screens/signing-secret.ts";
 
@@ -24,6 +25,7 @@ export const screens: readonly Screen[] = [
   ...replayScreens,
   ...endpointScreens,
   ...checkScreens,
+  ...recipientScreens,
   ...secretScreens,
   auditScreen,
   leaveTo("/console/left"),

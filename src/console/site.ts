@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
-import type { ConsoleSession, EnteredLink, StaffSession } from "../base/model/console.ts";
+import type { ConsoleSession, EnteredLink, ShownAccount, StaffSession } from "../base/model/console.ts";
 import type { FindOrigin } from "../base/model/events.ts";
 import { isUuid } from "../base/model/formats.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
@@ -34,7 +34,7 @@ export type SessionStore = {
   /** Of support staff; the audit log says so. */
   open(digest: Buffer, session: StaffSession, requestId: string): Promise<void>;
   /** Null: there is no such account. */
-  findAccountName(accountId: string): Promise<string | null>;
+  findAccount(accountId: string): Promise<ShownAccount | null>;
   find(digest: Buffer): Promise<ConsoleSession | null>;
   enter(linkDigest: Buffer, digest: Buffer): Promise<EnteredLink>;
   noteUse(sessionId: string): Promise<void>;
@@ -140,9 +140,9 @@ export function staffAccountSite(options: ConsoleOptions): Site {
       const session = await findStaffSession(options, request);
       if (session === null) return null;
       const { account_id: accountId = "" } = request.params as Record<string, string>;
-      const accountName = isUuid(accountId) ? await options.sessions.findAccountName(accountId) : null;
-      if (accountName === null) return { session, accountId: null, base: STAFF_PATH, isAccountUnknown: true };
-      return { session: { ...session, accountName }, accountId, base: `${STAFF_PATH}/a/${accountId}` };
+      const account = isUuid(accountId) ? await options.sessions.findAccount(accountId) : null;
+      if (account === null) return { session, accountId: null, base: STAFF_PATH, isAccountUnknown: true };
+      return { session: { ...session, ...account }, accountId, base: `${STAFF_PATH}/a/${accountId}` };
     },
   };
 }

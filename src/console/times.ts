@@ -4,6 +4,8 @@ import { type Html, html } from "./html.ts";
 
 const FORMATS = {
   moment: { dateStyle: "medium", timeStyle: "medium" },
+  day: { dateStyle: "short" },
+  second: { timeStyle: "medium" },
   minute: { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" },
   time: { timeStyle: "short" },
   parts: { dateStyle: "short", timeStyle: "medium", hourCycle: "h23" },
@@ -20,6 +22,14 @@ function formatOf(kind: keyof typeof FORMATS, timeZone: string | null): Intl.Dat
 /** A moment as a viewer reads it, `22 Nov 2026, 14:03:05`, with the exact one at hand. @param iso ISO 8601 */
 export function momentOf(iso: string, timeZone: string | null): Html {
   return html`<time datetime="${iso}" title="${iso}">${formatOf("moment", timeZone).format(new Date(iso))}</time>`;
+}
+
+/** The same in a row of many: `14:03:05` today, else `22 Nov, 14:03`. */
+export function briefOf(iso: string, timeZone: string | null, nowMs: number): Html {
+  const date = new Date(iso);
+  const day = formatOf("day", timeZone);
+  const text = formatOf(day.format(date) === day.format(nowMs) ? "second" : "minute", timeZone).format(date);
+  return html`<time datetime="${iso}" title="${formatOf("moment", timeZone).format(date)}">${text}</time>`;
 }
 
 /** The same with how far off it is, for what somebody waits for: `22 Nov 2026, 14:03:05 (in 4 min)`. */
@@ -39,11 +49,17 @@ export function distanceOf(ms: number, nowMs: number): string {
 /** What is quoted, and a time as `timeInWords` writes it. */
 const QUOTE_OR_TIME = /("[^"]*"|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC)/;
 
-/** A text of the API, whose times are UTC, with times as a viewer reads them. What receivers wrote is quoted in it. */
-export function inZone(text: string, timeZone: string | null): Html {
+/**
+ * A text of the API, whose times are UTC, with times as a viewer reads them. What receivers wrote is quoted in it.
+ *
+ * @param nowMs how far off times after it are is said, too
+ */
+export function inZone(text: string, timeZone: string | null, nowMs = Number.POSITIVE_INFINITY): Html {
   const parts = text.split(QUOTE_OR_TIME).map((part, at) => {
     const ms = at % 2 === 0 || part.startsWith('"') ? Number.NaN : Date.parse(part);
-    return Number.isNaN(ms) ? part : momentOf(new Date(ms).toISOString(), timeZone);
+    if (Number.isNaN(ms)) return part;
+    const iso = new Date(ms).toISOString();
+    return ms > nowMs ? awaitedOf(iso, timeZone, nowMs) : momentOf(iso, timeZone);
   });
   return html`${parts}`;
 }

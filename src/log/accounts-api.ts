@@ -14,6 +14,7 @@ import {
   listFailingAccounts,
 } from "./accounts-sql.ts";
 import type { LogDependencies } from "./deliveries-api.ts";
+import { ID_BEGINNING, idsFrom } from "./delivery-filter-api.ts";
 import { replayBody } from "./replays-api.ts";
 import { Replay } from "./replays-schema.ts";
 import { listRunningReplays } from "./replays-sql.ts";
@@ -21,8 +22,6 @@ import { listRunningReplays } from "./replays-sql.ts";
 const { staffRead } = operationsOf("Support");
 /** More are on the accounts' own lists. */
 const REPLAYS_LISTED_MAX = 100;
-/** Of an id's 32 digits the first eight are a minute. */
-const ID_BEGINNING = /^[0-9a-f]{8}(?:-?[0-9a-f]){0,24}$/i;
 
 export const AccountReplay = z
   .object({ ...Replay.shape, account: AccountName })
@@ -88,9 +87,9 @@ export function accountOperations({
       key: "search.find",
       summary: "Search all accounts",
       description:
-        "Finds accounts by name or id, deliveries by their id, the first 8 digits of it or more, or by their " +
-        `analysis's id, and hosts with their accounts. At most ${FOUND_MAX} of each. For staff keys only, without ` +
-        "X-Account-Id.",
+        "Finds accounts by name or id, deliveries by their id or their analysis's, and hosts with their accounts. " +
+        "The beginning of an id is enough, of a delivery's its first 8 digits, and so is a host's. At most " +
+        `${FOUND_MAX} of each. For staff keys only, without X-Account-Id.`,
       path: "/v1/search",
       scope: "staff:read",
       query: z.strictObject({
@@ -99,7 +98,7 @@ export function accountOperations({
           .min(1)
           .max(255)
           .describe(
-            "An account's name or id, a delivery's id or its beginning, an analysis's id, or a host.",
+            "An account's name or id, or the beginning of a delivery's or an analysis's id, or of a host.",
           ),
       }),
       response: jsonResponse(200, Found),
@@ -118,12 +117,6 @@ export function accountOperations({
       },
     }),
   ];
-}
-
-/** The first and the last id that begin with these digits. */
-function idsFrom(beginning: string): [string, string] {
-  const digits = beginning.replaceAll("-", "").toLowerCase();
-  return [digits.padEnd(32, "0"), digits.padEnd(32, "f")];
 }
 
 /** As the log's activity has it: of a URL its host, in lower case, without a port. Null: it is none. */

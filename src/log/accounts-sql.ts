@@ -181,7 +181,10 @@ export async function findDeliveriesBetween(
   return rows;
 }
 
-/** Deliveries of the analysis of this id, of every account that has one. An index on it would burden publishing. */
+/**
+ * Of every account that has one the delivery of the analysis of this id, else of the first whose id begins with it. An
+ * index on it would burden publishing.
+ */
 export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): Promise<Found["deliveries"]> {
   const { rows } = await pool.query<Found["deliveries"][number]>({
     name: "find_deliveries_of_analysis",
@@ -189,7 +192,9 @@ export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): 
         select id, name from sealpost.accounts where erased_at is null
         order by id desc limit ${ACCOUNTS_SEARCHED_MAX}) as a
       cross join lateral (
-        select delivery_id from sealpost.analyses where account_id = a.id and id = $1 limit 1) as found
+        select delivery_id from (
+          select id, delivery_id from sealpost.analyses where account_id = a.id and id >= $1 order by id limit 1
+        ) as next where starts_with(next.id, $1)) as found
       cross join lateral (
         select * from sealpost.deliveries where account_id = a.id and id = found.delivery_id limit 1) as d
       order by d.id desc limit ${FOUND_MAX}`,
@@ -208,28 +213,31 @@ export async function hasUnsearchedAccounts(pool: Pool): Promise<boolean> {
   return rowCount === 1;
 }
 
-/** Accounts whose attempts went to this host, which is in lower case and without a port. */
+/** Hosts that begin with this, in lower case and without a port, with the accounts whose attempts went there. */
 export async function findHosts(pool: Pool, host: string): Promise<Found["hosts"]> {
   const { rows } = await pool.query<Found["hosts"][number]>({
     name: "find_hosts",
-    // From one account to the next: rows of a month are many, and accounts of one host are few.
+    // From one to the next: rows of a month are many, and accounts of a host are few. Hosts are in the order of "C".
     text: `with recursive theirs as (
-        (select account_id, 1 as nth from sealpost.activity where target_host = $1 order by account_id limit 1)
+        (select target_host, account_id, 1 as nth from sealpost.activity where target_host >= $1
+          order by target_host, account_id limit 1)
         union all
-        select next.account_id, nth + 1 from theirs cross join lateral (
-          select account_id from sealpost.activity
-          where target_host = $1 and account_id > theirs.account_id order by account_id limit 1
+        select next.target_host, next.account_id, nth + 1 from theirs cross join lateral (
+          select target_host, account_id from sealpost.activity
+          where (target_host, account_id) > (theirs.target_host, theirs.account_id)
+          order by target_host, account_id limit 1
         ) as next
-        where nth < ${FOUND_MAX}
+        where nth < ${FOUND_MAX} and starts_with(theirs.target_host, $1)
       )
-      select $1 as target_host, day.succeeded, day.failed, ${ACCOUNT}
+      select theirs.target_host, day.succeeded, day.failed, ${ACCOUNT}
       from theirs join sealpost.accounts as a on a.id = theirs.account_id and a.erased_at is null
       cross join lateral (
         select coalesce(sum(attempts) filter (where outcome = 'succeeded'), 0)::integer as succeeded,
           coalesce(sum(attempts) filter (where outcome <> 'succeeded'), 0)::integer as failed
         from sealpost.activity
-        where account_id = a.id and bucket > now() - interval '24 hours' and target_host = $1
+        where account_id = a.id and bucket > now() - interval '24 hours' and target_host = theirs.target_host
       ) as day
+      where starts_with(theirs.target_host, $1)
       order by day.failed desc, a.id desc`,
     values: [host],
   });

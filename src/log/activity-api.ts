@@ -4,8 +4,8 @@ import { operationsOf } from "../api/operations.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { invalidRequest } from "../http/problems.ts";
-import { Activity, ITEMS_MAX } from "./activity-schema.ts";
-import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity } from "./activity-sql.ts";
+import { Activity, EndpointHealth, ITEMS_MAX } from "./activity-schema.ts";
+import { ACTIVITY_KEPT_MS, FINE_ACTIVITY_MS, readActivity, readEndpointHealth } from "./activity-sql.ts";
 import type { LogDependencies } from "./deliveries-api.ts";
 
 const BUCKETS = { "5m": 5 * 60_000, "1h": 3_600_000, "1d": DAY_MS } as const;
@@ -36,6 +36,23 @@ export function activityOperations({ readLog, now }: LogDependencies): readonly 
       handle: async ({ accountId, query }) => {
         const range = rangeOf(query, now());
         return { body: await readLog((database) => readActivity(database, accountId, range)) };
+      },
+    }),
+    operationsOf("Endpoint").read({
+      key: "webhooks.endpoint.health",
+      summary: "Get the endpoint's health",
+      description:
+        "Whether the endpoint's host takes webhooks, since when it does not, and how fast it responds; 404 while no " +
+        "endpoint is set. 403 for keys that act for a user: it covers the whole account.",
+      path: "/v1/webhooks/endpoint/health",
+      scope: "webhooks:read",
+      isOfAccount: true,
+      response: jsonResponse(200, EndpointHealth),
+      errors: ["not_found"],
+      handle: async ({ accountId, problem }) => {
+        const health = await readLog((database) => readEndpointHealth(database, accountId));
+        if (health === null) throw problem("not_found");
+        return { body: health };
       },
     }),
   ];

@@ -41,4 +41,31 @@ export const Activity = z
   })
   .meta({ id: "Activity", description: "How many attempts ended when, and where and why they failed." });
 
+/** Deliveries whose responses are timed. */
+export const TIMED_MAX = 200;
+
+const milliseconds = z.int().min(0);
+
+export const EndpointHealth = z
+  .object({
+    failing_since: time
+      .nullable()
+      .describe(
+        "The first failed attempt of the last 24 hours after the last success; null: it does not fail.",
+      ),
+    last_success_at: time.nullable().describe("Within 24 hours; null: there was none."),
+    succeeded: attempts.describe("Attempts of the last 24 hours."),
+    failed: attempts.describe("The same."),
+    counted_to: time.describe("Attempts that ended before this time, about a minute ago, are counted."),
+    response_time_ms: z
+      .object({ p50: milliseconds, p95: milliseconds })
+      .nullable()
+      .describe(
+        `Of the last attempts of the account's newest ${TIMED_MAX} deliveries, those that got a response from the ` +
+          "endpoint's host; null: none did.",
+      ),
+  })
+  .meta({ id: "EndpointHealth", description: "How the endpoint's host has responded lately." });
+
+export type EndpointHealth = z.output<typeof EndpointHealth>;
 export type Activity = z.output<typeof Activity>;

@@ -2,7 +2,8 @@ import type { ClientBase, Pool } from "pg";
 import { countPublished } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { DAY_MS } from "../base/model/time.ts";
-import type { Activity } from "./activity-schema.ts";
+import { type Activity, type EndpointHealth, TIMED_MAX } from "./activity-schema.ts";
+import { hostOf } from "./delivery-filter-sql.ts";
 
 /** Counted by five minutes for so long, and by hours after that. */
 export const FINE_ACTIVITY_MS = 2 * DAY_MS;
@@ -84,6 +85,46 @@ export async function readActivity(
   const values = [accountId, from, to, bucketMs];
   const { rows } = await database.query<Activity>({ name: "read_activity", text: READ, values });
   return rows[0]!;
+}
+
+/** How the host of the account's endpoint did for a day. Null: the account has no endpoint. */
+export async function readEndpointHealth(
+  database: Pool | ClientBase,
+  accountId: string,
+): Promise<EndpointHealth | null> {
+  const { rows } = await database.query<EndpointHealth>({
+    name: "read_endpoint_health",
+    text: `with endpoint as materialized (
+        select ${hostOf("url")} as host from sealpost.endpoints where account_id = $1
+      ), day as materialized (
+        select a.* from endpoint join sealpost.activity as a on a.target_host = host
+        where a.account_id = $1 and a.bucket > now() - interval '24 hours'
+      ), good as (
+        select coalesce(sum(attempts), 0)::integer as attempts, max(last_at) as last_at from day
+        where outcome = 'succeeded'
+      ), bad as (
+        select coalesce(sum(day.attempts), 0)::integer as attempts, min(greatest(day.first_at, good.last_at))
+          filter (where day.last_at > coalesce(good.last_at, '-infinity')) as since
+        from day cross join good where outcome <> 'succeeded'
+      ), timed as (
+        select percentile_cont(array[0.5, 0.95]) within group (order by t.ms) as ms
+        from endpoint cross join (
+          select d.id from sealpost.deliveries as d where d.account_id = $1 order by d.id desc limit ${TIMED_MAX}
+        ) as d cross join lateral (
+          select extract(epoch from t.ended_at - t.started_at) * 1000 as ms, t.status_code, t.target_url
+          from sealpost.attempts as t where t.account_id = $1 and t.delivery_id = d.id
+          order by t.run desc, t.number desc limit 1
+        ) as t
+        where t.status_code is not null and ${hostOf("t.target_url")} = endpoint.host
+      )
+      select ${timeText("bad.since")} as failing_since, ${timeText("good.last_at")} as last_success_at,
+        good.attempts as succeeded, bad.attempts as failed, ${timeText("counted_to")} as counted_to,
+        case when ms[1] is not null then json_build_object(
+          'p50', round(ms[1])::integer, 'p95', round(ms[2])::integer) end as response_time_ms
+      from endpoint cross join good cross join bad cross join timed cross join sealpost.activity_state`,
+    values: [accountId],
+  });
+  return rows[0] ?? null;
 }
 
 /** What ends with a lease is written down a moment later: so long, and it need not be counted as late. */

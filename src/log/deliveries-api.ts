@@ -21,16 +21,22 @@ import {
   type LoggedDelivery,
   type SecretLife,
 } from "./deliveries-sql.ts";
-import { queryFilters } from "./delivery-filter-api.ts";
+import { searchedFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
-import { concernsSecret, type ExplanationContext, explainAttempt, explainDelivery } from "./explanation.ts";
-import { type ReplayLimits, replayDelivery } from "./replays-sql.ts";
+import {
+  concernsSecret,
+  type ExplanationContext,
+  explainAttempt,
+  explainDelivery,
+  explainInParts,
+} from "./explanation.ts";
+import { findReplaysOf, type ReplayLimits, replayDelivery, toldOf } from "./replays-sql.ts";
 
 const { read, write } = operationsOf("Deliveries");
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
-const listQuery = z.strictObject({ ...z.object(queryFilters).partial().shape, ...pageQuery });
+const listQuery = z.strictObject({ ...z.object(searchedFilters).partial().shape, ...pageQuery });
 
 /** What the log's operations depend on. */
 export type LogDependencies = {
@@ -102,10 +108,17 @@ export function deliveryOperations({
       params,
       response: jsonResponse(200, DeliveryWithAttempts),
       errors: ["not_found"],
-      handle: async ({ reader, params, problem }) => {
+      handle: async ({ reader, accountId, caller, params, problem }) => {
         const found = await findDelivery(logPool, await reader(), params.delivery_id);
         if (found === null) throw problem("not_found");
-        return { body: deliveryWithAttemptsBody(found, analysisRetentionMs, { sentFromUrl, challenges }) };
+        const { id, run } = found.delivery;
+        const replays = run === 1 ? [] : await findReplaysOf(logPool, accountId, id);
+        const told = replays.map(({ ofUser, ...replay }) => ({
+          ...replay,
+          ...toldOf({ ...replay, ofUser }, caller),
+        }));
+        const body = deliveryWithAttemptsBody(found, analysisRetentionMs, { sentFromUrl, challenges });
+        return { body: { ...body, replays: told } };
       },
     }),
     read({
@@ -150,7 +163,7 @@ export function deliveryOperations({
       scope: "webhooks:replay",
       mode: "async",
       params,
-      audit: ({ params }) => ({ delivery_id: params.delivery_id }),
+      audit: ({ params }, { body: { run } }) => ({ delivery_id: params.delivery_id, run }),
       judgeRepeat: async ({ reader, params }, tx) =>
         (await findLoggedDelivery(tx, await reader(tx), params.delivery_id)) === null ? "gone" : "again",
       response: jsonResponse(202, Delivery),
@@ -220,7 +233,7 @@ function deliveryWithAttemptsBody(
   found: FoundDelivery,
   analysisRetentionMs: number,
   sending: Sending,
-): DeliveryWithAttempts {
+): Omit<DeliveryWithAttempts, "replays"> {
   const { delivery, attempts, secrets } = found;
   const [current] = secrets;
   const secretRotatedAtMs = current === undefined || current.isFirst ? null : current.createdAtMs;
@@ -228,6 +241,7 @@ function deliveryWithAttemptsBody(
   const ownUrl = delivery.target_source === "request" ? delivery.target_url : null;
   return {
     ...deliveryBody(delivery, analysisRetentionMs, known),
+    ...explainInParts(delivery, analysisRetentionMs, known),
     analysis_erased: found.body?.isErased ?? false,
     attempts: attempts.map((attempt) => ({
       ...attempt,

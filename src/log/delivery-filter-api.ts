@@ -5,6 +5,9 @@ import { TARGET_HOST } from "../base/model/formats.ts";
 import { DELIVERY_STATUSES, END_REASONS } from "../base/model/statuses.ts";
 import { errorCode } from "./error-codes-api.ts";
 
+/** Deliveries that a search by their ids finds. */
+export const FOUND_MAX = 200;
+
 const statusCode = z.int().min(100).max(999);
 
 /** The filters of the delivery log, each by itself; what is asked for has to fit all of them. */
@@ -33,7 +36,7 @@ export const filters = {
  * The same in a query, where several are written by repeating the parameter. That is what OpenAPI says of a list unless
  * told otherwise, and what all generators of clients write; of a list with commas some make one value.
  */
-export const queryFilters = {
+const queryFilters = {
   ...filters,
   status: z.array(z.enum(DELIVERY_STATUSES)).max(DELIVERY_STATUSES.length).describe(several("status")),
   reason: z.array(z.enum(END_REASONS)).max(END_REASONS.length).describe(several("reason")),
@@ -42,6 +45,19 @@ export const queryFilters = {
 function several(name: "status" | "reason"): string {
   return `${filters[name].description} Repeat the parameter for several.`;
 }
+
+/** Beside what the log is filtered by, something to be looked for in it. A bulk replay's set knows no search. */
+export const searchedFilters = {
+  ...queryFilters,
+  q: z
+    .string()
+    .min(1)
+    .max(255)
+    .describe(
+      "Finds deliveries whose analysis id begins with this, or whose own id does (at least its first 8 digits): " +
+        `at most ${FOUND_MAX}. Where none does, those whose target's host begins with it.`,
+    ),
+} as const;
 
 /** One of a closed set, or a list of some. */
 export function oneOrSeveral<const Value extends string>(values: readonly Value[]) {
@@ -56,6 +72,7 @@ export function oneOrSeveral<const Value extends string>(values: readonly Value[
 export type DeliveryFilter = {
   readonly [Name in keyof typeof filters]?: Unchanging<z.output<(typeof filters)[Name]>> | null | undefined;
 };
+export type SearchedFilter = DeliveryFilter & { readonly q?: string | null | undefined };
 type Unchanging<Asked> = Asked extends (infer Value)[] ? readonly Value[] : Asked;
 
 export function listOf<Value extends string>(asked: Value | readonly Value[]): readonly Value[] {
@@ -76,4 +93,13 @@ export function hostOf(text: string): string {
 /** Nothing is older than the epoch of the ids' time, and a time before it has no id. */
 export function momentOf(text: string): Date {
   return new Date(Math.max(0, Date.parse(text)));
+}
+
+/** Of an id's 32 digits the first eight are a minute. */
+export const ID_BEGINNING = /^[0-9a-f]{8}(?:-?[0-9a-f]){0,24}$/i;
+
+/** The first and the last id that begin with these digits. */
+export function idsFrom(beginning: string): [string, string] {
+  const digits = beginning.replaceAll("-", "").toLowerCase();
+  return [digits.padEnd(32, "0"), digits.padEnd(32, "f")];
 }

@@ -6,9 +6,9 @@ import {
   REPLAYABLE_STATUSES,
 } from "../base/model/statuses.ts";
 import { sightOf } from "../delivery/visibility-sql.ts";
-import { type DeliveryFilter, hostOf, listOf, momentOf } from "./delivery-filter-api.ts";
+import { type DeliveryFilter, hostOf as hostAsWritten, listOf, momentOf } from "./delivery-filter-api.ts";
 
-export function isEverything(filter: DeliveryFilter): boolean {
+export function isEverything(filter: PageFilter): boolean {
   return Object.values(filter).every((asked) => asked == null);
 }
 
@@ -22,9 +22,13 @@ function fittingStatuses({ status, reason }: DeliveryFilter): readonly DeliveryS
 }
 
 // Hosts are ASCII here, and by the rules of a language lower() takes two to three times as long.
-const TARGET = `lower(coalesce(d.webhook_url, d.endpoint_url) collate "C")`;
+const inLowerCase = (url: string) => `lower(${url} collate "C")`;
+/** Without its port. @param url SQL */
+export const hostOf = (url: string) => `substring(${inLowerCase(url)} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
+const TARGET_URL = "coalesce(d.webhook_url, d.endpoint_url)";
+const TARGET = inLowerCase(TARGET_URL);
 /** Null for a delivery without a target. */
-export const TARGET_HOST = `substring(${TARGET} from '^[^:]*://(\\[[^]]*\\]|[^/?:]*)')`;
+export const TARGET_HOST = hostOf(TARGET_URL);
 
 /** Written out, so that the planner sees that the partial index covers it. */
 export const IS_REPLAYABLE = `d.status in (${REPLAYABLE_STATUSES.map((status) => `'${status}'`).join(", ")})`;
@@ -32,7 +36,7 @@ export const IS_REPLAYABLE = `d.status in (${REPLAYABLE_STATUSES.map((status) =>
 /** A part of a filter. */
 type Filtering<Asked> = {
   /** Of the parameter: one that is null has none by itself. */
-  readonly type: "text" | "text[]" | "integer" | "uuid";
+  readonly type: "text" | "text[]" | "integer" | "uuid" | "uuid[]";
   /** `asked` and `account` are parameters. */
   readonly text: (asked: string, account: string) => string;
   /** Absent: as it was asked. */
@@ -41,8 +45,16 @@ type Filtering<Asked> = {
   readonly all?: string;
 };
 
+/** What a page may be asked for besides; see delivery-pages-sql.ts. */
+export type PageFilter = DeliveryFilter & {
+  /** Of these ids. */
+  readonly found?: readonly string[] | null;
+  /** To hosts that begin with this. */
+  readonly host_begin?: string | null;
+};
+
 type Filterings = {
-  readonly [Name in keyof DeliveryFilter]-?: Filtering<NonNullable<DeliveryFilter[Name]>>;
+  readonly [Name in keyof PageFilter]-?: Filtering<NonNullable<PageFilter[Name]>>;
 };
 
 const idOf = (first: string, second = "0000", third = "0000") =>
@@ -70,8 +82,14 @@ const FILTERINGS: Filterings = {
     type: "text",
     // The first part refuses most rows without the regular expression, which costs ten times as much.
     text: (asked) => `strpos(${TARGET}, ${asked}) > 0 and ${TARGET_HOST} = ${asked}`,
-    write: hostOf,
+    write: hostAsWritten,
   },
+  host_begin: {
+    type: "text",
+    text: (asked) => `strpos(${TARGET}, '://' || ${asked}) > 0 and starts_with(${TARGET_HOST}, ${asked})`,
+    write: (asked) => asked.toLowerCase(),
+  },
+  found: { type: "uuid[]", text: (asked) => `d.id = any (${asked})` },
   error_code: { type: "text", text: (asked) => `d.last_error_code = ${asked}` },
   status_code: { type: "integer", text: (asked) => `d.last_status_code = ${asked}` },
   status_code_min: { type: "integer", text: (asked) => `d.last_status_code >= ${asked}` },
@@ -88,7 +106,7 @@ const FILTERINGS: Filterings = {
 const NAMES = Object.keys(FILTERINGS) as readonly (keyof Filterings)[];
 
 /** The same filter, with the statuses that can fit. */
-const fittingOf = (filter: DeliveryFilter): DeliveryFilter => ({
+const fittingOf = (filter: PageFilter): PageFilter => ({
   ...filter,
   status: fittingStatuses(filter),
 });
@@ -97,7 +115,7 @@ const fittingOf = (filter: DeliveryFilter): DeliveryFilter => ({
 function textOf<Name extends keyof Filterings>(
   values: unknown[],
   account: string,
-  filter: DeliveryFilter,
+  filter: PageFilter,
   name: Name,
 ): string {
   const { type, text, write = (asked: unknown) => asked, all }: Filtering<never> = FILTERINGS[name];
@@ -115,9 +133,10 @@ export function fittingCondition(values: unknown[], accountId: string, filter: D
 }
 
 /** What leads a page along an index. */
-export type Lead = "log" | "status" | "undelivered" | "analysis" | "replay";
+export type Lead = "log" | "status" | "undelivered" | "analysis" | "replay" | "found";
 
-export function leadOf(filter: DeliveryFilter): Lead {
+export function leadOf(filter: PageFilter): Lead {
+  if (filter.found != null) return "found";
   if (filter.replay_id != null) return "replay";
   if (filter.analysis_id != null) return "analysis";
   const statuses = fittingStatuses(filter);
@@ -132,6 +151,7 @@ const INDEXED: Readonly<Record<Lead, readonly (keyof Filterings)[]>> = {
   undelivered: ["created_after", "created_before", "status"],
   analysis: ["analysis_id"],
   replay: ["replay_id"],
+  found: ["found"],
 };
 
 /**
@@ -147,7 +167,7 @@ const INDEXED: Readonly<Record<Lead, readonly (keyof Filterings)[]>> = {
 export function pageConditions(
   values: unknown[],
   reader: Reader,
-  filter: DeliveryFilter,
+  filter: PageFilter,
 ): { readonly indexed: string; readonly row: string | null } {
   const lead = leadOf(filter);
   const account = `$${values.push(reader.accountId)}`;
@@ -161,9 +181,12 @@ export function pageConditions(
     return `d.status = $${values.push(fitting.status?.[0] ?? "")} and ${IS_REPLAYABLE}`;
   });
   const indexed = [`d.account_id = ${account}`, ...byIndex].join(" and ");
-  const looked = NAMES.filter((name) => !INDEXED[lead].includes(name) && name !== "replay_id");
+  const looked = NAMES.filter(
+    (name) => !INDEXED[lead].includes(name) && name !== "replay_id" && name !== "found",
+  );
   const isAll = reader.spaceIds === null && looked.every((name) => fitting[name] == null);
-  if (isAll && lead !== "analysis" && lead !== "replay") return { indexed, row: null };
+  const isAlone = lead === "analysis" || lead === "replay" || lead === "found";
+  if (isAll && !isAlone) return { indexed, row: null };
   const byRow = looked.map((name) => {
     const text = textOf(values, account, fitting, name);
     return `($${values.length}::${FILTERINGS[name].type} is null or ${text})`;

@@ -5,14 +5,15 @@ import { TtlMap } from "../base/model/caches.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
+import { sightOf } from "../delivery/visibility-sql.ts";
 import {
   type LoggedColumns,
   type LoggedDelivery,
   loggedColumns,
   loggedDeliveries,
 } from "./deliveries-sql.ts";
-import type { DeliveryFilter } from "./delivery-filter-api.ts";
-import { isEverything, type Lead, leadOf, pageConditions } from "./delivery-filter-sql.ts";
+import { FOUND_MAX, ID_BEGINNING, idsFrom, type SearchedFilter } from "./delivery-filter-api.ts";
+import { isEverything, type Lead, leadOf, type PageFilter, pageConditions } from "./delivery-filter-sql.ts";
 
 /** A way to read an account's deliveries, newest first, along an index, and no further than the limit. */
 export type Newest = {
@@ -65,9 +66,10 @@ const NEWEST: Readonly<Record<Lead, Newest>> = {
   undelivered: NEWEST_UNDELIVERED,
   analysis: NEWEST_OF_LOG,
   replay: NEWEST_OF_REPLAY,
+  found: NEWEST_OF_LOG,
 };
 
-export const newestOf = (filter: DeliveryFilter) => NEWEST[leadOf(filter)];
+export const newestOf = (filter: PageFilter) => NEWEST[leadOf(filter)];
 
 /**
  * It is remembered which accounts' logs are too long to be counted. Deliveries leave the log by whole days, oldest
@@ -99,7 +101,7 @@ type PageRow = {
 /** `rowsMax` is $1, and the account $2. */
 function pageStatement(
   reader: Reader,
-  filter: DeliveryFilter,
+  filter: PageFilter,
   belowId: string | null,
   rowsMax: number,
 ): Statement {
@@ -200,14 +202,18 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
    */
   return async (
     reader: Reader,
-    filter: DeliveryFilter,
+    { q = null, ...asked }: SearchedFilter,
     belowId: string | null,
     limit: number,
   ): Promise<CappedPage<LoggedDelivery>> => {
     const { accountId, spaceIds } = reader;
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;
+    let isCut = false;
     const row = await readLog(async (database) => {
+      const found = q === null ? [] : await findByIds(database, reader, q);
+      isCut = found.length === FOUND_MAX;
+      const filter: PageFilter = { ...asked, ...(found.length > 0 ? { found } : { host_begin: q }) };
       const isWhole = isEverything(filter) && spaceIds === null;
       const longBy = isWhole ? longLogs.get(accountId) : undefined;
       if (longBy !== undefined) {
@@ -224,7 +230,40 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
       items,
       next: next ?? row.looked_at_to,
       total: Math.min(row.matches, TOTAL_MAX),
-      isTotalCapped: row.looked_at > TOTAL_MAX,
+      isTotalCapped: row.looked_at > TOTAL_MAX || isCut,
     };
   };
+}
+
+/** Analyses of an account whose ids are looked at, from the first that the text could be the beginning of. */
+const ANALYSES_LOOKED_AT_MAX = 1_000;
+
+/**
+ * Deliveries that the reader sees and whose own or whose analysis's id begins with this. In any collation a text stands
+ * before those that it begins, and close to them; their end is known in none but "C", so that it is looked for from
+ * there on. An index in "C" would burden publishing.
+ */
+async function findByIds(
+  database: Pool | ClientBase,
+  reader: Reader,
+  search: string,
+): Promise<readonly string[]> {
+  const seen = sightOf(reader, "d", 5);
+  const [firstId, lastId] = ID_BEGINNING.test(search) ? idsFrom(search) : [null, null];
+  const { rows } = await database.query<{ id: string }>({
+    name: `find_by_ids${seen.name}`,
+    text: `select d.id from (
+        select delivery_id as id from (
+          select id, delivery_id from sealpost.analyses where account_id = $1 and id >= $2
+          order by id limit ${ANALYSES_LOOKED_AT_MAX}) as a
+        where starts_with(a.id, $2)
+        union
+        select d.id from sealpost.deliveries as d where d.account_id = $1 and d.id between $3 and $4
+      ) as found cross join lateral (
+        select d.id from sealpost.deliveries as d where d.account_id = $1 and d.id = found.id${seen.and} limit 1
+      ) as d
+      order by d.id desc limit ${FOUND_MAX}`,
+    values: [reader.accountId, search, firstId, lastId, ...seen.values],
+  });
+  return rows.map(({ id }) => id);
 }

@@ -2,6 +2,7 @@ import { z } from "zod";
 import { analysisId, event, id, time } from "../api/fields.ts";
 import { DELIVERY_STATES, DELIVERY_STATUSES, END_REASONS, OUTCOMES } from "../base/model/statuses.ts";
 import { errorCode } from "./error-codes-api.ts";
+import { ReplayMaker } from "./replays-schema.ts";
 
 /** Shown with a delivery: replays add attempts, of KiB each. A run has at most 8, so the current one's are there. */
 export const ATTEMPTS_SHOWN_MAX = 100;
@@ -77,7 +78,30 @@ const Attempt = z
   })
   .meta({ id: "Attempt", description: "One POST to the receiver." });
 
+const DeliveryReplay = z
+  .object({
+    run: z.int().describe("The run that it started."),
+    requested_at: time,
+    replay_id: id.nullable().describe("The bulk replay; null: this delivery alone was replayed."),
+    created_by: ReplayMaker.nullable().describe(
+      "Null if no API key asked for it; for a key that acts for a user, if no key of that user did.",
+    ),
+    note: z.string().nullable().describe("Of the bulk replay; null, too, where `created_by` is not told."),
+  })
+  .meta({ id: "DeliveryReplay", description: "Who asked for a run of a delivery, and why." });
+
+const said = z.string().nullable();
+
 export const DeliveryWithAttempts = Delivery.extend({
+  cause: said.describe("Of `explanation`, what happened."),
+  next: said.describe("Of `explanation`, what happens next, and until when."),
+  remedy: said.describe("Of `explanation`, what you can do; null: nothing."),
+  replays: z
+    .array(DeliveryReplay)
+    .describe(
+      "The replays that started its runs, the newest first, as far as they are recorded: bulk ones for as long as " +
+        "the log, others for as long as the audit log, by the account's newest 10,000 changes since.",
+    ),
   analysis_erased: z
     .boolean()
     .describe("Whether the text was erased, with what receivers answered, while the analysis would be kept."),
@@ -91,4 +115,5 @@ export const DeliveryWithAttempts = Delivery.extend({
 
 export type Delivery = z.output<typeof Delivery>;
 export type Attempt = z.output<typeof Attempt>;
+export type DeliveryReplay = z.output<typeof DeliveryReplay>;
 export type DeliveryWithAttempts = z.output<typeof DeliveryWithAttempts>;

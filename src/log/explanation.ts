@@ -14,6 +14,10 @@ export type ExplanationContext = {
   readonly lastAttempt?: Pick<LoggedAttempt, "ended_at" | "response_headers"> | undefined;
 };
 
+/** What an explanation's sentences are about: what happened, what happens next and until when, what to do about it. */
+const PARTS = ["cause", "next", "remedy"] as const;
+type Said = readonly [part: (typeof PARTS)[number], text: string];
+
 /**
  * A delivery in plain words, for readers of the log: what happened, what happens next and when, and what the customer
  * can do about it. Times are absolute, so that the text stays true as long as the row does not change.
@@ -25,34 +29,60 @@ export function explainDelivery(
   analysisRetentionMs: number,
   known: ExplanationContext = {},
 ): string {
-  const mark = delivery.is_example ? "This is a test event; its analysis is an example." : "";
-  const say = (...parts: readonly string[]) => sentences(mark, ...parts);
+  return sentences(...saidOf(delivery, analysisRetentionMs, known).map(([, text]) => text));
+}
+
+/** The same sentences by what they are about; null: nothing is said of that. */
+export function explainInParts(
+  delivery: Explainable,
+  analysisRetentionMs: number,
+  known: ExplanationContext,
+): Readonly<Record<Said[0], string | null>> {
+  const said = saidOf(delivery, analysisRetentionMs, known);
+  const about = (part: Said[0]) =>
+    sentences(...said.filter(([of]) => of === part).map(([, text]) => text)) || null;
+  return { cause: about("cause"), next: about("next"), remedy: about("remedy") };
+}
+
+function saidOf(
+  delivery: Explainable,
+  analysisRetentionMs: number,
+  known: ExplanationContext,
+): readonly Said[] {
   const { status } = delivery;
+  const mark: Said = ["next", delivery.is_example ? "This is a test event; its analysis is an example." : ""];
   switch (status) {
     case "pending":
-      return say(
-        delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested.",
-        whatIsNext(delivery, "The attempt"),
+      return [
+        mark,
+        ["cause", delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested."],
+        ["next", whatIsNext(delivery, "The attempt")],
         // Of an earlier run: why there is another.
-        delivery.last_error_code === null ? "" : `Before that: ${lastFailure(delivery)}`,
-      );
+        ["next", delivery.last_error_code === null ? "" : `Before that: ${lastFailure(delivery)}`],
+      ];
     case "failed":
-      return say(
-        lastFailure(delivery),
-        whatIsNext(delivery, "The next attempt"),
-        effectOfRetryAfter(delivery, known),
-        lastRemedy(delivery),
-        lastRotation(delivery, known),
-        delivery.in_flight || delivery.held ? "" : "To retry at once, replay it.",
-      );
+      return [
+        mark,
+        ["cause", lastFailure(delivery)],
+        ["next", whatIsNext(delivery, "The next attempt")],
+        ["next", effectOfRetryAfter(delivery, known)],
+        ["remedy", lastRemedy(delivery)],
+        ["remedy", lastRotation(delivery, known)],
+        ["next", delivery.in_flight || delivery.held ? "" : "To retry at once, replay it."],
+      ];
     case "succeeded":
-      return say(`The receiver accepted the event${withStatus(delivery)}.`, "No action is needed.");
+      return [
+        mark,
+        ["cause", `The receiver accepted the event${withStatus(delivery)}.`],
+        ["next", "No action is needed."],
+      ];
     case "abandoned":
-      return say(
+      return [
+        mark,
         ...whyAbandoned(delivery),
-        lastRotation(delivery, known),
-        untilWhen(delivery, analysisRetentionMs),
-      );
+        ["remedy", lastRotation(delivery, known)],
+        ["next", untilWhen(delivery, analysisRetentionMs)],
+      ];
     default:
       throw new Error(`Unknown status ${status satisfies never}`);
   }
@@ -140,31 +170,49 @@ function withStatus({ last_status_code }: Explainable): string {
   return last_status_code === null ? "" : ` with status ${last_status_code}`;
 }
 
-function whyAbandoned(delivery: Explainable): readonly string[] {
+function whyAbandoned(delivery: Explainable): readonly Said[] {
   const { reason } = delivery;
-  if (reason === null) return [lastFailure(delivery), lastRemedy(delivery)];
+  if (reason === null)
+    return [
+      ["cause", lastFailure(delivery)],
+      ["remedy", lastRemedy(delivery)],
+    ];
   const ended = explainEndReason(reason);
   const { message, remedy } = ended;
   switch (reason) {
     // The reason only says that it ended; the last attempt says why.
     case "attempts_exhausted":
     case "window_ended":
-      if (delivery.attempts_count === 0) return [message, NONE_MADE];
-      if (delivery.last_error_code === null) return [message, remedy];
-      return [message, `The last attempt: ${lastFailure(delivery)}`, lastRemedy(delivery)];
+      if (delivery.attempts_count > 0 && delivery.last_error_code !== null)
+        return [
+          ["next", message],
+          ["cause", lastFailure(delivery)],
+          ["remedy", lastRemedy(delivery)],
+        ];
+      return [
+        ["cause", message],
+        ["remedy", delivery.attempts_count === 0 ? NONE_MADE : remedy],
+      ];
     // The code says which rule the URL breaks.
     case "target_refused":
-      if (delivery.last_error_code === null) return [message, remedyFor(delivery, ended)];
-      return [lastFailure(delivery), lastRemedy(delivery)];
+      return [
+        ["cause", delivery.last_error_code === null ? message : lastFailure(delivery)],
+        ["remedy", delivery.last_error_code === null ? remedyFor(delivery, ended) : lastRemedy(delivery)],
+      ];
     case "no_target":
-      if (delivery.attempts_count === 0) return [message, remedy];
-      return [ENDPOINT_REMOVED, `The last attempt: ${lastFailure(delivery)}`, remedy];
+      return [
+        ["cause", delivery.attempts_count === 0 ? message : ENDPOINT_REMOVED],
+        ["next", delivery.attempts_count === 0 ? "" : `Before that: ${lastFailure(delivery)}`],
+        ["remedy", remedy],
+      ];
     case "refused_by_receiver":
-      return [message, remedyFor(delivery, ended)];
     case "analysis_expired":
     case "analysis_erased":
     case "interrupted":
-      return [message, remedy];
+      return [
+        ["cause", message],
+        ["remedy", remedyFor(delivery, ended)],
+      ];
     default:
       throw new Error(`Unknown reason ${reason satisfies never}`);
   }

@@ -8,29 +8,28 @@ import { invalidRequest, type Problem } from "../http/problems.ts";
 import type { LogDependencies } from "./deliveries-api.ts";
 import { previewReplay, REPLAY_DELIVERIES_MAX } from "./replay-set-sql.ts";
 import { AskedReplayFilter, NOTHING_GIVEN, Replay } from "./replays-schema.ts";
-import { cancelReplay, createReplay, findReplay, listReplays, type StoredReplay } from "./replays-sql.ts";
+import {
+  cancelReplay,
+  createReplay,
+  findReplay,
+  listReplays,
+  type StoredReplay,
+  toldOf,
+} from "./replays-sql.ts";
 
 const NOTE_CHARS_MAX = 500;
 export const RATE_PER_SECOND_MAX = 1_000;
 const RATE_PER_SECOND_DEFAULT = 10;
 
-/**
- * With the filter's missing members as null. What support staff are called is for staff to see, and a key that acts
- * for a user is not told who made others' replays and why.
- */
+/** With the filter's missing members as null. */
 export function replayBody(
   { ofUser, ...replay }: StoredReplay,
   caller: Pick<Caller, "isStaff" | "userId">,
 ): Replay {
-  const { created_by, note } = replay;
-  const isOthers = caller.userId !== null && ofUser !== caller.userId;
-  const isHidden = created_by?.staff === true && !caller.isStaff;
-  const maker = isHidden ? { ...created_by, name: null, viewer: null } : created_by;
   return {
     ...replay,
     filter: { ...NOTHING_GIVEN, ...replay.filter } as Replay["filter"],
-    note: isOthers ? null : note,
-    created_by: isOthers ? null : maker,
+    ...toldOf({ ...replay, ofUser }, caller),
   };
 }
 

@@ -4,6 +4,19 @@ import { REPLAY_STATUSES, REPLAYABLE_STATUSES } from "../base/model/statuses.ts"
 import { filters, oneOrSeveral } from "./delivery-filter-api.ts";
 import { errorCode } from "./error-codes-api.ts";
 
+/** Who started a replay, of one delivery or many. */
+export const ReplayMaker = z.object({
+  staff: z.boolean().describe("Whether it was support staff."),
+  key_id: id.nullable().describe("Null: support staff without a key."),
+  name: z.string().nullable().describe("The API key's name. Staff's is for staff only."),
+  viewer: z
+    .string()
+    .nullable()
+    .describe(
+      "The viewer of the console session. Null: it was not a console session. Staff's is for staff only.",
+    ),
+});
+
 /** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
   ...filters,
@@ -67,23 +80,10 @@ export const Replay = z
       .string()
       .nullable()
       .describe("Null, too, for a key that acts for a user, if no key of that user made it."),
-    created_by: z
-      .object({
-        staff: z.boolean().describe("Whether it was support staff."),
-        key_id: id.nullable().describe("Null: support staff without a key."),
-        name: z.string().nullable().describe("The API key's name. Staff's is for staff only."),
-        viewer: z
-          .string()
-          .nullable()
-          .describe(
-            "The viewer of the console session. Null: it was not a console session. Staff's is for staff only.",
-          ),
-      })
-      .nullable()
-      .describe(
-        "Null if no API key made it, or before this was recorded; for a key that acts for a user, if no key of that " +
-          "user made it.",
-      ),
+    created_by: ReplayMaker.nullable().describe(
+      "Null if no API key made it, or before this was recorded; for a key that acts for a user, if no key of that " +
+        "user made it.",
+    ),
     created_at: time,
     ended_at: time.nullable(),
   })

@@ -9,6 +9,7 @@ import { type ReplayOutcome, RUNS_PER_HOUR_MAX, RUNS_PER_HOUR_OF_USER_MAX } from
 import { sightOf, sightOfDelivery, sightOfReplay } from "../delivery/visibility-sql.ts";
 import type { AccountName } from "./accounts-schema.ts";
 import type { DeliveryFilter } from "./delivery-filter-api.ts";
+import type { DeliveryReplay } from "./delivery-schema.ts";
 import { countReplayable, REPLAY_DELIVERIES_MAX, replayable } from "./replay-set-sql.ts";
 import { COUNTED_AT_ONCE_MAX, type Replay } from "./replays-schema.ts";
 
@@ -45,6 +46,19 @@ export type StoredReplay = Omit<Replay, "filter"> & {
   /** The user whose key made it; null: no user's. */
   readonly ofUser: string | null;
 };
+
+/**
+ * What support staff are called is for staff to see, and a key that acts for a user is not told who made others'
+ * replays and why.
+ */
+export function toldOf(
+  { ofUser, created_by, note }: Pick<StoredReplay, "ofUser" | "created_by" | "note">,
+  { isStaff, userId }: { readonly isStaff: boolean; readonly userId: string | null },
+): Pick<Replay, "created_by" | "note"> {
+  if (userId !== null && ofUser !== userId) return { note: null, created_by: null };
+  const isHidden = created_by?.staff === true && !isStaff;
+  return { note, created_by: isHidden ? { ...created_by, name: null, viewer: null } : created_by };
+}
 
 export type ReplayLimits = {
   /** Replays of one account that still have deliveries to start. */
@@ -165,6 +179,49 @@ async function hasRoomForReplay(
   return hasRoomFor(1, running, runningMax) && hasRoomFor(count, waiting, waitingMax);
 }
 
+/** As the API answers, of an actor, a key and a viewer. Null: neither a key nor staff. */
+const makerOf = (actor: string, keyId: string, viewer: string) => `
+  case when ${keyId} is not null or ${actor} = 'staff' then (
+    select json_build_object(
+      'staff', ${actor} is not distinct from 'staff' or k.id is not null and k.account_id is null,
+      'key_id', ${keyId}, 'name', k.name, 'viewer', ${viewer})
+    from (select) as one left join sealpost.api_keys k on k.id = ${keyId}
+  ) end`;
+
+/** Entries of the audit log that the replays of one delivery are looked for in. */
+const ENTRIES_LOOKED_AT_MAX = 10_000;
+
+/** The runs of a delivery that somebody asked for, the newest first: in bulk, or of this one, which is audited. */
+export async function findReplaysOf(
+  database: Pool,
+  accountId: string,
+  deliveryId: string,
+): Promise<readonly (Omit<DeliveryReplay, "created_by"> & Pick<StoredReplay, "created_by" | "ofUser">)[]> {
+  const { rows } = await database.query({
+    name: "find_replays_of_delivery",
+    text: `select run, ${timeText("at")} as requested_at, replay_id, note,
+        ${makerOf("actor", "key_id", "viewer")} as created_by,
+        (select user_id from sealpost.api_keys as k where k.id = key_id) as "ofUser"
+      from (
+        select i.run, r.created_at as at, r.id as replay_id, r.note, r.created_by as actor,
+          r.created_by_key_id as key_id, r.created_by_viewer as viewer
+        from sealpost.replay_items as i join sealpost.replays as r on r.id = i.replay_id
+        where i.delivery_id = $2 and r.account_id = $1 and i.outcome = 'replayed'
+        union all
+        select (a.details->>'run')::integer, sealpost.uuid_v7_time(a.id), null, null, a.actor, a.key_id, a.viewer
+        from (
+          select * from sealpost.audit_log where account_id = $1 and id > $2
+          order by id desc limit ${ENTRIES_LOOKED_AT_MAX}
+        ) as a
+        where a.operation_key = 'webhooks.deliveries.replay' and a.details->>'delivery_id' = $2::text
+          and a.details->>'run' is not null
+      ) as asked
+      order by run desc`,
+    values: [accountId, deliveryId],
+  });
+  return rows;
+}
+
 /**
  * As the API answers; `c` has how those that were started stand. What has ended is all there is once it is done, even
  * where another replay has begun a delivery anew. Nobody made what the command line did; version 1.0 wrote no actor,
@@ -174,12 +231,7 @@ const COLUMNS = `r.id, r.status, r.filter, r.rate_per_second, r.matched, r.repla
   case r.status when 'done' then 0 else r.replayed - c.succeeded - c.failed end as waiting,
   case r.status when 'done' then 0 else c.failing end as failing,
   case r.status when 'done' then '[]' else c.failing_causes end as failing_causes, c.failed, r.note,
-  case when r.created_by_key_id is not null or r.created_by = 'staff' then (
-    select json_build_object(
-      'staff', r.created_by is not distinct from 'staff' or k.id is not null and k.account_id is null,
-      'key_id', r.created_by_key_id, 'name', k.name, 'viewer', r.created_by_viewer)
-    from (select) as one left join sealpost.api_keys k on k.id = r.created_by_key_id
-  ) end as created_by,
+  ${makerOf("r.created_by", "r.created_by_key_id", "r.created_by_viewer")} as created_by,
   (select user_id from sealpost.api_keys where id = r.created_by_key_id) as "ofUser",
   ${timeText("r.created_at")} as created_at, ${timeText("r.ended_at")} as ended_at`;
 const COUNTED = "r.succeeded, r.failed, r.failing, r.failing_causes";

@@ -60,6 +60,7 @@ webhooks.deliveries.get GET /v1/webhooks/deliveries/{delivery_id} webhooks:read 
 webhooks.deliveries.body GET /v1/webhooks/deliveries/{delivery_id}/body analyses:read none read sync
 webhooks.deliveries.replay POST /v1/webhooks/deliveries/{delivery_id}/replay webhooks:replay irreversible write async
 webhooks.activity GET /v1/webhooks/activity webhooks:read none read sync
+webhooks.endpoint.health GET /v1/webhooks/endpoint/health webhooks:read none read sync
 webhooks.replays.create POST /v1/webhooks/replays webhooks:replay irreversible write async
 webhooks.replays.list GET /v1/webhooks/replays webhooks:replay none read sync
 webhooks.replays.get GET /v1/webhooks/replays/{replay_id} webhooks:replay none read sync

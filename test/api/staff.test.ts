@@ -70,7 +70,7 @@ test("what it writes is in the audit log, with what it was about; what it reads 
     {
       operation_key: "webhooks.deliveries.replay",
       request_id: "call 17",
-      details: { delivery_id },
+      details: { delivery_id, run: 2 },
       ...by,
     },
     {

@@ -51,6 +51,8 @@ describe("the log's activity in a browser", () => {
 
   const bars = (page: Page) => page.locator("svg.bars a");
   const rows = (page: Page) => page.locator("table.log tbody td:nth-child(2) a").allTextContents();
+  /** Beside the view that is open. */
+  const counted = (page: Page) => page.locator(".tabs [aria-current] .fine").textContent();
   const queryOf = (page: Page) => Object.fromEntries(new URL(page.url()).searchParams);
 
   test("a bar sets the range in the address, Back restores filters and focus, a copy shows the same", async () => {
@@ -94,7 +96,7 @@ describe("the log's activity in a browser", () => {
     );
     expect(said).toMatch(/ server refused the connection: .* Last success: \d\d:\d\d\.$/);
     await page.click(".trouble a");
-    expect(await page.locator(".count p").textContent()).toBe("50 deliveries");
+    expect(await counted(page)).toBe("50");
     await page.goBack();
     await page.click(".causes a");
     await page.waitForURL(/error_code=connect_refused/);
@@ -120,7 +122,7 @@ describe("the log's activity in a browser", () => {
     await page.click(".trouble a");
     await page.waitForURL(/target_host=/);
     expect(queryOf(page)).toEqual({ status: "abandoned", target_host: "hooks.example.com" });
-    expect(await page.locator(".count p").textContent()).toBe("9 deliveries");
+    expect(await counted(page)).toBe("9");
     expect(await page.locator(".trouble a").innerText()).toBe("9 events");
     await page.click("text=Replay all that match");
     expect(await page.locator("#matched").textContent()).toBe("9 deliveries match");
@@ -137,6 +139,7 @@ describe("the log's activity in a browser", () => {
       expect(await bars(page).count()).toBeGreaterThan(0);
     }
     await page.click(".ranges >> text='7d'");
+    await page.click("text=More filters");
     await page.fill("input[name=analysis_id]", "inv-3");
     await page.press("input[name=analysis_id]", "Enter");
     await page.waitForURL(/analysis_id=inv-3/);
@@ -234,25 +237,46 @@ describe("the log's activity in a browser", () => {
     await context.close();
   });
 
-  test("shows the first row on a telephone's first screen, with filters folded until one is set", async () => {
+  test.each([
+    [{ width: 1440, height: 900 }, 420, 12],
+    [{ width: 1024, height: 768 }, 480, 6],
+    [{ width: 390, height: 844 }, 640, 3],
+  ])("at %o the first row is above %i, and %i are seen", async (viewport, above, rowsMin) => {
+    const { page, context } = await open(failing, { viewport }, ["webhooks:read", "webhooks:replay"]);
+    await page.click("a:has-text('Needs attention')");
+    await page.waitForURL(/status=/);
+    const boxes = await page
+      .locator("table.log tr[id]")
+      .evaluateAll((rows) =>
+        (
+          rows as unknown as { getBoundingClientRect(): { top: number; bottom: number; height: number } }[]
+        ).map((row) => row.getBoundingClientRect()),
+      );
+    expect(boxes[0]!.top).toBeLessThan(above);
+    expect(boxes.filter(({ bottom }) => bottom <= viewport.height).length).toBeGreaterThanOrEqual(rowsMin);
+    if (viewport.width >= 1024)
+      expect([...new Set(boxes.map(({ height }) => Math.round(height)))]).toEqual([36]);
+    await context.close();
+  });
+
+  test("filters are folded, and what is set is told, each with a way to do without", async () => {
     const { page, context } = await open(failing, { viewport: { width: 360, height: 640 } });
-    const { y, height } = (await page.locator("table.log tbody td").first().boundingBox())!;
-    expect(y + height).toBeLessThan(640);
-    const field = page.locator("input[name=analysis_id]");
-    expect(await field.isVisible()).toBe(false);
-    // The key for searching unfolds them.
+    expect(await page.locator("input[name=analysis_id]").isVisible()).toBe(false);
     await page.keyboard.press("/");
-    await page.keyboard.type("inv-3");
+    await page.keyboard.type("hooks.ex");
     await page.keyboard.press("Enter");
-    await page.waitForURL(/analysis_id=inv-3/);
-    expect(await field.isVisible()).toBe(true);
-    await page.setViewportSize({ width: 1280, height: 800 });
+    await page.waitForURL(/q=hooks.ex/);
+    await page.click("text=More filters");
+    await page.fill("input[name=code]", "503");
+    await page.keyboard.press("Enter");
+    await page.waitForURL(/status_code=503/);
+    const chips = page.locator(".chips li");
+    expect(await chips.allInnerTexts()).toEqual(["search hooks.ex ✕", "code 503 ✕", "Clear filters"]);
+    await chips.first().locator("a").click();
+    await page.waitForURL((url) => !url.search.includes("q="));
     await page.click("text=Clear filters");
     await page.waitForURL(/deliveries$/);
-    expect([await field.isVisible(), await page.locator(".fold > summary >> visible=true").count()]).toEqual([
-      true,
-      0,
-    ]);
+    expect(await chips.count()).toBe(0);
     await context.close();
   });
 });

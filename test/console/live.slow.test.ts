@@ -47,7 +47,7 @@ describe("how a page's refreshing stands", () => {
       `update sealpost.deliveries set status = $2, reason = null where account_id = $1 and analysis_id = 'inv-3'`,
       [stage.api.account.accountId, status],
     );
-  const third = (page: Page) => page.locator("tbody:has(a:text-is('inv-3')) .status").innerText();
+  const third = (page: Page) => page.locator("tr:has(a:text-is('inv-3')) .status").innerText();
 
   test("is live, until the reader pauses it, and again after", async () => {
     const { page, context, complaints } = await open();

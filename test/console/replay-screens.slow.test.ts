@@ -44,11 +44,12 @@ describe("filters and bulk replays in a browser", () => {
   const openWithoutScript = () => stage.openWithoutScript({ key: account.ownKey, ...WISH });
 
   const search = (page: Page) => new URL(page.url()).searchParams;
-  const rows = (page: Page) => page.locator("table.log tbody").count();
+  const rows = (page: Page) => page.locator("table.log tr[id]").count();
   const replays = () => countRows(database.pool, "replays", { account_id: account.accountId });
 
   test("keeps every filter in the address, the tabs and the form; times as moments", async () => {
     const { page, context, complaints } = await open();
+    await page.click("text=More filters");
     await page.selectOption("select[name=error_code]", "status_503");
     await page.fill("input[name=code]", "5xx");
     await page.fill("input[name=from]", "2026-01-15T02:14");
@@ -67,6 +68,7 @@ describe("filters and bulk replays in a browser", () => {
     expect(await page.inputValue("input[name=from]")).toBe("2026-01-15T02:14");
     expect(await page.inputValue("input[name=code]")).toBe("5xx");
     expect(await page.inputValue("select[name=error_code]")).toBe("status_503");
+    await page.click("text=More filters");
     await page.selectOption("select[name=reason]", "attempts_exhausted");
     await page.click("button:text-is('Filter')");
     await page.waitForURL(/reason=/);
@@ -78,12 +80,14 @@ describe("filters and bulk replays in a browser", () => {
     await context.close();
   });
 
-  test("says in a line why, and until when it can be replayed", async () => {
+  test("says in a few words what is next, and until when it can be replayed", async () => {
     const { page, context } = await open();
-    const words = await page.locator("tr.why").allTextContents();
+    await page.click("a:text-is('Needs attention')");
+    await page.waitForURL(/status=failed/);
+    const words = await page.locator("tr[id] td:last-child").allInnerTexts();
     expect(words).toHaveLength(5);
-    expect(words[0]).toMatch(/^The receiver returned 503: it is currently unavailable\. Replay until .+\.$/);
-    expect(words[4]).toMatch(/unavailable\. Next attempt: .+\.$/);
+    expect(words[0]).toMatch(/^replay until \d+ \w{3,4}, \d\d:\d\d$/);
+    expect(words[4]).toMatch(/\d\d:\d\d.* \(in .+\)$/);
     await context.close();
   });
 
@@ -95,8 +99,8 @@ describe("filters and bulk replays in a browser", () => {
       ["Arrived", 0],
       ["All", 1],
     ] as const) {
-      await page.click(`nav.tabs a:text-is('${tab}')`);
-      await page.waitForSelector(`nav.tabs a[aria-current]:text-is('${tab}')`);
+      await page.click(`nav.tabs a:has-text('${tab}')`);
+      await page.waitForSelector(`nav.tabs a[aria-current]:has-text('${tab}')`);
       expect([tab, await page.locator(`text=${BULK}`).count()]).toEqual([tab, isThere]);
     }
     await context.close();

@@ -250,7 +250,9 @@ describe("a bulk replay", () => {
     const id = /replays\/([^?]+)/.exec(locationOf(made))![1]!;
     expect((await open(`/replays/${id}`)).text).toContain(`/deliveries?replay_id=${id}`);
     const log = await open(`/deliveries?replay_id=${id}`);
-    expect(log.text).toContain("Only deliveries whose current run was started by");
+    expect(log.text).toContain(
+      `of replay <a href="/console/a/${account.accountId}/replays/${id}">a bulk replay</a>`,
+    );
     expect(log.text).toContain(`<input type="hidden" name="replay_id" value="${id}">`);
   });
 });

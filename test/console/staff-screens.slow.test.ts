@@ -99,7 +99,7 @@ describe("support staff in a browser", () => {
       /^hooks\.acme\.example connect_refused The receiver/,
     );
     await click(".failing-accounts li:has-text('Acme, Inc.') >> text=Open");
-    expect(await page.locator("tr.why").first().textContent()).toContain("connection");
+    expect(await page.locator("tr.group").first().textContent()).toContain("connection");
     await click("text=Replay all that match…");
     expect(await page.locator("#matched").textContent()).toBe("100 deliveries match");
     await click("text=Replay 100");

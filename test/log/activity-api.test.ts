@@ -1,4 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { countActivity } from "../../src/log/activity-sql.ts";
 import { type EndedAttempt, endedAttempt, insertAttempts } from "../support/attempt-rows.ts";
 import { changeRows } from "../support/installation.ts";
@@ -146,4 +147,33 @@ test.each([
   const [error] = body.errors as { path: string; message: string }[];
   expect(error!.path).toBe(at);
   expect(error!.message).toContain(says);
+});
+
+test("an endpoint's health is its host's: since when it fails, what arrived, how long responses take", async () => {
+  const health = "/v1/webhooks/endpoint/health";
+  const ask = () => api.ask("GET", health, { key: account.ownKey });
+  expect((await ask()).status).toBe(404);
+  await setEndpoint(database.pool, account.accountId, "https://Hooks.example.com:8443/in");
+  const silent = {
+    last_success_at: null,
+    failing_since: null,
+    succeeded: 0,
+    failed: 0,
+    response_time_ms: null,
+  };
+  expect((await ask()).body).toMatchObject(silent);
+  const here = { targetUrl: "https://hooks.example.com:8443/in" };
+  const refused = { outcome: "unreachable", errorCode: "connect_refused", ...here } as const;
+  const now = Date.now();
+  await count([
+    ...[10, 20, 30].map((minutes) => ({ agoMs: minutes * MINUTE_MS, ...refused })),
+    { agoMs: 50 * MINUTE_MS, ...here },
+    { agoMs: 60 * MINUTE_MS, ...refused },
+    { agoMs: 5 * MINUTE_MS, targetUrl: "https://other.example.com/" },
+    { agoMs: 30 * HOUR_MS, ...here },
+  ]);
+  const { body } = await ask();
+  expect(body).toMatchObject({ succeeded: 1, failed: 4 });
+  expect(Math.abs(Date.parse(String(body.last_success_at)) - (now - 50 * MINUTE_MS))).toBeLessThan(MINUTE_MS);
+  expect(Math.abs(Date.parse(String(body.failing_since)) - (now - 30 * MINUTE_MS))).toBeLessThan(MINUTE_MS);
 });

@@ -78,6 +78,10 @@ describe("reading a delivery", () => {
       last_error_code: null,
       last_status_code: 200,
       explanation: "The receiver accepted the event with status 200. No action is needed.",
+      cause: "The receiver accepted the event with status 200.",
+      next: "No action is needed.",
+      remedy: null,
+      replays: [],
       analysis_erased: false,
       attempts: [
         {

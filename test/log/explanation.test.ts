@@ -82,7 +82,7 @@ describe("a delivery in plain words", () => {
     [
       "all attempts are used up",
       { status: "abandoned", reason: "attempts_exhausted", last_error_code: "status_401", attempts_count: 8 },
-      /^All attempts failed.*The last attempt: The receiver returned 401.*signature.*until 2026-03-08 12:00:00 UTC/,
+      /^All attempts failed, .* no more\. The receiver returned 401.*signature.*until 2026-03-08 12:00:00 UTC/,
     ],
     [
       "the time was over before anything could be sent",
@@ -97,7 +97,7 @@ describe("a delivery in plain words", () => {
     [
       "the endpoint was removed between two attempts",
       { status: "abandoned", reason: "no_target", attempts_count: 3, last_error_code: "status_503" },
-      /^The account's endpoint was removed.*The last attempt: The receiver returned 503.*Configure an endpoint/,
+      /^The account's endpoint was removed.*Before that: The receiver returned 503.*Configure an endpoint/,
     ],
     [
       "the URL breaks a rule",

@@ -18,19 +18,20 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * number is not yet what was aimed for (45,000 lines), it is what there is, and only falls, but for what trust bought:
  * both keys of a rotation 31, turns of steps 48, users' shares of places and of what is stored 74, consent 553 and its
  * variable, erasing and forgetting an analysis 426 and its variable, erasing accounts 671 and 7 files, challenges
- * (sent, answered by the library, tried by the check, which is no way around consent) 306; and but for the console's
- * truth about replays, hosts and times 122.
+ * (sent, answered by the library, tried by the check, which is no way around consent) 306; but for the console's
+ * truth about replays, hosts and times 122; and for its density (search, groups by cause, an explanation in parts, who
+ * replayed, an endpoint's health, who is told, a pause's banner) 957 and a file.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 48_810,
+    max: 49_767,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 331,
+    max: 332,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

@@ -33,6 +33,8 @@ export type ConsoleSession = {
   readonly accountId: string | null;
   /** Null: support staff. */
   readonly accountName: string | null;
+  /** Since when the account's endpoint has been paused, ISO 8601; null: it is not. */
+  readonly pausedAt: string | null;
   /** The key that opened it; null: the command line, or a proxy in front that vouches for staff. */
   readonly keyId: string | null;
   /** The user that this key acts for, with whose eyes everything is shown; null: none. */
@@ -51,6 +53,9 @@ export type ConsoleSession = {
   readonly theme: ConsoleTheme | null;
   readonly expiresAt: Date;
 };
+
+/** What is known of the account on every page about it. */
+export type ShownAccount = { readonly accountName: string; readonly pausedAt: string | null };
 
 /** What a session of support staff begins with. `keyId` null: a proxy in front vouches for them. */
 export type StaffSession = Pick<ConsoleSession, "keyId" | "viewerId" | "viewerLabel"> & {

@@ -2,6 +2,8 @@
 
 const REFRESH_VISIBLE_MS = 5_000;
 const REFRESH_HIDDEN_MS = 60_000;
+/** For so long a button says that it has copied. */
+const COPIED_MS = 2_000;
 /** The service itself gives up after 5 s. */
 const ANSWER_MS = 10_000;
 
@@ -54,10 +56,11 @@ document.addEventListener("click", async (event) => {
   const href = target.closest("main a")?.getAttribute("href");
   if (href) history.replaceState({ ...history.state, left: href }, "");
   if (target.closest(".live") !== null) pause(!isPaused);
-  const copied = target.closest("[data-copy]")?.getAttribute("data-copy");
-  if (copied == null) return;
-  await navigator.clipboard.writeText(copied);
-  say("Copied.", false);
+  const button = target.closest("[data-copy]");
+  if (button === null) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  button.dataset.copied = "";
+  setTimeout(() => delete button.dataset.copied, COPIED_MS);
 });
 const left = history.state?.left;
 if (left) {
@@ -217,42 +220,53 @@ function isInUse(form) {
 }
 
 /**
- * The log's rows stay where they are under a reader: newer ones are offered, and those that no longer match remain.
+ * The log's rows stay where they are under a reader: newer ones are offered, and those that no longer match, or not in
+ * their group, remain. Ids begin with their time, so the newer is the greater.
  *
  * @param content what comes
  */
 function keepRows(content) {
-  const [table, next] = [main, content].map((root) => root.querySelector("table.log:has(> tbody[id])"));
+  const [table, next] = [main, content].map((root) => root.querySelector("table.log:has(tr[id])"));
   if (table == null || next == null || content.querySelector(".newer") === null) return;
-  const shown = rowsOf(table);
-  const coming = rowsOf(next);
-  const comingById = new Map(coming.map((row) => [row.id, row]));
+  const [shown, coming] = [rowsOf(table), rowsOf(next)];
   const shownIds = new Set(shown.map(({ id }) => id));
+  const comingById = new Map(coming.map((row) => [row.id, row]));
   const isFull = content.querySelector(".pages") !== null;
-  const lastShown = shown.findLastIndex(({ id }) => comingById.has(id));
   // Below the last row that both have, the log goes on.
-  const above = coming.slice(0, coming.findLastIndex(({ id }) => shownIds.has(id)) + 1 || coming.length);
-  const newer = above.filter(({ id }) => !shownIds.has(id)).length;
-  const rows = shown.map((row, at) => {
-    const now = comingById.get(row.id);
-    if (now !== undefined) return now;
-    const kept = row.cloneNode(true);
-    // Below that, newer ones have only pushed it off the page.
-    if (at < lastShown || newer === 0 || !isFull) kept.classList.add("gone");
-    return kept;
+  const [last = null] = shown.flatMap(({ id }) => (comingById.has(id) ? [id] : [])).sort();
+  const newer = coming.filter(({ id }) => (last === null || id > last) && !shownIds.has(id));
+  for (const row of newer) row.remove();
+  let gone = 0;
+  const bodies = [...table.tBodies].map((body) => {
+    const to = [...next.tBodies].find(({ id }) => id === body.id) ?? body.cloneNode(true);
+    const rows = rowsOf(body).map((row) => {
+      const now = comingById.get(row.id);
+      if (now?.parentElement === to) return now;
+      now?.remove();
+      const kept = row.cloneNode(true);
+      // Below that, newer ones have only pushed it off the page.
+      const isAmong = now !== undefined || (last !== null && row.id > last);
+      if (isAmong || newer.length === 0 || !isFull) kept.classList.add("gone");
+      if (kept.classList.contains("gone")) gone++;
+      return kept;
+    });
+    const older = rowsOf(to).filter(({ id }) => !shownIds.has(id));
+    for (const row of rowsOf(to)) row.remove();
+    to.append(...rows, ...older);
+    return to;
   });
-  const gone = rows.filter(({ classList }) => classList.contains("gone")).length;
+  const groups = [...next.tBodies].filter((body) => !bodies.includes(body) && rowsOf(body).length > 0);
   // What is older than the last row shown.
   const pages = main.querySelector(".pages");
-  if (lastShown < shown.length - 1 && pages)
+  if (pages && (last === null || shown.some(({ id }) => id < last)))
     content.querySelector(".pages")?.replaceWith(pages.cloneNode(true));
-  for (const row of above) if (!shownIds.has(row.id)) row.remove();
-  next.append(...rows, ...coming.slice(above.length));
-  offer(content, newer, newer === coming.length && isFull, gone);
+  for (const body of [...next.tBodies]) body.remove();
+  next.append(...bodies, ...groups);
+  offer(content, newer.length, newer.length === coming.length && isFull, gone);
 }
 
 function rowsOf(table) {
-  return [...table.querySelectorAll("tbody[id]")];
+  return [...table.querySelectorAll("tr[id]")];
 }
 
 /** @param isMore there are more than these that are newer */
@@ -274,7 +288,8 @@ document.addEventListener("visibilitychange", () => {
 
 /** To another row with a link. */
 function move(step) {
-  const rows = [...document.querySelectorAll("table.log tr:not(.why) td a")];
+  const all = [...document.querySelectorAll("table.log tbody tr:not(.why, .group)")];
+  const rows = all.flatMap((row) => row.querySelector("a") ?? []);
   const at = rows.indexOf(document.activeElement);
   rows[Math.max(0, Math.min(rows.length - 1, at + step))]?.focus();
 }

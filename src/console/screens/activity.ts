@@ -4,7 +4,7 @@ import { statusOfErrorCode } from "../../base/model/http-status-errors.ts";
 import { DAY_MS } from "../../base/model/time.ts";
 import type { Activity } from "../../log/activity-schema.ts";
 import { type Html, html } from "../html.ts";
-import { searchOf } from "../log-filters.ts";
+import { NO_FILTERS, searchOf } from "../log-filters.ts";
 import { counted, number } from "../parts.ts";
 import type { Fields, View } from "../screen.ts";
 import { clockText, distanceOf } from "../times.ts";
@@ -51,13 +51,13 @@ export async function activityPanel(view: View, asked: Fields, address: Address)
   const activity = await view.ask("webhooks.activity", { query });
   const countedToMs = Date.parse(activity.counted_to);
   const bars = barsOf(view, range, startMs, activity.items, asked, address);
-  return html`${await trouble(view, range, activity)}
+  return html`${await trouble(view, range, activity, address)}
 <section class="activity" aria-label="Attempts">
-<div class="line"><h2>Attempts</h2>${counts(bars)}${ranges(range, address)}</div>
+<div><div class="line"><h2>Attempts</h2>${counts(bars)}${ranges(range, address)}</div>
 ${chartOf(range, bars, (countedToMs - startMs) / range.barMs)}
 <p class="axis"><span>${clockText(startMs, session.timeZone, "date")}</span>
-${countedText(view, countedToMs)}<span>${clockText(endMs, session.timeZone, "time")}</span></p>
-<div class="folds">${causes(activity.top, address)}
+${countedText(view, countedToMs)}<span>${clockText(endMs, session.timeZone, "time")}</span></p></div>
+<div>${causes(activity.top, address)}
 ${tableOf(bars)}</div>
 </section>`;
 }
@@ -122,8 +122,9 @@ ${failed > 0 && column("failed", x, HEIGHT - low, low)}</a>`;
   const countedX = Math.max(0, Math.round(countedBars * WIDTH));
   const later =
     countedX < width && html`<path class="later" d="M${countedX} 0H${width}V${HEIGHT}H${countedX}z"/>`;
-  return html`<svg class="bars" viewBox="0 0 ${width} ${HEIGHT}" preserveAspectRatio="none" role="group"
-  aria-label="Attempts by when they ended, last ${words}">${later}${drawn}</svg>`;
+  return html`<div class="plot"><span class="scale" title="Attempts of the highest bar">${number(most)}</span>
+<svg class="bars" viewBox="0 0 ${width} ${HEIGHT}" preserveAspectRatio="none" role="group"
+  aria-label="Attempts by when they ended, last ${words}">${later}${drawn}</svg></div>`;
 }
 
 /** The chart's twin: what can be read and reached by keyboard. */
@@ -195,7 +196,7 @@ export async function doesNow(view: View, host: string): Promise<Html | null> {
 }
 
 /** The host that fails most and has not succeeded since, in a sentence. */
-async function trouble(view: View, range: Range, { top }: Activity): Promise<Html | null> {
+async function trouble(view: View, range: Range, { top }: Activity, address: Address): Promise<Html | null> {
   const failing = top.filter((cause) => cause.failing_since !== null && canBeAskedFor(cause));
   const [worst] = failing;
   if (worst === undefined) return null;
@@ -219,25 +220,36 @@ async function trouble(view: View, range: Range, { top }: Activity): Promise<Htm
   }
 ${succeededAt !== null && `Last success: ${clock(Date.parse(succeededAt), view)}.`}
 ${succeededAt === null && total > 0 && `No attempt has arrived there ${lately}.`}
-${others > 0 && `${counted(others, "other host is", "other hosts are")} failing, too.`}</p>`;
+${
+  others > 0 &&
+  html`<a href="${address({ ...NO_FILTERS, status: filters.status, cursor: [] })}">${counted(
+    others,
+    "other host is",
+    "other hosts are",
+  )} failing, too</a>.`
+}</p>`;
 }
 
 function causes(top: Activity["top"], address: Address): Html | null {
   if (top.length === 0) return null;
   const most = Math.max(...top.map(({ attempts }) => attempts));
-  const items = top.slice(0, CAUSES_MAX).map((cause) => {
+  const [first, rest] = [top.slice(0, CAUSES_MAX), top.slice(CAUSES_MAX)];
+  const itemOf = (cause: Activity["top"][number]) => {
     const { attempts, error_code, target_host } = cause;
     const href = address({ error_code, target_host: canBeAskedFor(cause) ? target_host : [], cursor: [] });
     const width = Math.max(1, Math.round((attempts / most) * 100));
-    return html`<li><a href="${href}"><code>${error_code}</code> ${target_host}</a>
-<span class="number">${number(attempts)}</span>
-<svg viewBox="0 0 100 8" height="8" preserveAspectRatio="none" aria-hidden="true">
-<path d="M0 0h${width}v8H0z"/></svg></li>`;
-  });
-  const more = top.length - items.length;
+    return html`<li><svg viewBox="0 0 100 8" preserveAspectRatio="none" aria-hidden="true">
+<path d="M0 0h${width}v8H0z"/></svg><a href="${href}"><code>${error_code}</code> ${target_host}</a>
+<span class="number">${number(attempts)}</span></li>`;
+  };
   return html`<details class="fold"><summary>Why attempts failed</summary>
-<h3>Why attempts failed</h3><ul class="causes">${items}</ul>
-${more > 0 && html`<p class="fine">and for ${counted(more, "more reason")}</p>`}</details>`;
+<h2>Why attempts failed</h2><ul class="causes">${first.map(itemOf)}</ul>
+${
+  rest.length > 0 &&
+  html`<details><summary>${counted(rest.length, "more reason")}</summary><ul class="causes">${rest.map(
+    itemOf,
+  )}</ul></details>`
+}</details>`;
 }
 
 function canBeAskedFor({ target_host }: Activity["top"][number]): boolean {

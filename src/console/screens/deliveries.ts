@@ -3,17 +3,28 @@ import { hasNothingLeft, isReplayable } from "../../base/model/statuses.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
 import {
-  FIELD_FILTERS,
+  FILTER_NAMES,
   filterFields,
-  filterForm,
   filtersOf,
+  NO_FILTERS,
   noMatch,
   searchOf,
   valuesOf,
 } from "../log-filters.ts";
-import { type Column, counted, DELIVERY_SIGNS, hidden, newer, older, table } from "../parts.ts";
+import {
+  type Column,
+  DELIVERY_SIGNS,
+  hidden,
+  newer,
+  number,
+  older,
+  plain,
+  type RowGroup,
+  table,
+  unless,
+} from "../parts.ts";
 import { type Answers, type Fields, get, type View } from "../screen.ts";
-import { awaitedOf, momentOf, readableUntil } from "../times.ts";
+import { awaitedOf, briefOf, distanceOf, momentOf, readableUntil } from "../times.ts";
 import { activityPanel } from "./activity.ts";
 
 /** The views of the log that people ask for, each a list of statuses. */
@@ -26,80 +37,91 @@ const VIEWS = [
 
 const PAGE_ITEMS = 50;
 
+/** What an address says of the page alone, and the log is not asked for. */
+const OF_PAGE = ["range", "group"];
+
+type Listed = Answers["webhooks.deliveries.list"] & { readonly isCapped: boolean };
+
 /** The delivery log, newest first. */
 export const deliveriesScreen = get("/deliveries", async (view) => {
   const { query, session } = view;
   const asked = filtersOf(query, session.timeZone);
   if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
-  const { range: _, ...listed } = asked;
-  const [{ body: page, headers }, activity] = await Promise.all([
-    view.askWithHeaders("webhooks.deliveries.list", { query: { ...listed, limit: String(PAGE_ITEMS) } }),
+  const [{ body, headers }, activity] = await Promise.all([
+    view.askWithHeaders("webhooks.deliveries.list", {
+      query: { ...withoutPage(asked), limit: String(PAGE_ITEMS) },
+    }),
     view.isOfAccount && activityPanel(view, asked, (changed) => address(view, asked, changed)),
   ]);
-  const isEmpty = page.items.length === 0 && page.next_cursor === null;
-  const hasSome = page.items.length > 0 || isAsked(asked);
+  const listed = { ...body, isCapped: headers["total-capped"] === "true" };
+  // Whoever has an id, or enough of one, wants what it names.
+  const [only, ...others] = listed.items;
+  const isNamed = only?.analysis_id === asked.q || only?.id.startsWith(String(asked.q).toLowerCase());
+  if (asked.q !== undefined && only !== undefined && others.length === 0 && isNamed) {
+    return { goTo: `${view.base}/deliveries/${only.id}` };
+  }
+  const isEmpty = listed.items.length === 0 && listed.next_cursor === null;
+  const isAsked = Object.keys(withoutPage(asked)).length > 0;
+  if (isEmpty && !isAsked) return { title: "Deliveries", main: await nothingYet(view) };
   return {
     title: "Deliveries",
-    main: html`${hasSome && [activity, tabs(view, asked), filters(view, asked)]}
-${isEmpty ? empty(view, asked) : log(view, asked, page, headers["total-capped"] === "true")}`,
+    main: html`${activity}${bar(view, asked, listed)}${chips(view, asked)}
+${
+  isEmpty
+    ? noMatch("No delivery matches", `${view.base}/deliveries`, "Show all deliveries")
+    : log(view, asked, listed)
+}`,
   };
 });
 
-function tabs(view: View, asked: Fields): Html {
+function withoutPage(asked: Fields): Fields {
+  return Object.fromEntries(Object.entries(asked).filter(([name]) => !OF_PAGE.includes(name)));
+}
+
+/** The views, the one field that finds anything, what it is filtered by, and what can be done with all of them. */
+function bar(view: View, asked: Fields, { total, isCapped }: Listed): Html {
   const here = [...valuesOf(asked, "status")].sort().join();
-  const links = VIEWS.map(({ name, status }) => {
+  const tabs = VIEWS.map(({ name, status }) => {
     const isHere = [...status].sort().join() === here;
+    const count = isHere && html` <span class="fine">${number(total)}${isCapped && "+"}</span>`;
     const href = address(view, asked, { status, cursor: [] });
-    return html`<a href="${href}"${isHere && html` aria-current="true"`}>${name}</a>`;
+    return html`<a href="${href}"${isHere && html` aria-current="true"`}>${name}${count}</a>`;
   });
-  return html`<nav class="tabs" aria-label="Which deliveries">${links}</nav>`;
+  const kept = ["status", ...OF_PAGE].flatMap((name) =>
+    valuesOf(asked, name).map((value) => hidden(name, value)),
+  );
+  return html`<div class="bar"><nav class="tabs" aria-label="Which deliveries">${tabs}</nav>
+<form method="get" action="${view.base}/deliveries" role="search">${kept}
+<input type="search" name="q" value="${valuesOf(asked, "q").join()}" maxlength="255" autocomplete="off"
+  spellcheck="false" aria-label="Find an analysis, a delivery or a host" placeholder="Analysis, delivery or host">
+<details class="more"><summary>More filters</summary><div class="filters">
+${filterFields(asked, view.session.timeZone, true)}<button>Filter</button></div></details>
+</form>${replayAll(view, asked)}</div>`;
 }
 
-function filters(view: View, asked: Fields): Html {
-  const names = [...FIELD_FILTERS, "replay_id"];
-  const isFiltered = names.some((name) => asked[name] !== undefined);
-  const none = Object.fromEntries([...names, "cursor"].map((name) => [name, []]));
-  const fields = html`
-${["status", "range"].flatMap((name) => valuesOf(asked, name).map((value) => hidden(name, value)))}
-${filterFields(asked, view.session.timeZone, true)}`;
-  const clearHref = isFiltered ? address(view, asked, none) : null;
-  return html`${filterForm(`${view.base}/deliveries`, "filters", fields, clearHref)}
-${typeof asked.replay_id === "string" && ofReplay(view, asked.replay_id)}`;
+/** What it is filtered by, each with a way to do without. */
+function chips(view: View, asked: Fields): Html | null {
+  const { timeZone } = view.session;
+  const set = Object.keys(NO_FILTERS).flatMap((name) =>
+    valuesOf(asked, name).map((value) => ({ name, value })),
+  );
+  if (set.length === 0) return null;
+  const items = set.map(({ name, value }) => {
+    const shown = name.startsWith("created_") ? momentOf(value, timeZone) : html`<code>${value}</code>`;
+    const told = name === "replay_id" ? replayLink(view, value) : shown;
+    const rest = valuesOf(asked, name).filter((other) => other !== value);
+    const href = address(view, asked, { [name]: rest, cursor: [] });
+    return html`<li>${FILTER_NAMES[name] ?? name} ${told}
+<a href="${href}" aria-label="Without this filter">✕</a></li>`;
+  });
+  const all = address(view, asked, { ...NO_FILTERS, cursor: [] });
+  return html`<ul class="chips" aria-label="Filters">${items}
+<li><a href="${all}">Clear filters</a></li></ul>`;
 }
 
-function ofReplay(view: View, replayId: string): Html {
-  const words = view.may("webhooks:replay")
-    ? html`<a href="${view.base}/replays/${replayId}">a bulk replay</a>`
-    : "a bulk replay";
-  return html`<p>Only deliveries whose current run was started by ${words}.</p>`;
-}
-
-function log(
-  view: View,
-  asked: Fields,
-  { items, next_cursor: next, total }: Answers["webhooks.deliveries.list"],
-  isCapped: boolean,
-): Html {
-  const columns: readonly Column<Delivery>[] = [
-    { name: "Status", label: null, cell: ({ status }) => DELIVERY_SIGNS[status] },
-    {
-      name: "Analysis",
-      label: null,
-      cell: ({ id, analysis_id }) => html`<a href="${view.base}/deliveries/${id}">${analysis_id}</a>`,
-    },
-    { name: "Published", cell: ({ created_at }) => momentOf(created_at, view.session.timeZone) },
-    { name: "Target", cell: ({ target_url }) => hostOf(target_url) },
-    { name: "Attempts", isNumber: true, cell: ({ attempts_count }) => attempts_count },
-    { name: "Last error", cell: ({ last_error_code: code }) => code !== null && html`<code>${code}</code>` },
-  ];
-  return html`<div class="count"><p>${isCapped && "at least "}${counted(total, "delivery", "deliveries")}</p>
-${replayAll(view, asked)}</div>
-${newer(address(view, asked))}
-${table("deliveries", columns, items, {
-  idOf: ({ id }) => `d-${id}`,
-  below: (item) => whyOf(view, item),
-})}
-${next !== null && older(address(view, asked, { cursor: next }))}`;
+function replayLink({ may, base }: View, replayId: string): Html {
+  const words = "a bulk replay";
+  return may("webhooks:replay") ? html`<a href="${base}/replays/${replayId}">${words}</a>` : html`${words}`;
 }
 
 /** Of these, what can be replayed; not there where nothing of them can, or the viewer may not. */
@@ -107,9 +129,82 @@ function replayAll(view: View, asked: Fields): Html | null {
   const statuses = valuesOf(asked, "status");
   const status = statuses.filter((one) => isReplayable(one as Delivery["status"]));
   if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
-  const { cursor: _, limit: __, range: ___, ...filters } = asked;
+  // A replay's set is filtered, not searched for.
+  if (asked.q !== undefined) return null;
+  const { cursor: _, limit: __, ...filters } = withoutPage(asked);
   const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
-  return html`<a class="button" href="${href}">Replay all that match…</a>`;
+  return html`<a class="button end" href="${href}">Replay all that match…</a>`;
+}
+
+function log(view: View, asked: Fields, { items, next_cursor: next }: Listed): Html {
+  const { timeZone } = view.session;
+  const isOfFailures =
+    valuesOf(asked, "status").length > 0 && items.every(({ status }) => isReplayable(status));
+  const isGrouped = isOfFailures && asked.group !== "off";
+  const toggle =
+    isOfFailures &&
+    html` <a href="${address(view, asked, { group: isGrouped ? "off" : [] })}">${
+      isGrouped ? "Ungroup" : "Group by cause"
+    }</a>`;
+  const columns: readonly Column<Delivery>[] = [
+    { name: "Status", label: null, cell: ({ status }) => DELIVERY_SIGNS[status] },
+    {
+      name: "Analysis",
+      label: null,
+      cell: ({ id, analysis_id }) =>
+        html`<a class="row" href="${view.base}/deliveries/${id}">${analysis_id}</a>`,
+    },
+    { name: "Published", label: null, cell: ({ created_at }) => briefOf(created_at, timeZone, view.nowMs) },
+    { name: "Attempts", isNumber: true, cell: ({ attempts_count }) => attempts_count },
+    ...(isGrouped ? [] : CAUSE_COLUMNS),
+    {
+      name: "Next",
+      label: null,
+      beside: toggle,
+      cell: (item) => html`<span class="soft">${nextOf(view, item)}</span>`,
+    },
+  ];
+  const groups = isGrouped ? groupsOf(view, asked, items, next !== null) : plain(items);
+  return html`${newer(address(view, asked))}
+${table(`deliveries${isGrouped ? " grouped" : ""}`, columns, groups, { idOf: ({ id }) => `d-${id}` })}
+${next !== null && older(address(view, asked, { cursor: next }))}`;
+}
+
+const CAUSE_COLUMNS: readonly Column<Delivery>[] = [
+  { name: "Host", label: null, cell: ({ target_url }) => hostOf(target_url) },
+  {
+    name: "Last error",
+    label: null,
+    cell: (item) => {
+      const code = codeOf(item);
+      return (
+        code !== null && html`<code title="${isReplayable(item.status) ? causeOf(item) : ""}">${code}</code>`
+      );
+    },
+  },
+];
+
+/** Those that fail for the same reason at the same host, under a line that says it once. */
+function groupsOf(
+  view: View,
+  asked: Fields,
+  items: readonly Delivery[],
+  areThereMore: boolean,
+): readonly RowGroup<Delivery>[] {
+  const keyOf = (item: Delivery) => `${codeOf(item)} ${hostOf(item.target_url)}`;
+  return [...Map.groupBy(items, keyOf).values()].map((rows) => {
+    const [item] = rows as [Delivery, ...Delivery[]];
+    const [code, host] = [codeOf(item), URL.parse(item.target_url ?? "")?.hostname];
+    const where = host ? address(view, asked, { target_host: host, cursor: [] }) : null;
+    const count = `${number(rows.length)}${areThereMore ? " on this page" : ""}`;
+    return {
+      id: `g-${keyOf(item).replaceAll(/[^\w.-]+/g, "_")}`,
+      heading: html`<strong>${count} ×</strong> ${code !== null && html`<code class="bad">${code}</code>`}
+${where !== null && html`at <a href="${where}">${hostOf(item.target_url)}</a>`}
+<span class="soft">${causeOf(item)}</span>`,
+      rows,
+    };
+  });
 }
 
 /** Why it has not arrived, and what is next, in a line; null: nothing has gone wrong. */
@@ -119,11 +214,40 @@ export function whyOf(view: View, item: Delivery): Html | null {
   return html`${hasFailed && causeOf(item)} ${whatNext(view, item)}`;
 }
 
+/** What ended it, where the last attempt does not say why. */
+function isReasonTheCause({ reason }: Delivery): boolean {
+  return reason === "no_target" || hasNothingLeft(reason) || reason === "interrupted";
+}
+
+function codeOf(item: Delivery): string | null {
+  return isReasonTheCause(item) ? item.reason : item.last_error_code;
+}
+
 /** In a sentence; the whole explanation is on the delivery's page. */
-function causeOf({ reason, last_error_code }: Delivery): string {
-  const isReasonTheCause = reason === "no_target" || hasNothingLeft(reason) || reason === "interrupted";
-  if (last_error_code !== null && !isReasonTheCause) return explainErrorCode(last_error_code).message;
+function causeOf(item: Delivery): string {
+  const { reason, last_error_code } = item;
+  if (last_error_code !== null && !isReasonTheCause(item)) return explainErrorCode(last_error_code).message;
   return reason === null ? "The last attempt failed." : explainEndReason(reason).message;
+}
+
+/** What happens to it, in a few words. */
+function nextOf(view: View, item: Delivery): Html | string | null {
+  const { status, held, in_flight, next_attempt_at: next, created_at } = item;
+  const { session, nowMs, installation } = view;
+  if (held) return "held: the endpoint is paused";
+  if (in_flight) return "attempt under way";
+  if (next !== null)
+    return html`${briefOf(next, session.timeZone, nowMs)} (${distanceOf(Date.parse(next), nowMs)})`;
+  if (status !== "abandoned") return null;
+  const until = new Date(Date.parse(created_at) + installation.analysisRetentionMs).toISOString();
+  return canReplay(item)
+    ? html`replay until ${briefOf(until, session.timeZone, nowMs)}`
+    : "cannot be replayed";
+}
+
+/** A URL that came with the request stays as it is, and is refused again. */
+function canReplay({ reason, target_source }: Delivery): boolean {
+  return !(reason === "target_refused" && target_source === "request") && !hasNothingLeft(reason);
 }
 
 function whatNext(view: View, item: Delivery): Html | null {
@@ -133,9 +257,7 @@ function whatNext(view: View, item: Delivery): Html | null {
     if (item.in_flight || item.next_attempt_at === null) return html`The next attempt is on its way.`;
     return html`Next attempt: ${awaitedOf(item.next_attempt_at, timeZone, view.nowMs)}.`;
   }
-  // A URL that came with the request stays as it is, and is refused again.
-  const cannotSucceed = item.reason === "target_refused" && item.target_source === "request";
-  if (cannotSucceed || hasNothingLeft(item.reason)) return null;
+  if (!canReplay(item)) return null;
   return html`Replay until ${readableUntil(item.created_at, view.installation.analysisRetentionMs, timeZone)}.`;
 }
 
@@ -144,16 +266,16 @@ function hostOf(url: string | null): string {
   return url === null ? "–" : (URL.parse(url)?.host ?? url);
 }
 
-function empty(view: View, asked: Fields): Html {
-  return isAsked(asked)
-    ? noMatch("No delivery matches", `${view.base}/deliveries`, "Show all deliveries")
-    : html`<section class="empty"><h2>Nothing has been published yet</h2>
-<p>As soon as an analysis is finished, its delivery shows up here.</p></section>`;
-}
-
-/** Whether anything but the chart's range was asked for. */
-function isAsked({ range: _, ...filters }: Fields): boolean {
-  return Object.keys(filters).length > 0;
+/** What to do first. */
+async function nothingYet(view: View): Promise<Html> {
+  const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
+  const step =
+    endpoint === null
+      ? html`First say where webhooks go: <a href="${view.base}/endpoint">set the endpoint</a>.`
+      : html`Webhooks go to <code>${endpoint.url}</code>. To see one arrive,
+<a href="${view.base}/endpoint">send a test event</a>.`;
+  return html`<section class="empty"><h2>Nothing has been published yet</h2>
+<p>As soon as an analysis is finished, its delivery shows up here.</p><p>${step}</p></section>`;
 }
 
 /** The log's address with these filters, some of them changed; an empty list takes one away. */

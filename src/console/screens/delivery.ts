@@ -1,10 +1,12 @@
+import { STATUS_CODES } from "node:http";
 import type { AnalysisOrigin, OriginStep } from "../../base/model/events.ts";
 import { hasNothingLeft, isReplayable } from "../../base/model/statuses.ts";
 import type { Attempt, DeliveryWithAttempts as Delivery } from "../../log/delivery-schema.ts";
-import { type Html, html } from "../html.ts";
-import { counted, DELIVERY_SIGNS, facts, keyField, number, said, stacked } from "../parts.ts";
+import { type Html, html, type Part } from "../html.ts";
+import { copyButton, counted, DELIVERY_SIGNS, facts, keyField, number, said, stacked } from "../parts.ts";
 import { get, post, type View } from "../screen.ts";
-import { awaitedOf, clockText, durationText, inZone, momentOf, readableUntil } from "../times.ts";
+import { briefOf, clockText, durationText, inZone, momentOf, readableUntil } from "../times.ts";
+import { makerOf } from "./replays.ts";
 
 const STEP = 34;
 const HEIGHT = 24;
@@ -25,7 +27,7 @@ function timelineOf(view: View, delivery: Delivery, run: number, attempts: reado
   const middleOf = (place: number) => (place - 0.5) * STEP;
   const left = Array.from({ length: places - last }, (_, n) => last + 1 + n);
   const spare = left.filter((place) => place !== next);
-  return html`<div class="timeline">
+  return html`<div class="timeline end">
 <svg viewBox="0 0 ${width} ${HEIGHT}" width="${width}" height="${HEIGHT}" role="group"
   aria-label="Attempts of run ${run}">
 <path class="way" d="M${middleOf(1)} ${MIDDLE}H${middleOf(next ?? last)}"/>
@@ -82,57 +84,238 @@ const bodyScreen = get("/deliveries/{delivery_id}/body", async ({ askForText, pa
   const { delivery_id: id = "" } = params;
   const text = await askForText("webhooks.deliveries.body", { params });
   const isCut = text.length > SHOWN_CHARS_MAX;
+  const shown = isCut ? text.slice(0, SHOWN_CHARS_MAX) : legible(text);
   return {
     title: "Body",
     heading: "The body, as it is sent",
     up: { href: `${base}/deliveries/${id}`, name: "Delivery" },
-    main: html`<p class="fine">Signed over exactly these bytes.${
-      isCut &&
-      html` Only the first ${number(SHOWN_CHARS_MAX)} characters are shown:
-<code>GET …/deliveries/${id}/body</code> has them all.`
+    beside: [
+      !isCut && copyButton(text, "body"),
+      html`<a class="button" href="${base}/deliveries/${id}/body.json">Download</a>`,
+    ],
+    main: html`<p class="soft">The signature covers the bytes as they are sent${
+      isCut
+        ? `; only the first ${number(SHOWN_CHARS_MAX)} characters of them are shown.`
+        : ", which are copied and downloaded; here they have spaces and lines."
     }</p>
-<pre>${text.slice(0, SHOWN_CHARS_MAX)}</pre>`,
+<pre>${shown}</pre>`,
   };
+});
+
+/** The same bytes, to be kept. */
+const bodyFile = get("/deliveries/{delivery_id}/body.json", async ({ askForText, params }) => {
+  const text = await askForText("webhooks.deliveries.body", { params });
+  async function* parts() {
+    yield text;
+  }
+  return { file: { name: `${params.delivery_id}.json`, type: "application/json", parts } };
 });
 
 const STEP_NAMES = { dns: "DNS", connect: "connect", tls: "TLS", first_byte: "first byte" } as const;
 const STEPS = Object.keys(STEP_NAMES) as readonly (keyof typeof STEP_NAMES)[];
 
-/** One delivery with its newest attempts. */
+/** One delivery: why it is as it is, what its receiver answered last, and its newest attempts. */
 const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
   const { base, params, session, query } = view;
   const delivery = await view.ask("webhooks.deliveries.get", { params });
-  const { analysis_id, status, next_attempt_at: next, attempts_count: count, attempts } = delivery;
+  const { analysis_id, status, attempts } = delivery;
   // Whoever may read the analysis may know what made it.
   const published = { analysisId: analysis_id, deliveryId: delivery.id };
   const origin = view.may("analyses:read") ? await view.findOrigin(published) : null;
-  const runs = [...Map.groupBy(attempts, ({ run }) => run)].reverse();
-  const until = readableUntil(delivery.created_at, view.installation.analysisRetentionMs, session.timeZone);
   const mayReplay = isReplayable(status) && !hasNothingLeft(delivery.reason);
+  const isQueued = query.replayed === "1" && status === "pending";
   return {
     title: analysis_id,
     up: { href: `${base}/deliveries`, name: "Deliveries" },
     beside: [DELIVERY_SIGNS[status], mayReplay && replayForm(view, delivery)],
-    main: html`${query.replayed === "1" && status === "pending" && said(`Queued: run ${delivery.run} starts now.`)}
-<p class="explanation">${inZone(delivery.explanation, session.timeZone)}</p>
+    main: html`${isQueued && said(`Queued: run ${delivery.run} starts now.`)}
+${explanationOf(view, delivery)}
 ${origin !== null && originLine(origin)}
+${lastResponse(view, attempts.at(-1))}
 ${facts([
-  ["Event", delivery.event],
+  copied("Target", delivery.target_url),
+  copied("Delivery", delivery.id),
   ["Published", momentOf(delivery.created_at, session.timeZone)],
-  ["Target", delivery.target_url ?? "none"],
-  ["Delivery", html`<code>${delivery.id}</code> ${copyButton(delivery.id, "id")}`],
-  mayReplay && ["Replay until", until],
-  next !== null && ["Next attempt", awaitedOf(next, session.timeZone, view.nowMs)],
+  ["Event", delivery.event],
 ])}
-${runs.length === 0 && html`<p class="empty">No attempt has ended yet.</p>`}
-${runs.map(([run, attempts]) => runSection(view, delivery, run, attempts))}
-${
-  count > attempts.length &&
-  html`<p class="fine">The newest ${attempts.length} of ${number(count)} attempts; older ones are left out.</p>`
-}
-${more(view, delivery, until)}`,
+${attemptsSection(view, delivery)}
+${more(view, delivery)}`,
   };
 });
+
+function copied(name: string, text: string | null): readonly [Html, Part] {
+  if (text === null) return [html`${name}`, "none"];
+  return [html`${name} ${copyButton(text, name)}`, html`<code>${text}</code>`];
+}
+
+const KINDS = { pending: "", failed: "is-warn", succeeded: "is-good", abandoned: "is-bad" } as const;
+
+/** What happened, what to do, and what comes next. */
+function explanationOf(
+  { session, nowMs }: View,
+  { status, cause, remedy, next, explanation }: Delivery,
+): Html {
+  const inWords = (text: string) => inZone(text, session.timeZone, nowMs);
+  return html`<section class="panel cause ${KINDS[status]}" aria-label="Explanation">
+<h2>${inWords(cause ?? explanation)}</h2>
+${remedy !== null && html`<p><strong>Remedy:</strong> ${inWords(remedy)}</p>`}
+${next !== null && html`<p class="soft">${inWords(next)}</p>`}
+</section>`;
+}
+
+/** What the receiver said last, as it can be read; null: nothing. */
+function lastResponse(view: View, attempt: Attempt | undefined): Html | null {
+  if (attempt?.status_code == null) return null;
+  const { status_code: code, response_excerpt: excerpt, response_headers: headers, outcome } = attempt;
+  const text = excerpt === null ? "" : legible(excerpt);
+  return html`<section class="panel" aria-labelledby="response">
+<div class="line"><h2 id="response">Last response</h2>
+<code class="${outcome === "succeeded" ? "good" : "bad"}">HTTP ${code} ${STATUS_CODES[code] ?? ""}</code>
+<span class="soft">${took(attempt)} ${momentOf(attempt.started_at, view.session.timeZone)}
+${attempt.remote_address}</span>
+${text !== "" && html`<span class="end">${copyButton(text, "response")}</span>`}</div>
+${text === "" ? html`<p class="soft">without a body</p>` : html`<pre>${text}</pre>`}
+${headers !== null && html`<details><summary>Headers</summary><pre>${headerLines(headers)}</pre></details>`}
+</section>`;
+}
+
+/** JSON as people write it. What is cut off is none. */
+function legible(text: string): string {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return text;
+  }
+}
+
+function took({ duration_ms }: Attempt): string {
+  return duration_ms === null ? "" : durationText(duration_ms);
+}
+
+/** The newest first, by runs. */
+function attemptsSection(view: View, delivery: Delivery): Html {
+  const { attempts, attempts_count: count } = delivery;
+  if (attempts.length === 0) return html`<p class="empty">No attempt has ended yet.</p>`;
+  const longestMs = Math.max(1, ...attempts.map(({ duration_ms }) => duration_ms ?? 0));
+  const runs = [...Map.groupBy(attempts, ({ run }) => run)].reverse();
+  const left = count - attempts.length;
+  return html`<section aria-labelledby="attempts">
+<div class="head"><h2 id="attempts">Attempts</h2>${legend(longestMs)}</div>
+<div class="attempts">${runs.map(([run, ofRun]) => runOf(view, delivery, run, ofRun, longestMs))}</div>
+${left > 0 && html`<p class="fine">The newest ${attempts.length} of ${number(count)}; older ones are left out.</p>`}
+</section>`;
+}
+
+function legend(longestMs: number): Html {
+  const swatch = (kind: string, name: string) =>
+    html`<span><svg viewBox="0 0 8 8" aria-hidden="true"><rect class="${kind}" width="8" height="8"/></svg>
+${name}</span>`;
+  return html`<p class="legend end">${STEPS.map((step) => swatch(step, STEP_NAMES[step]))}${swatch("rest", "the rest")}
+<span>whole bar: ${durationText(longestMs)}</span></p>`;
+}
+
+function runOf(
+  view: View,
+  delivery: Delivery,
+  run: number,
+  attempts: readonly Attempt[],
+  longestMs: number,
+): Html {
+  const asked = delivery.replays.find((replay) => replay.run === run);
+  const shown = alike(attempts.toReversed()).map((equal) => joined(view, equal, longestMs));
+  return html`<div class="run line"><h3 id="run-${run}">Run ${run}</h3>${asked !== undefined && askedBy(view, asked)}
+${timelineOf(view, delivery, run, attempts)}</div>
+<ol>${shown}</ol>`;
+}
+
+function askedBy(
+  { base, may }: View,
+  { created_by, note, replay_id: id }: Delivery["replays"][number],
+): Html {
+  const words = id === null ? "replayed" : "replayed in bulk";
+  const what =
+    id !== null && may("webhooks:replay") ? html`<a href="${base}/replays/${id}">${words}</a>` : words;
+  return html`<span class="soft">${what}${created_by !== null && ` by ${makerOf({ created_by })}`}${
+    note !== null && `: “${note}”`
+  }</span>`;
+}
+
+/** Those beside each other that ended in the same way, in one. */
+function alike(attempts: readonly Attempt[]): readonly (readonly Attempt[])[] {
+  const groups: Attempt[][] = [];
+  for (const attempt of attempts) {
+    const last = groups.at(-1)?.[0];
+    if (last !== undefined && resultOf(last) === resultOf(attempt)) groups.at(-1)!.push(attempt);
+    else groups.push([attempt]);
+  }
+  return groups;
+}
+
+function resultOf({ status_code, error_code, outcome }: Attempt): string {
+  return String(status_code ?? error_code ?? outcome);
+}
+
+function joined(view: View, equal: readonly Attempt[], longestMs: number): Html {
+  const [newest, oldest] = [equal[0]!, equal.at(-1)!];
+  if (newest === oldest) return attemptItem(view, newest, longestMs);
+  const { timeZone } = view.session;
+  return html`<li><details><summary class="line"><span class="number">#${oldest.number}–#${newest.number}</span>
+<strong class="${kindOf(newest)}">${equal.length} × ${resultOf(newest)}</strong>
+<span class="soft">${momentOf(oldest.started_at, timeZone)} to
+${briefOf(newest.started_at, timeZone, Date.parse(oldest.started_at))}</span>
+${steps(newest, longestMs)}</summary>
+<ol>${equal.map((attempt) => attemptItem(view, attempt, longestMs))}</ol></details></li>`;
+}
+
+function kindOf({ outcome }: Attempt): string {
+  return outcome === "succeeded" ? "good" : "bad";
+}
+
+/** In a line, with what was sent and what came back below it. */
+function attemptItem(view: View, attempt: Attempt, longestMs: number): Html {
+  const {
+    request_headers: sent,
+    response_headers: headers,
+    response_excerpt: excerpt,
+    error_message,
+  } = attempt;
+  const { timeZone } = view.session;
+  return html`<li id="a-${attempt.run}-${attempt.number}"><details><summary class="line">
+<span class="number">#${attempt.number}</span> <strong class="${kindOf(attempt)}">${resultOf(attempt)}</strong>
+<span class="soft">${momentOf(attempt.started_at, timeZone)} ${took(attempt)}</span>
+${steps(attempt, longestMs)}</summary>
+${error_message !== null && html`<p>${inZone(error_message, timeZone)}</p>`}
+${sent !== null && html`<h4>Request</h4><pre>${headerLines(sent)}</pre>`}
+${
+  (headers !== null || excerpt !== null) &&
+  html`<h4>Response</h4>${headers !== null && html`<pre>${headerLines(headers)}</pre>`}
+${excerpt !== null && html`<pre>${excerpt}</pre>`}`
+}</details></li>`;
+}
+
+function headerLines(headers: Readonly<Record<string, string>>): readonly string[] {
+  return Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`);
+}
+
+const BAR_WIDTH = 160;
+
+/** A bar as long as it took beside the longest, whose parts are as long as the steps; the same is in its label. */
+function steps({ timings, duration_ms }: Attempt, longestMs: number): Html | null {
+  if (duration_ms === null) return null;
+  const taken = STEPS.filter((step) => timings[step] !== null);
+  const label = [
+    ...taken.map((step) => `${STEP_NAMES[step]} ${durationText(timings[step]!)}`),
+    durationText(duration_ms),
+  ];
+  const restMs = duration_ms - taken.reduce((sum, step) => sum + timings[step]!, 0);
+  const parts = [
+    ...taken.map((kind) => ({ kind, ms: timings[kind]! })),
+    { kind: "rest", ms: Math.max(0, restMs) },
+  ];
+  const widths = parts.map(({ kind, ms }) => ({ kind, width: (ms / longestMs) * BAR_WIDTH }));
+  return html`<svg class="steps" viewBox="0 0 ${BAR_WIDTH} 8" width="${BAR_WIDTH}" height="8" role="img"
+  aria-label="${label.join(", ")}"><title>${label.join(", ")}</title>${stacked(widths, BAR_WIDTH, 8)}</svg>`;
+}
 
 /** Starts another run, once for each form that was sent. */
 const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, base, params }) => {
@@ -140,30 +323,29 @@ const replayDelivery = post("/deliveries/{delivery_id}/replay", async ({ ask, ba
   return { goTo: `${base}/deliveries/${params.delivery_id}?replayed=1` };
 });
 
-export const deliveryScreens = [deliveryScreen, bodyScreen, replayDelivery];
+export const deliveryScreens = [deliveryScreen, bodyScreen, bodyFile, replayDelivery];
 
 /** What it carries, and how to ask for it elsewhere. */
-function more(view: View, delivery: Delivery, until: Html): Html {
+function more(view: View, delivery: Delivery): Html {
   const address = `${view.installation.publicUrl}/v1/webhooks/deliveries/${delivery.id}`;
   const curl = `curl -sS ${address} -H "Authorization: Bearer $API_KEY"`;
-  return html`<section aria-labelledby="more">
+  const until = readableUntil(
+    delivery.created_at,
+    view.installation.analysisRetentionMs,
+    view.session.timeZone,
+  );
+  return html`<section class="panel" aria-labelledby="more">
 <h2 id="more">Analysis</h2>
 ${
   delivery.analysis_erased
     ? html`<p>It was erased: nothing of its text is left, nor of what the receiver answered.</p>`
-    : html`<p>Readable until ${until} with <code>GET /v1/analyses/${delivery.analysis_id}</code>.
-${
-  view.may("analyses:read") &&
-  html`<a href="${view.base}/deliveries/${delivery.id}/body">The body, as it is sent</a>`
-}</p>`
+    : html`<p>Readable until ${until}. ${
+        view.may("analyses:read") &&
+        html`<a href="${view.base}/deliveries/${delivery.id}/body">The body, as it is sent</a>`
+      }</p>`
 }
 <details><summary>This page in the API</summary><pre>${curl}</pre>${copyButton(curl, "command")}</details>
 </section>`;
-}
-
-/** Shown where the script can copy. */
-function copyButton(text: string, name: string): Html {
-  return html`<button type="button" class="copy" data-copy="${text}">Copy ${name}</button>`;
 }
 
 function replayForm(view: View, { id }: Delivery): Html {
@@ -173,44 +355,4 @@ function replayForm(view: View, { id }: Delivery): Html {
   return html`<form method="post" action="${view.base}/deliveries/${id}/replay">
 ${keyField()}
 <button class="primary" data-key="r">Replay</button></form>`;
-}
-
-function runSection(view: View, delivery: Delivery, run: number, attempts: readonly Attempt[]): Html {
-  return html`<section aria-labelledby="run-${run}">
-<div class="run"><h2 id="run-${run}">Run ${run}</h2>
-${timelineOf(view, delivery, run, attempts)}</div>
-<ol class="attempts">${attempts.map((attempt) => attemptItem(view, attempt))}</ol>
-</section>`;
-}
-
-function attemptItem(view: View, attempt: Attempt): Html {
-  const { request_headers: sent, response_headers: headers, response_excerpt: excerpt } = attempt;
-  const { timeZone } = view.session;
-  return html`<li class="${attempt.outcome === "succeeded" ? "good" : "bad"}" id="a-${attempt.run}-${attempt.number}">
-<p class="line"><span class="number">#${attempt.number}</span> ${momentOf(attempt.started_at, timeZone)}
-<strong>${attempt.status_code ?? attempt.error_code ?? attempt.outcome}</strong>
-<span>${attempt.duration_ms !== null && durationText(attempt.duration_ms)}</span> ${steps(attempt)}</p>
-${attempt.error_message !== null && html`<p class="why">${inZone(attempt.error_message, timeZone)}</p>`}
-${sent !== null && html`<details><summary>Request</summary><pre>${headerLines(sent)}</pre></details>`}
-${
-  (headers !== null || excerpt !== null) &&
-  html`<details><summary>Response</summary>
-${headers !== null && html`<pre>${headerLines(headers)}</pre>`}
-${excerpt !== null && html`<pre>${excerpt}</pre>`}</details>`
-}
-</li>`;
-}
-
-function headerLines(headers: Readonly<Record<string, string>>): readonly string[] {
-  return Object.entries(headers).map(([name, value]) => `${name}: ${value}\n`);
-}
-
-/** A bar whose parts are as long as the steps took; the table twin is in its label. */
-function steps({ timings, duration_ms }: Attempt): Html | null {
-  const taken = STEPS.filter((step) => timings[step] !== null);
-  if (taken.length === 0 || duration_ms === null || duration_ms === 0) return null;
-  const label = taken.map((step) => `${STEP_NAMES[step]} ${durationText(timings[step]!)}`).join(", ");
-  const widths = taken.map((kind) => ({ kind, width: Math.max(1, (timings[kind]! / duration_ms) * 200) }));
-  return html`<svg class="steps" viewBox="0 0 200 8" width="200" height="8" role="img" aria-label="${label}">
-<title>${label}</title>${stacked(widths, 200, 8)}</svg>`;
 }

@@ -1,10 +1,14 @@
 import { isUuid } from "../../base/model/formats.ts";
+import { DAY_MS } from "../../base/model/time.ts";
 import { Problem } from "../../http/problems.ts";
 import { type Html, html } from "../html.ts";
 import {
   buttonForm,
+  copyButton,
   counted,
+  facts,
   keyField,
+  number,
   refusalOf,
   refuseUnless,
   said,
@@ -12,21 +16,83 @@ import {
   unless,
   upToEndpoint,
 } from "../parts.ts";
-import { type Answers, type Endpoint, get, type Page, post, type Screen, type View } from "../screen.ts";
-import { momentOf } from "../times.ts";
+import {
+  type Answers,
+  type Endpoint,
+  type EndpointHealth,
+  get,
+  type Page,
+  post,
+  type Screen,
+  type View,
+} from "../screen.ts";
+import { awaitedOf, durationText, momentOf } from "../times.ts";
 import { checkForm } from "./receiver-check.ts";
+import { toldSection } from "./recipients.ts";
 import { secretSection } from "./signing-secret.ts";
 
-/** Where webhooks go: the URL, the check of its receiver, and the secret that signs. */
+/** Where webhooks go, how that goes, who is told, the check of the receiver, and the secret that signs. */
 const endpointScreen = get("/endpoint", async (view) => {
   const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
+  const isTold = endpoint !== null && view.isOfAccount;
+  const health = isTold ? await unless("not_found", view.ask("webhooks.endpoint.health")) : null;
   return {
     title: "Endpoint",
+    beside: health?.failing_since != null && failingSign(view, health.failing_since),
     main: html`${done(view, endpoint)}
-${endpoint === null ? empty(view) : [address(view, endpoint), check(view, endpoint)]}
+${endpoint === null ? empty(view) : [address(view, endpoint), healthOf(view, endpoint, health), check(view)]}
+${isTold && (await toldSection(view))}
 ${await secretSection(view)}`,
   };
 });
+
+function failingSign({ session, nowMs }: View, since: string): Html {
+  return html`${sign("abandoned", "✕", "failing")} <span>since ${awaitedOf(since, session.timeZone, nowMs)}</span>`;
+}
+
+/** A certificate that ends sooner is pointed out. */
+const EXPIRES_SOON_MS = 14 * DAY_MS;
+
+/** @param health null: the viewer may not know */
+function healthOf(
+  view: View,
+  { certificate_expires_at: expires }: Endpoint,
+  health: EndpointHealth | null,
+): Html {
+  const { session, nowMs } = view;
+  const at = (iso: string) => awaitedOf(iso, session.timeZone, nowMs);
+  const isSoon = expires !== null && Date.parse(expires) - nowMs < EXPIRES_SOON_MS;
+  const hasExpired = expires !== null && Date.parse(expires) <= nowMs;
+  const {
+    succeeded = 0,
+    failed = 0,
+    last_success_at: last = null,
+    response_time_ms: ms = null,
+  } = health ?? {};
+  return facts([
+    health !== null && [
+      "Last 24 hours",
+      succeeded + failed === 0
+        ? "no attempt"
+        : html`<span class="good">✓ ${number(succeeded)} arrived</span> <span${
+            failed > 0 && html` class="bad"`
+          }>✕ ${number(failed)} failed</span>`,
+    ],
+    health !== null && ["Last success", last === null ? "none in 24 hours" : at(last)],
+    health !== null && [
+      "Response time",
+      ms === null ? "not known" : `half within ${durationText(ms.p50)}, 95 % within ${durationText(ms.p95)}`,
+    ],
+    [
+      "Certificate",
+      expires === null
+        ? "not seen yet"
+        : html`<span${isSoon && html` class="${hasExpired ? "bad" : "warn"}"`}>${isSoon && "▲ "}${
+            hasExpired ? "expired" : isSoon ? "expires" : "valid until"
+          } ${at(expires)}</span>`,
+    ],
+  ]);
+}
 
 const PACE = "up to 100 a second, the oldest first";
 
@@ -60,6 +126,8 @@ function done({ query, base }: View, endpoint: Endpoint | null): Html | null {
     ["set", endpoint !== null && `Saved: every attempt from now on goes to this URL${once}.`],
     ["paused", isPaused === true && "Paused: deliveries to this URL are held from now on."],
     ["resumed", isPaused === false && "Resumed: new deliveries go out at once."],
+    ["told", "Added. A mail with a link was sent to it; notices follow once it is confirmed."],
+    ["untold", "Removed: it gets no more mails."],
   ]);
   const text = texts.get(done);
   return text ? said(text) : null;
@@ -78,7 +146,7 @@ function address(view: View, endpoint: Endpoint): Html {
   const { timeZone } = view.session;
   return html`<section class="panel" aria-labelledby="address">
 <h2 id="address">Webhooks go to</h2>
-<p class="address"><code>${url}</code></p>
+<p class="address"><code>${url}</code> ${copyButton(url, "URL")}</p>
 <p class="fine">Since ${momentOf(updated_at, timeZone)} ${timeZone ?? "UTC"}</p>
 ${
   payload === "reference" &&
@@ -103,23 +171,14 @@ ${
 ${paused_at === null && html`<p class="fine">Pausing holds deliveries, and loses nothing.</p>`}`;
 }
 
-/** The certificate is as deliveries saw it last. */
-function check(view: View, { certificate_expires_at: expiresAt }: Endpoint): Html | null {
-  const mayCheck = view.may("webhooks:write");
-  if (!mayCheck && expiresAt === null) return null;
+function check(view: View): Html | null {
+  if (!view.may("webhooks:write")) return null;
   return html`<section class="panel" aria-labelledby="check">
 <h2 id="check">Check</h2>
-${
-  expiresAt !== null &&
-  html`<p>The receiver's certificate is valid until ${momentOf(expiresAt, view.session.timeZone)}.</p>`
-}
-${
-  mayCheck &&
-  html`<p>Does your receiver accept genuine webhooks and reject forged ones? The check sends 14 example
-webhooks, most of them forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and
-can be run once a minute.</p>
-<div class="actions">${checkForm(view, "Check the receiver")}</div>`
-}
+<p>Does your receiver accept genuine webhooks and reject forged ones? The check sends 14 example webhooks, most of them
+forged, each with the header <code>sealpost-probe: 1</code>. It takes up to 20 seconds, and can be run once a
+minute.</p>
+<div class="actions">${checkForm(view, "Check the receiver")}</div>
 </section>`;
 }
 

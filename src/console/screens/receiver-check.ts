@@ -7,6 +7,7 @@ import {
   facts,
   hidden,
   keyField,
+  plain,
   sign,
   table,
   unless,
@@ -103,7 +104,7 @@ const COLUMNS: readonly Column<Probe>[] = [
 ];
 
 function probeTable(probes: readonly Probe[]): Html {
-  return table("probes", COLUMNS, probes, {
+  return table("probes", COLUMNS, plain(probes), {
     below: (probe) => probe.verdict !== "right" && !hasAcceptedForgery(probe) && probe.explanation,
   });
 }

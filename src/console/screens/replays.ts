@@ -1,7 +1,7 @@
 import type { ReplayStatus } from "../../base/model/statuses.ts";
 import type { Replay } from "../../log/replays-schema.ts";
 import { type Html, html, type Part } from "../html.ts";
-import { searchOf } from "../log-filters.ts";
+import { FILTER_NAMES, searchOf } from "../log-filters.ts";
 import { counted, facts, hidden, number, older, said, sign, stacked } from "../parts.ts";
 import { type AccountReplay, get, post, type View } from "../screen.ts";
 import { momentOf, roughly } from "../times.ts";
@@ -155,21 +155,6 @@ ${hidden("_key", `stop-${id}`)}
 class="fine">: those started continue</span></button></form>`;
 }
 
-const NAMES: Readonly<Record<keyof Replay["filter"], string>> = {
-  status: "status",
-  reason: "reason",
-  event: "event",
-  analysis_id: "analysis",
-  target_host: "host",
-  error_code: "error",
-  status_code: "code",
-  status_code_min: "code at least",
-  status_code_max: "code at most",
-  replay_id: "of replay",
-  created_after: "from",
-  created_before: "to",
-};
-
 /** What was asked for, in a line. */
 function filterText({ session }: View, { filter }: Replay): Html {
   const asked = Object.entries(filter).flatMap(([name, value]) => {
@@ -177,13 +162,13 @@ function filterText({ session }: View, { filter }: Replay): Html {
     const shown = name.startsWith("created_")
       ? momentOf(String(value), session.timeZone)
       : html`<code>${[value].flat().join(" or ")}</code>`;
-    return [html`<li>${NAMES[name as keyof typeof NAMES]} ${shown}</li>`];
+    return [html`<li>${FILTER_NAMES[name] ?? name} ${shown}</li>`];
   });
   return html`<ul class="asked">${asked.length === 0 ? html`<li>everything failing or abandoned</li>` : asked}</ul>`;
 }
 
 /** A person is known by the session; staff's names are not told to accounts. */
-function makerOf({ created_by: maker }: Pick<Replay, "created_by">): string {
+export function makerOf({ created_by: maker }: Pick<Replay, "created_by">): string {
   if (maker === null) return "not recorded";
   if (maker.viewer !== null) return maker.viewer;
   if (maker.staff) return maker.name ?? "support staff";

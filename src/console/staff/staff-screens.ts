@@ -5,7 +5,7 @@ import type { Account, Found } from "../../log/accounts-schema.ts";
 import { accountLink, auditFile, auditScreen, auditTable } from "../audit.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
-import { type Column, DELIVERY_SIGNS, number, older, table } from "../parts.ts";
+import { type Column, DELIVERY_SIGNS, number, older, plain, table } from "../parts.ts";
 import { type AccountReplay, get, type Screen, type View } from "../screen.ts";
 import { replayItem } from "../screens/replays.ts";
 import { leaveTo, screens } from "../screens.ts";
@@ -128,13 +128,13 @@ function section<Item>(name: string, columns: readonly Column<Item>[], items: re
   if (items.length === 0) return null;
   const id = name.toLowerCase();
   return html`<section aria-labelledby="${id}"><h2 id="${id}">${name}</h2>
-${table("found", columns, items)}</section>`;
+${table("found", columns, plain(items))}</section>`;
 }
 
 function nothing(asked: string): Html {
   return html`<section class="empty"><h2>Nothing found</h2>
 <p>No account is called <strong>${asked}</strong>, no delivery or analysis has that id, and no attempt went to such a
-host. A delivery is found by at least the first 8 digits of its id, an analysis or a host only in full.</p>
+host. A delivery is found by at least the first 8 digits of its id, an analysis or a host by its beginning.</p>
 <p>What the log no longer keeps is not found.</p></section>`;
 }
 

@@ -173,6 +173,9 @@ async function countReads({ pool, countsStatements }: BenchDatabase): Promise<nu
   const { rows } = await pool.query<{ calls: number }>(`
 /* bench */ select coalesce(sum(calls), 0)::float8 as calls from pg_stat_statements
 where dbid = (select oid from pg_database where datname = current_database())
-  and query like '%from sealpost.feed%' and query like '%as positions%'`);
-  return rows[0]!.calls;
+  and query like '%from sealpost.feed%' and query like '%as places%'`);
+  const { calls } = rows[0]!;
+  if (calls === 0)
+    throw new Error("no statement that reads the feed was found among those that were counted");
+  return calls;
 }
