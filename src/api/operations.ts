@@ -1,4 +1,4 @@
-import type { FindOrigin } from "../base/model/events.ts";
+import type { Origins } from "../base/model/origins.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
 import type { StorageUse } from "../base/model/storage.ts";
 import { operationDefiners } from "../http/define-operation.ts";
@@ -21,8 +21,8 @@ export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {
   readonly problems: ProblemCatalogue;
   /** Pages beside the operations; absent: it has none. */
   readonly addRoutes?: AddRoutes;
-  /** What made an analysis, for those that the area makes itself; absent: it makes none. */
-  readonly findOrigin?: FindOrigin;
+  /** What made analyses, for those that the area makes itself; absent: it makes none. */
+  readonly origins?: Origins;
   /** What an account stores of the area's; absent: nothing but what is counted for every installation. */
   readonly readStorage?: (accountId: string) => Promise<readonly StorageUse[]>;
   /** Spaces of the area that a user is a member of; absent: it has none. */

@@ -235,14 +235,13 @@ function createDeliveryConsole(
   parts: readonly ApiPart[],
 ): AddRoutes {
   const ancestors = config.consoleAncestors ?? [];
-  const findOrigin = parts.find((part) => part.findOrigin)?.findOrigin ?? (async () => null);
   return createConsole({
     sessions: createSessionStore(pool, ancestors),
     publicUrl,
     analysisRetentionMs: config.analysisRetentionSeconds * 1_000,
     attemptsMax: ATTEMPTS_MAX,
     audited: auditedOperations(operations),
-    findOrigin,
+    origins: parts.find((part) => part.origins)?.origins ?? null,
     ancestors,
     secretsKey,
     readAssertion: createReadAssertion(config, now, (err) =>

@@ -15,6 +15,7 @@ import type { ObjectStore } from "../workspace/objects/object-store.ts";
 import { workspacePart } from "../workspace/operations/workspace-part.ts";
 import { type RunnerWork, startRunner } from "../workspace/running/runner.ts";
 import { readOldestMove } from "../workspace/store/moves.ts";
+import { findWorkflowDeliveries } from "../workspace/store/origins.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
 import { hasSpaces, isInstalled, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
@@ -47,8 +48,11 @@ export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
   const { config, dependencies, onAway: onObjectsAway } = options;
   const { pool, unsafeAllowedTargets } = dependencies;
   const { pagesUrl } = config;
+  const workflows: Pick<Dependencies, "findWorkflowDeliveries"> = config.areas.includes("workspace")
+    ? { findWorkflowDeliveries: (...asked) => findWorkflowDeliveries(pool, ...asked) }
+    : {};
   const parts: Readonly<Record<Area, () => ApiPart>> = {
-    webhooks: () => webhooksPart(dependencies),
+    webhooks: () => webhooksPart({ ...dependencies, ...workflows }),
     workspace: () => {
       const objects = openObjects(config, pool);
       return workspacePart({ pool, objects, onObjectsAway, unsafeAllowedTargets, pagesUrl });

@@ -154,6 +154,7 @@ function viewOf(
     // What the operation's own schema describes, and its response is checked against in tests.
     return { body: body === null ? null : JSON.parse(body.toString()), headers };
   };
+  const ask: View["ask"] = async (operationKey, asking) => (await askWithHeaders(operationKey, asking)).body;
   return {
     installation: options,
     session,
@@ -165,13 +166,31 @@ function viewOf(
     leave: () => options.sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
     isOfAccount: session.userId === null,
-    ask: async (operationKey, asking) => (await askWithHeaders(operationKey, asking)).body,
+    ask,
     askWithHeaders,
     askForText: async (operationKey, asking) =>
       (await askForResponse(operationKey, asking)).body?.toString() ?? "",
-    findOrigin: async (published) =>
-      accountId === null ? null : await options.findOrigin(accountId, published),
+    ...runsOf(options, { session, accountId }, ask),
     nowMs: options.now(),
+  };
+}
+
+/** What can be told of workflows' runs: nothing outside of an account, nor where no area has them. */
+function runsOf(
+  { origins }: ConsoleOptions,
+  { session: { userId }, accountId }: Pick<Seen, "session" | "accountId">,
+  ask: View["ask"],
+): Pick<View, "findOrigin" | "findRun" | "findWorkflows"> {
+  if (origins === null || accountId === null) {
+    return { findOrigin: async () => null, findRun: async () => null, findWorkflows: async () => new Map() };
+  }
+  return {
+    findOrigin: (published) => origins.findOrigin(accountId, published),
+    findRun: async (runId) =>
+      userId === null
+        ? await origins.findRun(accountId, runId)
+        : await ask("workflows.runs.get", { params: { run_id: runId } }),
+    findWorkflows: (published) => origins.findWorkflows({ accountId, userId }, published),
   };
 }
 

@@ -26,7 +26,7 @@ const FIELD_FILTERS = [
 ] as const;
 
 /** Filters that no field sets, but an address may. */
-const KEPT = ["event", "replay_id"] as const;
+const KEPT = ["event", "replay_id", "workflow_id"] as const;
 
 /** In an address's fields, none of them; the status and the chart's range are no fields of a form. */
 export const NO_FILTERS: Fields = Object.fromEntries(
@@ -46,6 +46,7 @@ export const FILTER_NAMES: Readonly<Record<string, string>> = {
   status_code_min: "code from",
   status_code_max: "code to",
   replay_id: "of replay",
+  workflow_id: "workflow",
   created_after: "from",
   created_before: "to",
 };

@@ -2,6 +2,7 @@ import type { z } from "zod";
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
 import type { ConsoleSession } from "../base/model/console.ts";
 import type { AnalysisOrigin, PublishedAnalysis } from "../base/model/events.ts";
+import type { DeliveredWorkflow, ShownRun } from "../base/model/origins.ts";
 import type { Published } from "../delivery/analyses-api.ts";
 import type * as endpoints from "../delivery/endpoint-schema.ts";
 import type { SigningSecretShape } from "../delivery/signing-secrets-api.ts";
@@ -52,6 +53,7 @@ export type Answers = {
   "webhooks.replays.list": PageBody<Replay>;
   "webhooks.signing_secret.get": SigningSecrets;
   "webhooks.signing_secret.rotate": SigningSecrets;
+  "workflows.runs.get": ShownRun;
 };
 
 /** Parameters of an address, by name; of several of one name the list. */
@@ -100,6 +102,12 @@ export type View = {
   readonly askForText: (operationKey: "webhooks.deliveries.body", asked?: Asking) => Promise<string>;
   /** Null: nobody here knows what made it. */
   readonly findOrigin: (published: PublishedAnalysis) => Promise<AnalysisOrigin | null>;
+  /** Null: none that is published; for a session that acts for a user, it throws that operation's problem. */
+  readonly findRun: (runId: string) => Promise<ShownRun | null>;
+  /** By the ids of their deliveries; of those that no run has published, or that are not seen, nothing. */
+  readonly findWorkflows: (
+    published: readonly PublishedAnalysis[],
+  ) => Promise<ReadonlyMap<string, DeliveredWorkflow>>;
   /** Milliseconds since the epoch. */
   readonly nowMs: number;
 };

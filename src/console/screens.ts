@@ -7,6 +7,7 @@ import { newReplayScreens } from "./screens/new-replay.ts";
 import { checkScreens } from "./screens/receiver-check.ts";
 import { recipientScreens } from "./screens/recipients.ts";
 import { replayScreens } from "./screens/replays.ts";
+import { runScreen } from "./screens/run.ts";
 import { secretScreens } from "./screens/signing-secret.ts";
 
 /** Ends the session. */
@@ -21,6 +22,7 @@ export function leaveTo(goTo: string): Screen {
 export const screens: readonly Screen[] = [
   deliveriesScreen,
   ...deliveryScreens,
+  runScreen,
   ...newReplayScreens,
   ...replayScreens,
   ...endpointScreens,

@@ -1,7 +1,7 @@
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { ConsoleSession, EnteredLink, ShownAccount, StaffSession } from "../base/model/console.ts";
-import type { FindOrigin } from "../base/model/events.ts";
 import { isUuid } from "../base/model/formats.ts";
+import type { Origins } from "../base/model/origins.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { isTimeZone } from "../base/model/time.ts";
 import { digestSecret } from "../http/api-keys.ts";
@@ -49,7 +49,8 @@ export type ConsoleOptions = Installation & {
   readonly secretsKey: SecretsKey;
   /** Of support staff, by a proxy in front; null: there is none. */
   readonly readAssertion: ReadAssertion | null;
-  readonly findOrigin: FindOrigin;
+  /** Null: nothing here makes analyses. */
+  readonly origins: Origins | null;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };

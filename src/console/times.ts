@@ -109,9 +109,13 @@ export function clockText(ms: number, timeZone: string | null, from: "date" | "t
   return formatOf(from === "date" ? "minute" : "time", timeZone).format(ms);
 }
 
-/** `840 ms`, `1.2 s`. */
+/** `840 ms`, `1.2 s`, `2 min 5 s`, `3 h 20 min`, `2 d 4 h`. */
 export function durationText(ms: number): string {
-  return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
+  if (ms < 60_000) return ms < 1_000 ? `${Math.round(ms)} ms` : `${(ms / 1_000).toFixed(1)} s`;
+  const whole = (unitMs: number) => Math.floor(ms / unitMs);
+  if (ms >= DAY_MS) return `${whole(DAY_MS)} d ${whole(3_600_000) % 24} h`;
+  if (ms >= 3_600_000) return `${whole(3_600_000)} h ${whole(60_000) % 60} min`;
+  return `${whole(60_000)} min ${whole(1_000) % 60} s`;
 }
 
 /** A length of time to plan by: `less than a minute`, `about 6 minutes`, `about 3 hours`. */

@@ -6,6 +6,7 @@ import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
 import { endsBeforeSending } from "../base/model/error-codes.ts";
+import type { FindWorkflowDeliveries } from "../base/model/origins.ts";
 import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
 import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
@@ -37,6 +38,8 @@ const { read, write } = operationsOf("Deliveries");
 const params = z.strictObject({ delivery_id: id });
 const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
 const listQuery = z.strictObject({ ...z.object(searchedFilters).partial().shape, ...pageQuery });
+/** Where there are none, nobody asks for one. */
+const listQueryWithoutWorkflows = listQuery.omit({ workflow_id: true }) as unknown as typeof listQuery;
 
 /** What the log's operations depend on. */
 export type LogDependencies = {
@@ -51,6 +54,8 @@ export type LogDependencies = {
   readonly sentFromUrl: string | null;
   /** Whether they send receivers a challenge before the first webhook. */
   readonly challenges: boolean;
+  /** Absent: nothing here has workflows. */
+  readonly findWorkflowDeliveries?: FindWorkflowDeliveries;
   /** How many bulk replays an account may have running. */
   readonly replayLimits: ReplayLimits;
   /** Milliseconds since the epoch. */
@@ -67,10 +72,11 @@ export function deliveryOperations({
   analysisRetentionMs,
   sentFromUrl,
   challenges,
+  findWorkflowDeliveries,
   now,
 }: LogDependencies): readonly Operation[] {
   const cursors = createCursors(id);
-  const listDeliveries = createListDeliveries(readLog, () => performance.now());
+  const listDeliveries = createListDeliveries(readLog, () => performance.now(), findWorkflowDeliveries);
   return [
     read({
       key: "webhooks.deliveries.list",
@@ -83,7 +89,7 @@ export function deliveryOperations({
         "`next_cursor`; for a key that acts for a user, also where the user may read few of the deliveries.",
       path: "/v1/webhooks/deliveries",
       scope: "webhooks:read",
-      query: listQuery,
+      query: findWorkflowDeliveries === undefined ? listQueryWithoutWorkflows : listQuery,
       response: jsonResponse(200, pageOf(Delivery), totalCappedHeader),
       handle: async ({ accountId, reader, query }) => {
         const { cursor, limit, ...asked } = query;

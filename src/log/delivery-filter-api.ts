@@ -57,6 +57,7 @@ export const searchedFilters = {
       "Finds deliveries whose analysis id begins with this, or whose own id does (at least its first 8 digits): " +
         `at most ${FOUND_MAX}. Where none does, those whose target's host begins with it.`,
     ),
+  workflow_id: id.describe(`Published by runs of this workflow; of its newest ${FOUND_MAX} deliveries.`),
 } as const;
 
 /** One of a closed set, or a list of some. */
@@ -72,7 +73,10 @@ export function oneOrSeveral<const Value extends string>(values: readonly Value[
 export type DeliveryFilter = {
   readonly [Name in keyof typeof filters]?: Unchanging<z.output<(typeof filters)[Name]>> | null | undefined;
 };
-export type SearchedFilter = DeliveryFilter & { readonly q?: string | null | undefined };
+export type SearchedFilter = DeliveryFilter & {
+  readonly q?: string | null | undefined;
+  readonly workflow_id?: string | null | undefined;
+};
 type Unchanging<Asked> = Asked extends (infer Value)[] ? readonly Value[] : Asked;
 
 export function listOf<Value extends string>(asked: Value | readonly Value[]): readonly Value[] {

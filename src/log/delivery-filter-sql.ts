@@ -182,7 +182,7 @@ export function pageConditions(
   });
   const indexed = [`d.account_id = ${account}`, ...byIndex].join(" and ");
   const looked = NAMES.filter(
-    (name) => !INDEXED[lead].includes(name) && name !== "replay_id" && name !== "found",
+    (name) => !INDEXED[lead].includes(name) && (name !== "replay_id" || lead === "found") && name !== "found",
   );
   const isAll = reader.spaceIds === null && looked.every((name) => fitting[name] == null);
   const isAlone = lead === "analysis" || lead === "replay" || lead === "found";

@@ -3,6 +3,7 @@ import type { ClientBase, Pool } from "pg";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { TtlMap } from "../base/model/caches.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
+import type { FindWorkflowDeliveries } from "../base/model/origins.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
 import { sightOf } from "../delivery/visibility-sql.ts";
@@ -182,7 +183,11 @@ const lastLookedAt = (newest: Newest, condition: string) =>
 export type ListDeliveries = ReturnType<typeof createListDeliveries>;
 
 /** @param monotonicMs milliseconds that only ever grow */
-export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number) {
+export function createListDeliveries(
+  readLog: ReadLog,
+  monotonicMs: () => number,
+  findWorkflowDeliveries: FindWorkflowDeliveries = async () => [],
+) {
   const longLogs = new TtlMap<string, string>(LONG_LOGS_MAX, monotonicMs);
 
   async function read(
@@ -202,18 +207,22 @@ export function createListDeliveries(readLog: ReadLog, monotonicMs: () => number
    */
   return async (
     reader: Reader,
-    { q = null, ...asked }: SearchedFilter,
+    { q = null, workflow_id = null, ...asked }: SearchedFilter,
     belowId: string | null,
     limit: number,
   ): Promise<CappedPage<LoggedDelivery>> => {
     const { accountId, spaceIds } = reader;
     // One more than a page has, which tells whether there is another.
     const rowsMax = limit + 1;
+    const ofWorkflow =
+      workflow_id === null ? null : await findWorkflowDeliveries(reader, workflow_id, FOUND_MAX);
     let isCut = false;
     const row = await readLog(async (database) => {
-      const found = q === null ? [] : await findByIds(database, reader, q);
-      isCut = found.length === FOUND_MAX;
-      const filter: PageFilter = { ...asked, ...(found.length > 0 ? { found } : { host_begin: q }) };
+      const byId = q === null ? [] : await findByIds(database, reader, q);
+      isCut = [byId, ofWorkflow].some((ids) => ids?.length === FOUND_MAX);
+      const isById = byId.length > 0;
+      const found = isById ? byId.filter((id) => ofWorkflow === null || ofWorkflow.includes(id)) : ofWorkflow;
+      const filter: PageFilter = { ...asked, found, host_begin: isById ? null : q };
       const isWhole = isEverything(filter) && spaceIds === null;
       const longBy = isWhole ? longLogs.get(accountId) : undefined;
       if (longBy !== undefined) {

@@ -7,11 +7,12 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { enter } from "../support/console.ts";
 import { createEmptyDatabase } from "../support/database.ts";
 import { targetsEnv } from "../support/dispatching.ts";
 import { createTestAccount, createTestKey, SECRETS_KEY } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
-import { ask } from "../support/sealpost-api.ts";
+import { ask, type TestApi } from "../support/sealpost-api.ts";
 import { runProcess, startProcess } from "../support/sealpost-process.ts";
 
 const run = promisify(execFile);
@@ -99,4 +100,13 @@ test("the rest migrates, serves and delivers", async () => {
   const [delivered] = await receiver.waitForRequests(1);
   expect(JSON.parse(String(delivered?.body))).toMatchObject({ event: "analysis.succeeded", data: { id } });
   expect((await ask(url, "GET", "/v1/spaces", { key })).status).toBe(404);
+
+  const api = { url, ask: (method, path, options) => ask(url, method, path, { key, ...options }) } as TestApi;
+  const hand = await enter(api, { key, permissions: ["webhooks:read", "analyses:read"] });
+  const log = await hand.get(`${hand.base}/deliveries`);
+  expect([log.status, log.text.includes(id)]).toEqual([200, true]);
+  const { body: deliveries } = await ask(url, "GET", "/v1/webhooks/deliveries", { key });
+  const [delivery] = deliveries.items as { id: string }[];
+  expect((await hand.get(`${hand.base}/deliveries/${delivery?.id}`)).status).toBe(200);
+  expect((await hand.get(`${hand.base}/runs/${randomUUID()}`)).status).toBe(404);
 });

@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { distanceOf, inZone, momentOf } from "../../src/console/times.ts";
+import { distanceOf, durationText, inZone, momentOf } from "../../src/console/times.ts";
 
 const NOON = "2026-11-22T12:00:00.000Z";
 
@@ -45,4 +45,15 @@ test.each([
 ])("%i ms from now is %s", (ms, said) => {
   const nowMs = Date.parse(NOON);
   expect(distanceOf(nowMs + ms, nowMs)).toBe(said);
+});
+
+test.each([
+  [840, "840 ms"],
+  [1_200, "1.2 s"],
+  [59_900, "59.9 s"],
+  [125_000, "2 min 5 s"],
+  [12_000_000, "3 h 20 min"],
+  [187_200_000, "2 d 4 h"],
+])("%d ms take %s", (ms, text) => {
+  expect(durationText(ms)).toBe(text);
 });

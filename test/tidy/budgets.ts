@@ -20,18 +20,19 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * variable, erasing and forgetting an analysis 426 and its variable, erasing accounts 671 and 7 files, challenges
  * (sent, answered by the library, tried by the check, which is no way around consent) 306; but for the console's
  * truth about replays, hosts and times 122; and for its density (search, groups by cause, an explanation in parts, who
- * replayed, an endpoint's health, who is told, a pause's banner) 957 and a file.
+ * replayed, an endpoint's health, who is told, a pause's banner) 950 and a file; for runs' pages and workflows in the
+ * log 440 and 3 files.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 49_767,
+    max: 50_151,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 332,
+    max: 335,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

@@ -25,7 +25,7 @@ import { sequenceAll } from "./support/runs.ts";
 
 /** Of the document that the run has read, in its analysis. */
 const FILE_NAME = "canary-4711.txt";
-const PERMISSIONS = ["webhooks:read", "webhooks:replay", "analyses:read"];
+const PERMISSIONS = ["webhooks:read", "webhooks:replay", "analyses:read", "workflows:read"];
 
 let spaceId: string;
 let member: User;
@@ -174,16 +174,15 @@ describe("a screen of the console, opened with a key of a user who is no member,
       : hand.post(hand.base + path, { _key: randomUUID(), matched: "1" });
 
   // Leaving comes last.
-  const walked = screens.filter(
-    ({ path }) => !["/leave", "/endpoint/check", "/endpoint/remove"].includes(path),
-  );
+  const OTHERS = ["/leave", "/endpoint/check", "/endpoint/remove"];
+  const walked = screens.filter(({ path }) => !OTHERS.includes(path));
   test.each(walked)("tells nothing: $method $path", async ({ method, path }) => {
     const fill = (ids: Record<string, string>) => path.replace(/\{(\w+)\}/g, (_, name) => ids[name]!);
     const got = await ask(method, fill(hiddenIds()));
     expect(got.status).toBeLessThan(500);
     if (!path.includes("{")) return expectNothingTold(got.text, path);
-    // What is of the account is refused before anything is looked for.
-    expect(got.status).toBe(path.startsWith("/endpoint/recipients") ? 403 : 404);
+    // 403 is what is of the account.
+    expect(got.status).toBe(path.startsWith("/endpoint/") ? 403 : 404);
     expect(shown(got)).toEqual(shown(await ask(method, fill(unknownIds()))));
   });
 

@@ -31,6 +31,3 @@ export type OriginStep = {
 
 /** Which analysis it is about. Its id is the publisher's: only with its delivery it is no other. */
 export type PublishedAnalysis = { readonly analysisId: string; readonly deliveryId: string };
-
-/** Null: nobody here knows what made it. */
-export type FindOrigin = (accountId: string, published: PublishedAnalysis) => Promise<AnalysisOrigin | null>;

@@ -1,4 +1,5 @@
 import { explainEndReason, explainErrorCode } from "../../base/model/error-codes.ts";
+import type { DeliveredWorkflow } from "../../base/model/origins.ts";
 import { hasNothingLeft, isReplayable } from "../../base/model/statuses.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
 import { type Html, html } from "../html.ts";
@@ -26,6 +27,7 @@ import {
 import { type Answers, type Fields, get, type View } from "../screen.ts";
 import { awaitedOf, briefOf, distanceOf, momentOf, readableUntil } from "../times.ts";
 import { activityPanel } from "./activity.ts";
+import { workflowNamesOf } from "./run.ts";
 
 /** The views of the log that people ask for, each a list of statuses. */
 const VIEWS = [
@@ -40,7 +42,11 @@ const PAGE_ITEMS = 50;
 /** What an address says of the page alone, and the log is not asked for. */
 const OF_PAGE = ["range", "group"];
 
-type Listed = Answers["webhooks.deliveries.list"] & { readonly isCapped: boolean };
+type Listed = Answers["webhooks.deliveries.list"] & {
+  readonly isCapped: boolean;
+  /** By deliveries' ids; of those that a run has published. */
+  readonly workflows: ReadonlyMap<string, DeliveredWorkflow>;
+};
 
 /** The delivery log, newest first. */
 export const deliveriesScreen = get("/deliveries", async (view) => {
@@ -53,7 +59,8 @@ export const deliveriesScreen = get("/deliveries", async (view) => {
     }),
     view.isOfAccount && activityPanel(view, asked, (changed) => address(view, asked, changed)),
   ]);
-  const listed = { ...body, isCapped: headers["total-capped"] === "true" };
+  const workflows = await workflowNamesOf(view, body.items);
+  const listed = { ...body, workflows, isCapped: headers["total-capped"] === "true" };
   // Whoever has an id, or enough of one, wants what it names.
   const [only, ...others] = listed.items;
   const isNamed = only?.analysis_id === asked.q || only?.id.startsWith(String(asked.q).toLowerCase());
@@ -65,7 +72,7 @@ export const deliveriesScreen = get("/deliveries", async (view) => {
   if (isEmpty && !isAsked) return { title: "Deliveries", main: await nothingYet(view) };
   return {
     title: "Deliveries",
-    main: html`${activity}${bar(view, asked, listed)}${chips(view, asked)}
+    main: html`${activity}${bar(view, asked, listed)}${chips(view, asked, listed)}
 ${
   isEmpty
     ? noMatch("No delivery matches", `${view.base}/deliveries`, "Show all deliveries")
@@ -100,7 +107,7 @@ ${filterFields(asked, view.session.timeZone, true)}<button>Filter</button></div>
 }
 
 /** What it is filtered by, each with a way to do without. */
-function chips(view: View, asked: Fields): Html | null {
+function chips(view: View, asked: Fields, { workflows }: Listed): Html | null {
   const { timeZone } = view.session;
   const set = Object.keys(NO_FILTERS).flatMap((name) =>
     valuesOf(asked, name).map((value) => ({ name, value })),
@@ -108,7 +115,8 @@ function chips(view: View, asked: Fields): Html | null {
   if (set.length === 0) return null;
   const items = set.map(({ name, value }) => {
     const shown = name.startsWith("created_") ? momentOf(value, timeZone) : html`<code>${value}</code>`;
-    const told = name === "replay_id" ? replayLink(view, value) : shown;
+    const workflow = name === "workflow_id" && [...workflows.values()].find(({ id }) => id === value)?.name;
+    const told = name === "replay_id" ? replayLink(view, value) : workflow || shown;
     const rest = valuesOf(asked, name).filter((other) => other !== value);
     const href = address(view, asked, { [name]: rest, cursor: [] });
     return html`<li>${FILTER_NAMES[name] ?? name} ${told}
@@ -130,13 +138,13 @@ function replayAll(view: View, asked: Fields): Html | null {
   const status = statuses.filter((one) => isReplayable(one as Delivery["status"]));
   if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
   // A replay's set is filtered, not searched for.
-  if (asked.q !== undefined) return null;
+  if (asked.q !== undefined || asked.workflow_id !== undefined) return null;
   const { cursor: _, limit: __, ...filters } = withoutPage(asked);
   const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
   return html`<a class="button end" href="${href}">Replay all that match…</a>`;
 }
 
-function log(view: View, asked: Fields, { items, next_cursor: next }: Listed): Html {
+function log(view: View, asked: Fields, { items, next_cursor: next, workflows }: Listed): Html {
   const { timeZone } = view.session;
   const isOfFailures =
     valuesOf(asked, "status").length > 0 && items.every(({ status }) => isReplayable(status));
@@ -146,6 +154,12 @@ function log(view: View, asked: Fields, { items, next_cursor: next }: Listed): H
     html` <a href="${address(view, asked, { group: isGrouped ? "off" : [] })}">${
       isGrouped ? "Ungroup" : "Group by cause"
     }</a>`;
+  const workflowOf = (item: Delivery) => {
+    const workflow = workflows.get(item.id);
+    if (workflow === undefined) return null;
+    const href = address(view, asked, { workflow_id: workflow.id, cursor: [] });
+    return html`<a class="over" href="${href}">${workflow.name}</a>`;
+  };
   const columns: readonly Column<Delivery>[] = [
     { name: "Status", label: null, cell: ({ status }) => DELIVERY_SIGNS[status] },
     {
@@ -157,6 +171,7 @@ function log(view: View, asked: Fields, { items, next_cursor: next }: Listed): H
     { name: "Published", label: null, cell: ({ created_at }) => briefOf(created_at, timeZone, view.nowMs) },
     { name: "Attempts", isNumber: true, cell: ({ attempts_count }) => attempts_count },
     ...(isGrouped ? [] : CAUSE_COLUMNS),
+    ...(workflows.size > 0 ? [{ name: "Workflow", label: null, cell: workflowOf }] : []),
     {
       name: "Next",
       label: null,

@@ -7,6 +7,7 @@ import { copyButton, counted, DELIVERY_SIGNS, facts, keyField, number, said, sta
 import { get, post, type View } from "../screen.ts";
 import { briefOf, clockText, durationText, inZone, momentOf, readableUntil } from "../times.ts";
 import { makerOf } from "./replays.ts";
+import { runLink } from "./run.ts";
 
 const STEP = 34;
 const HEIGHT = 24;
@@ -63,9 +64,10 @@ const SIGNS = {
 } as const;
 
 /** From what was read to the webhook, in one line. */
-function originLine({ name, runId, steps }: AnalysisOrigin): Html {
+function originLine(view: View, origin: AnalysisOrigin): Html {
+  const { runId, steps } = origin;
   return html`<nav class="origin" aria-label="Where it comes from"><ol>
-<li><span>Workflow</span> <strong>${name}</strong> <code title="Run ${runId}">${runId.slice(-8)}</code></li>
+<li><span>Workflow</span> ${runLink(view, origin)} <code title="Run ${runId}">${runId.slice(-8)}</code></li>
 ${steps.map(step)}
 <li><span>This webhook</span></li>
 </ol></nav>`;
@@ -130,7 +132,7 @@ const deliveryScreen = get("/deliveries/{delivery_id}", async (view) => {
     beside: [DELIVERY_SIGNS[status], mayReplay && replayForm(view, delivery)],
     main: html`${isQueued && said(`Queued: run ${delivery.run} starts now.`)}
 ${explanationOf(view, delivery)}
-${origin !== null && originLine(origin)}
+${origin !== null && originLine(view, origin)}
 ${lastResponse(view, attempts.at(-1))}
 ${facts([
   copied("Target", delivery.target_url),

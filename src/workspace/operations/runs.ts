@@ -20,7 +20,15 @@ import {
 import type { NodeErrorCode } from "../model/workflows.ts";
 import { listNodeRuns, readItems, type StoredItem, type StoredNodeRun } from "../store/node-runs.ts";
 import { readRunEvents } from "../store/run-events.ts";
-import { cancelRun, createRun, type FoundRun, findRun, findRunnable, hasRoomForRun } from "../store/runs.ts";
+import {
+  cancelRun,
+  createRun,
+  type FoundRun,
+  findPublished,
+  findRun,
+  findRunnable,
+  hasRoomForRun,
+} from "../store/runs.ts";
 import { holdMember, isMemberOf } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
@@ -263,10 +271,22 @@ async function findWithNodes(
   runId: string,
 ): Promise<WorkflowRun | null> {
   const run = await findRun(database, user, runId);
-  return run && runBody(run, await listNodeRuns(database, user.accountId, runId));
+  if (run === null) return null;
+  const { role: _, ...told } = run;
+  return runBody(told, await listNodeRuns(database, user.accountId, runId));
 }
 
-function runBody({ role: _, ...run }: FoundRun, nodeRuns: readonly StoredNodeRun[]): WorkflowRun {
+/** Null: the account has no such run, or it has published nothing. */
+export async function findPublishedRun(
+  pool: Pool,
+  accountId: string,
+  runId: string,
+): Promise<WorkflowRun | null> {
+  const run = await findPublished(pool, accountId, runId);
+  return run && runBody(run, await listNodeRuns(pool, accountId, runId));
+}
+
+function runBody(run: Omit<FoundRun, "role">, nodeRuns: readonly StoredNodeRun[]): WorkflowRun {
   const { definition, status } = run;
   const wakeTimes = nodeRuns.flatMap(({ wake_at }) => wake_at ?? []).sort();
   return {

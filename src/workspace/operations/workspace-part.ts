@@ -1,6 +1,6 @@
 import type { ApiPart } from "../../api/operations.ts";
 import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
-import { findRunOrigin } from "../store/run-events.ts";
+import { findRunOrigin, findWorkflowsOf } from "../store/origins.ts";
 import { findSpaceIds, holdMemberships } from "../store/spaces.ts";
 import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
@@ -11,7 +11,7 @@ import { documentOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
-import { runOperations } from "./runs.ts";
+import { findPublishedRun, runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
 import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
@@ -48,7 +48,11 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       if (tx !== null) await holdMemberships(tx, { accountId, userId });
       return (await findSpaceIds(tx ?? pool, { accountId, userId }))!.ids;
     },
-    findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
+    origins: {
+      findOrigin: (accountId, published) => findRunOrigin(pool, accountId, published),
+      findRun: (accountId, runId) => findPublishedRun(pool, accountId, runId),
+      findWorkflows: (reader, published) => findWorkflowsOf(pool, reader, published),
+    },
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     addRoutes: createVisitingRoutes({
       pagesUrl,

@@ -125,22 +125,28 @@ export type FoundRun = Omit<
   readonly role: SpaceRole;
 };
 
-/** Null: there is no such run, or the user is not a member of its space. */
-export const findRun = rowOf<FoundRun, SpaceUser, [runId: string]>(
-  `select r.id, r.workflow_id, w.name as workflow_name, r.space_id,
+const FOUND = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
      json_build_object('id', v.id, 'version', v.version) as version, r.status, r.error_code, r.error_message,
      coalesce(r.error_details, '{}') as error_details, ${userJson("u")} as requested_by,
      ${timeText("r.created_at")} as created_at, ${timeText("r.started_at")} as started_at,
      ${timeText("r.completed_at")} as completed_at, r.input, r.webhook_url, r.delivery_id, v.definition,
-     split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor, m.role
-   from workspace.runs as r
-   ${joinMember("r")}
+     split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor`;
+
+const FOUND_IN = `workspace.runs as r
    join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id
    join workspace.workflow_versions as v
      on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
-   join sealpost.users as u on u.account_id = r.account_id and u.id = r.requested_by
-   where r.account_id = $1 and r.id = $3`,
+   join sealpost.users as u on u.account_id = r.account_id and u.id = r.requested_by`;
+
+/** Null: there is no such run, or the user is not a member of its space. */
+export const findRun = rowOf<FoundRun, SpaceUser, [runId: string]>(
+  `select ${FOUND}, m.role from ${FOUND_IN} ${joinMember("r")} where r.account_id = $1 and r.id = $3`,
   "find_run",
+);
+
+/** The same for whoever reads all of the account: what runs publish, and so none before that. */
+export const findPublished = rowOf<Omit<FoundRun, "role">, string, [runId: string]>(
+  `select ${FOUND} from ${FOUND_IN} where r.account_id = $1 and r.id = $2 and r.delivery_id is not null`,
 );
 
 /** A workflow and the version of it that is to be run. */
