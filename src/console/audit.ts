@@ -1,4 +1,5 @@
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
+import { marking, NO_MARKS } from "./field-marks.ts";
 import { type Html, html } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, plain, table } from "./parts.ts";
@@ -13,12 +14,14 @@ const FILE_PAGE_ITEMS = 100;
 type AnyEntry = AuditEntry | AccountAuditEntry;
 
 /** What was changed and by whom, newest first: in the account, or, on staff's pages across accounts, in all. */
-export const auditScreen = get("/audit", async (view) => {
+const showAudit = marking(async (view, marks) => {
   const { base, query, session } = view;
   const path = `${base}/audit`;
   const isOfAll = view.accountId === null;
   const asked = filtersOf(query, session.timeZone);
   if (searchOf(asked) !== searchOf(query)) return { goTo: `${path}${searchOf(asked)}` };
+  const title = isOfAll ? "Audit" : "Changes";
+  if (marks.areAny) return { title, main: form(view, path, asked, [], marks) };
   const { items, next_cursor: next } = await view.ask(isOfAll ? "accounts.audit.list" : "audit.list", {
     query: { ...asked, limit: String(PAGE_ITEMS) },
   });
@@ -27,7 +30,7 @@ export const auditScreen = get("/audit", async (view) => {
   const isEmpty = items.length === 0 && next === null;
   const isOfOne = isOfAll && typeof asked.account_id === "string";
   return {
-    title: isOfAll ? "Audit" : "Changes",
+    title,
     beside: isOfAll && html`<a class="button" href="${path}.csv${searchOf(filters)}">Download CSV</a>`,
     main: html`${(!isEmpty || isFiltered) && form(view, path, asked, items)}
 ${isOfOne && html`<p class="fine">Only one account. <a href="${path}">Show all</a></p>`}
@@ -36,6 +39,8 @@ ${!isEmpty && [!isOfAll && newer(`${path}${searchOf(asked)}`), auditTable(view, 
 ${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}`,
   };
 });
+
+export const auditScreen = get("/audit", showAudit);
 
 function nothing(isOfAll: boolean): Html {
   return html`<section class="empty"><h2>Nothing has been changed yet</h2>${
@@ -51,6 +56,7 @@ function form(
   path: string,
   asked: Fields,
   changes: readonly AnyEntry[],
+  marks = NO_MARKS,
 ): Html {
   const [actor, operation] = [String(asked.actor ?? ""), String(asked.operation ?? "")];
   const { account_id: accountId, cursor: _, ...filters } = asked;
@@ -58,12 +64,22 @@ function form(
   const actors = actorNames(changes, actor);
   const operations = [...new Set(["", ...installation.audited, operation])].sort();
   const fields = html`${Object.entries(kept).map(([name, value]) => hidden(name, value))}
-<label>Who <select name="actor">${options(Object.keys(actors), actor, actors)}</select></label>
-<label>What <select name="operation">${options(operations, operation, { "": "anything" })}</select></label>
-${timeFields(asked, session.timeZone)}`;
+${marks.field(
+  ["actor"],
+  (marked) =>
+    html`<label>Who <select name="actor"${marked}>${options(Object.keys(actors), actor, actors)}</select></label>`,
+)}
+${marks.field(
+  ["operation"],
+  (marked) =>
+    html`<label>What <select name="operation"${marked}>${options(operations, operation, ANYTHING)}</select></label>`,
+)}
+${timeFields(asked, session.timeZone, marks)}`;
   const isFiltered = Object.keys(filters).length > 0;
   return filterForm(path, "filters in-line", fields, isFiltered ? `${path}${searchOf(kept)}` : null);
 }
+
+const ANYTHING = { "": "anything" };
 
 /** Kinds of actors, and the keys that are at hand. */
 function actorNames(changes: readonly AnyEntry[], asked: string): Readonly<Record<string, string>> {

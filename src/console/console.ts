@@ -1,6 +1,7 @@
 import fastifyCookie from "@fastify/cookie";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { sharerOf } from "../base/model/account-places.ts";
+import { addPage } from "../http/html-page.ts";
 import { readIdempotencyKey } from "../http/idempotent-write.ts";
 import type { AddRoutes, Kernel } from "../http/kernel.ts";
 import { routerPath } from "../http/operation-registry.ts";
@@ -9,8 +10,9 @@ import { beginRequest, contextOf, msLeft, readTraceparent } from "../http/reques
 import { type Assets, addAssets } from "./assets.ts";
 import { createFramers } from "./embedding.ts";
 import { addEntry } from "./entry.ts";
-import { formOf, refuseForeignPost, sendFile } from "./guards.ts";
-import { bareFrame, type Frame, problemPage, sendDocument } from "./page.ts";
+import { admitting, formOf, refuseForeignPost, sendFile } from "./guards.ts";
+import { bareFrame, type Frame, sendDocument } from "./page.ts";
+import { problemPage } from "./problem-page.ts";
 import { createAnswerRefresh, createGather, isRefresh } from "./refresh.ts";
 import type { Asking, Screen, View } from "./screen.ts";
 import { screens } from "./screens.ts";
@@ -43,6 +45,7 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
       );
       addEntry(context);
       addTimeZones(context);
+      for (const url of ["/console", "/console/*"]) addPage(pages, url, admitting(kernel), answerUnknown);
       const addScreen = screenAdder(context);
       for (const screen of screens) addScreen(pages, accountSite(options.sessions), screen);
       await pages.register(async (staffPages) => {
@@ -57,6 +60,11 @@ export function createConsole(options: ConsoleOptions): AddRoutes {
       });
     });
   };
+}
+
+/** Whatever else is asked for below the console: a page, because people ask for it. */
+async function answerUnknown(): Promise<never> {
+  throw new Problem("not_found");
 }
 
 function screenAdder({ kernel, options, assets }: ConsoleContext) {
@@ -208,5 +216,5 @@ function sendProblem(
   reply.headers(problem.headers);
   // By the browser itself: here nobody has read anything yet, and there may be no session to run a script for.
   if (request.method === "GET" && problem.status === 503) reply.header("refresh", REFRESH_SECONDS);
-  sendDocument(reply, frame, problemPage(problem, request.id));
+  sendDocument(reply, frame, problemPage(problem, request.id, frame.seen));
 }

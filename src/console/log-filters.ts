@@ -7,6 +7,7 @@ import {
 import { EXPLAINED_STATUSES, statusErrorCode } from "../base/model/http-status-errors.ts";
 import { END_REASONS } from "../base/model/statuses.ts";
 import { URL_REFUSALS } from "../base/model/url-refusals.ts";
+import { NO_MARKS } from "./field-marks.ts";
 import { type Html, html, type Part } from "./html.ts";
 import { hidden, options } from "./parts.ts";
 import type { Fields } from "./screen.ts";
@@ -105,26 +106,54 @@ export function valuesOf(fields: Fields, name: string): readonly string[] {
 }
 
 /** Fields for all of them but the status, and perhaps the reason, of a form that comes back through `filtersOf`. */
-export function filterFields(filters: Fields, timeZone: string | null, hasReason: boolean): Html {
+export function filterFields(
+  filters: Fields,
+  timeZone: string | null,
+  hasReason: boolean,
+  marks = NO_MARKS,
+): Html {
   const text = (name: string) => valuesOf(filters, name).join();
   const reason = text("reason");
-  const reasons = ["", ...END_REASONS, ...(reason.includes(",") ? [reason] : [])];
+  const reasons = [...new Set(["", ...END_REASONS, reason])];
+  const { field } = marks;
+  const reasonField = (marked: Part) =>
+    html`<label>Reason <select name="reason"${marked}>${options(reasons, reason, ANY)}</select></label>`;
   return html`${KEPT.flatMap((name) => valuesOf(filters, name).map((value) => hidden(name, value)))}
-<label>Analysis <input name="analysis_id" value="${text("analysis_id")}" maxlength="200" autocomplete="off"></label>
-<label>Host <input name="target_host" value="${text("target_host")}" maxlength="255" autocomplete="off"></label>
-<label>Last error ${errorSelect(text("error_code"))}</label>
-${hasReason && html`<label>Reason <select name="reason">${options(reasons, reason, ANY)}</select></label>`}
-<label>Code or range <input name="code" value="${codeText(filters)}" size="7" maxlength="9" placeholder="503, 5xx"
-  autocomplete="off"></label>
-${timeFields(filters, timeZone)}`;
+${field(
+  ["analysis_id"],
+  (marked) => html`<label>Analysis <input name="analysis_id" value="${text("analysis_id")}" maxlength="200"
+  autocomplete="off"${marked}></label>`,
+)}
+${field(
+  ["target_host"],
+  (marked) => html`<label>Host <input name="target_host" value="${text("target_host")}" maxlength="255"
+  autocomplete="off"${marked}></label>`,
+)}
+${field(["error_code"], (marked) => html`<label>Last error ${errorSelect(text("error_code"), marked)}</label>`)}
+${hasReason && field(["reason"], reasonField)}
+${field(
+  CODES,
+  (marked) => html`<label>Code or range <input name="code" value="${codeText(filters)}" size="7" maxlength="9"
+  placeholder="503, 5xx" autocomplete="off"${marked}></label>`,
+)}
+${timeFields(filters, timeZone, marks)}`;
 }
 
-/** Between which times, by the viewer's clock. */
-export function timeFields(filters: Fields, timeZone: string | null): Html {
+const CODES = ["status_code", "status_code_min", "status_code_max"];
+
+/** Between which times, by the viewer's clock. What is no time is shown as it was asked for. */
+export function timeFields(filters: Fields, timeZone: string | null, marks = NO_MARKS): Html {
   const field = (name: string, word: string, filter: string) => {
-    const value = wallTimeOf(String(filters[filter]), timeZone);
-    return html`<label class="moment">${word} <input type="datetime-local" name="${name}" value="${value}"
-  step="any"></label>`;
+    const asked = valuesOf(filters, filter).join();
+    const time = wallTimeOf(asked, timeZone);
+    const type = time === "" && asked !== "" ? "text" : "datetime-local";
+    return marks.field(
+      [filter],
+      (
+        marked,
+      ) => html`<label class="moment">${word} <input type="${type}" name="${name}" value="${time || asked}"
+  step="any"${marked}></label>`,
+    );
   };
   return html`${field("from", "From", "created_after")}
 ${field("to", "To", "created_before")}`;
@@ -164,11 +193,11 @@ const ERROR_GROUPS = [
   { label: "Others", codes: ATTEMPT_ERROR_CODES.filter((code) => !inFamilies.has(code)) },
 ];
 
-function errorSelect(asked: string): Html {
+function errorSelect(asked: string, marked: Part): Html {
   const isListed = ERROR_GROUPS.some(({ codes }) => codes.includes(asked));
   const groups = ERROR_GROUPS.map(
     ({ label, codes }) => html`<optgroup label="${label}">${options(codes, asked)}</optgroup>`,
   );
-  return html`<select name="error_code">${options(isListed || asked === "" ? [""] : ["", asked], asked, ANY)}
+  return html`<select name="error_code"${marked}>${options(isListed || asked === "" ? [""] : ["", asked], asked, ANY)}
 ${groups}</select>`;
 }

@@ -1,5 +1,4 @@
 import type { FastifyReply } from "fastify";
-import type { DescribedProblem } from "../http/kernel.ts";
 import type { Assets } from "./assets.ts";
 import { sendPage } from "./guards.ts";
 import { type Html, html, type Part } from "./html.ts";
@@ -18,37 +17,8 @@ ${body}
   return { title, heading: null, main };
 }
 
-/** An error, as a page: what it is, what to do, and what to tell support. */
-export function problemPage(problem: DescribedProblem, requestId: string): Page {
-  const { title, meaning, remedy } = OWN_WORDS[problem.code] ?? problem;
-  const hasEnded = problem.code === "unauthorized" && SESSION_ENDED;
-  const page = notice(
-    title,
-    html`<p>${meaning}</p>
-${problem.errors.length > 0 && html`<ul>${problem.errors.map(({ message }) => html`<li>${message}</li>`)}</ul>`}
-<p>${remedy}</p>
-<p class="fine">Request <code>${requestId}</code></p>`,
-    html` data-problem="${problem.code}"${hasEnded}`,
-  );
-  return { ...page, status: problem.status };
-}
-
 /** Tells the page around a frame. */
 export const SESSION_ENDED = html` data-session-ended`;
-
-/** In the console nobody has keys in hand, or sees members of a body. */
-const OWN_WORDS: Readonly<Record<string, Pick<DescribedProblem, "title" | "meaning" | "remedy">>> = {
-  unauthorized: {
-    title: "This session has ended",
-    meaning: "It has expired, or somebody ended it.",
-    remedy: "Open the console again from where you came from.",
-  },
-  invalid_request: {
-    title: "Invalid request",
-    meaning: "Something in this request is not valid.",
-    remedy: "Go back and correct it.",
-  },
-};
 
 /** What stands around a page's content. */
 export type Frame = {
@@ -119,8 +89,10 @@ ${seen !== null && keys()}
 
 /** What a refresh replaces. Of the session only its time zones show in it: it may answer others' refreshes, too. */
 export function mainElement({ assets, seen, isRefreshed }: Frame, page: Page): Html {
-  const { title, heading = title, up, beside = null, main } = page;
-  return html`<main id="main" tabindex="-1"${isRefreshed && html` data-morph="${assets["idiomorph.mjs"]}"`}>
+  const { title, heading = title, up, beside = null, main, status } = page;
+  // What is wrong with a form's fields stays wrong, and who corrects them is left alone.
+  const isLive = isRefreshed && status === undefined;
+  return html`<main id="main" tabindex="-1"${isLive && html` data-morph="${assets["idiomorph.mjs"]}"`}>
 ${isRefreshed && seen !== null && tools(seen)}${seen !== null && pausedLine(seen)}
 ${up !== undefined && html`<nav class="way" aria-label="Back"><a href="${up.href}">${up.name}</a></nav>`}
 ${heading !== null && html`<div class="head"><h1>${heading}</h1>${beside}</div>`}
@@ -163,6 +135,15 @@ ${
 </div>`
 }
 </header>`;
+}
+
+/** To the first page that whoever looks may see. */
+export function homeLink({ session: { permissions }, base }: Known): Html | null {
+  const first = TABS.find(({ scope }) => permissions.has(scope));
+  if (base === STAFF_PATH) return html`<a class="button" href="${STAFF_PATH}">Back to support</a>`;
+  return first
+    ? html`<a class="button" href="${base}${first.path}">Back to ${first.name.toLowerCase()}</a>`
+    : null;
 }
 
 function tabsOf({ session: { permissions, userId }, base, path: here }: Known): readonly Html[] {

@@ -1,5 +1,6 @@
+import { Problem } from "../http/problems.ts";
 import { auditScreen } from "./audit.ts";
-import { post, type Screen } from "./screen.ts";
+import { get, post, type Screen } from "./screen.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreens } from "./screens/delivery.ts";
 import { endpointScreens } from "./screens/endpoint.ts";
@@ -18,8 +19,14 @@ export function leaveTo(goTo: string): Screen {
   });
 }
 
+/** Whatever else is asked for, by somebody who is known. */
+export const unknownScreen = get("/*", async () => {
+  throw new Problem("not_found");
+});
+
 /** Every screen of an account's console. */
 export const screens: readonly Screen[] = [
+  get("", async ({ base }) => ({ goTo: `${base}/deliveries` })),
   deliveriesScreen,
   ...deliveryScreens,
   runScreen,
@@ -31,4 +38,5 @@ export const screens: readonly Screen[] = [
   ...secretScreens,
   auditScreen,
   leaveTo("/console/left"),
+  unknownScreen,
 ];

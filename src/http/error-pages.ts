@@ -108,9 +108,8 @@ function codePage(
   );
   return {
     title: title === code ? code : `${title} (${code})`,
-    body: [`<p>${[...links, ...more].join(" · ")}</p>`, `<h1>${escapeHtml(title)}</h1>`, ...explained].join(
-      "\n",
-    ),
+    links: [...links, ...more],
+    body: [`<h1>${escapeHtml(title)}</h1>`, ...explained].join("\n"),
   };
 }
 
@@ -143,10 +142,8 @@ function indexPage(all: readonly ExplainedProblem[], { codeGroups, documents }: 
 ${table(["Code", ...names, "What happened", "What to do"], rows)}`;
   });
   const more = contents.length === 0 ? "" : `\n<p>Further down: ${contents.join(" · ")}</p>`;
-  return {
-    title: "Errors",
-    body: `<p>${links.join(" · ")}</p>\n<h1>Errors</h1>${more}\n${[problems, ...groups].join("\n")}`,
-  };
+  const body = `<h1>Errors</h1>${more}\n${[problems, ...groups].join("\n")}`;
+  return { title: "Errors", links, body };
 }
 
 const codeLink = (code: string) =>
@@ -156,7 +153,8 @@ const link = (url: string, text: string) => `<a href="${escapeHtml(url)}">${esca
 
 /** Cells are HTML already. */
 function table(head: readonly string[], rows: readonly (readonly string[])[]): string {
-  const row = (tag: "td" | "th", cells: readonly string[]) =>
-    `<tr>${cells.map((cell) => `<${tag}>${cell}</${tag}>`).join("")}</tr>`;
-  return `<table>\n${[row("th", head), ...rows.map((cells) => row("td", cells))].join("\n")}\n</table>`;
+  const headings = head.map((name) => `<th scope="col">${name}</th>`);
+  const cells = rows.map((row) => row.map((cell, at) => `<td data-label="${head[at]}">${cell}</td>`));
+  const [top = "", ...body] = [headings, ...cells].map((row) => `<tr>${row.join("")}</tr>`);
+  return `<table>\n<thead>${top}</thead>\n<tbody>\n${body.join("\n")}\n</tbody>\n</table>`;
 }

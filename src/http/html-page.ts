@@ -10,8 +10,16 @@ export function addPage(app: FastifyInstance, url: string, onRequest: PageGuard,
   app.route({ method: ["GET", "HEAD"], url, onRequest, handler });
 }
 
-/** What a page shows: its title, and its body as HTML. */
-export type HtmlPage = { readonly title: string; readonly body: string };
+/** What a page shows. */
+export type HtmlPage = {
+  readonly title: string;
+  /** As HTML. */
+  readonly body: string;
+  /** To other pages of ours, as HTML. */
+  readonly links?: readonly string[];
+  /** It is a few sentences, in a box. */
+  readonly isNotice?: boolean;
+};
 
 /** The same for everybody else: bytes and their type. */
 export type OtherForm = { readonly type: string; readonly bytes: Buffer };
@@ -66,30 +74,74 @@ export function proseHtml(text: string): string {
   return escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
 }
 
-/** On narrow screens a row is a block, and only code scrolls, by itself: never the page. */
+/** Those of assets/console.css, whose scale of texts and spaces this style has, too: a test compares them. */
+export const PALETTE = `--paper: light-dark(#ffffff, #171b21);
+  --ground: light-dark(#f5f6f8, #0f1216);
+  --line: light-dark(#dfe3e8, #2c333c);
+  --ink: light-dark(#1a2027, #e6eaef);
+  --soft: light-dark(#56616d, #a2adb9);
+  --accent: light-dark(#1457c9, #8ab4ff);
+  --accent-ink: light-dark(#ffffff, #0b1a33);
+  --good: light-dark(#0a6b3d, #5fd39a);
+  --bad: light-dark(#b3261e, #ff9c94);
+  --warn: light-dark(#8a5300, #f2be6b);
+  --sans: system-ui, -apple-system, "Segoe UI", sans-serif;
+  --mono: ui-monospace, "SF Mono", Menlo, Consolas, monospace;`;
+
+/**
+ * Only code and tables scroll, by themselves: never the page. No word is broken, but on narrow screens: there a row
+ * whose cells have labels is a block.
+ */
 const STYLE = `
-:root { color-scheme: light dark; }
-body { font: 1rem/1.6 system-ui, sans-serif; max-width: 60rem; margin: 3rem auto; padding: 0 1.5rem; }
-body { overflow-wrap: anywhere; }
-table { border-collapse: collapse; }
-th, td { text-align: left; vertical-align: top; padding: .4rem 1rem .4rem 0; border-bottom: 1px solid #8884; }
-code { font-family: ui-monospace, monospace; font-size: .95em; }
-td:first-child > code, td:nth-child(2) > a > code { overflow-wrap: normal; }
-pre { overflow-x: auto; padding: .8rem 1rem; border: 1px solid #8884; border-radius: .3rem; line-height: 1.45; }
-pre code { overflow-wrap: normal; }
+:root {
+  color-scheme: light dark;
+  ${PALETTE}
+}
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--ground); color: var(--ink); font: .875rem/1.25rem var(--sans); }
+header { background: var(--paper); border-bottom: 1px solid var(--line); padding: .625rem 1rem; }
+header nav { display: flex; flex-wrap: wrap; gap: .25rem 1rem; max-width: 62rem; margin: 0 auto; }
+main { max-width: 64rem; margin: 0 auto; padding: 1rem 1rem 3rem; overflow-wrap: break-word; }
+h1, h2, h3, h4, h5, h6 { margin: 1.5rem 0 .5rem; font-size: .875rem; }
+h1 { margin-top: 0; font-size: 1.25rem; line-height: 1.75rem; overflow-wrap: anywhere; }
+h2 { font-size: 1rem; }
+p, ul, ol, blockquote { max-width: 46rem; margin: .5rem 0; }
+ul, ol { padding-left: 1.5rem; }
+blockquote { padding-left: .75rem; border-left: 3px solid var(--line); color: var(--soft); }
+hr { border: 0; border-top: 1px solid var(--line); }
+a { color: var(--accent); }
+:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; border-radius: 2px; }
+code { font: .93em/1.4 var(--mono); }
+pre, table { margin: .75rem 0; background: var(--paper); border: 1px solid var(--line); border-radius: 8px; }
+pre { overflow-x: auto; padding: .5rem .75rem; }
+table { display: block; width: fit-content; max-width: 100%; overflow-x: auto; border-spacing: 0; }
+th { text-align: left; font-size: .75rem; color: var(--soft); white-space: nowrap; }
+th, td { padding: .375rem .75rem; vertical-align: top; }
+td { border-top: 1px solid var(--line); }
+button, input { font: inherit; padding: .3125rem .75rem; border: 1px solid var(--soft); border-radius: 6px; }
+input { width: 16rem; max-width: 100%; background: var(--paper); color: var(--ink); }
+button { background: var(--accent); border-color: var(--accent); color: var(--accent-ink); font-weight: 600; }
+.notice { max-width: 36rem; margin: 3rem auto; padding: 1.5rem; background: var(--paper); }
+.notice { border: 1px solid var(--line); border-radius: 8px; }
+#fault { color: var(--bad); }
 @media (max-width: 45rem) {
-  body { margin: 1.5rem auto; padding: 0 1rem; }
-  table, tbody, tr, td { display: block; }
-  thead, th { display: none; }
-  tr { padding: .6rem 0; border-bottom: 1px solid #8884; }
-  td { padding: 0; border: 0; }
-  td:first-child > code, td:nth-child(2) > a > code { overflow-wrap: anywhere; }
+  main { padding: .75rem .75rem 3rem; }
+  .notice { margin: 1rem .75rem; padding: 1rem; }
+  table:has([data-label]) { width: auto; }
+  table:has([data-label]) :is(tbody, tr, td) { display: block; }
+  table:has([data-label]) thead { display: none; }
+  tr:has([data-label]) + tr { border-top: 1px solid var(--line); }
+  tr:has([data-label]) { padding: .375rem .75rem; }
+  td[data-label] { padding: .0625rem 0; border: 0; overflow-wrap: anywhere; }
+  td[data-label]::before { content: attr(data-label) ": "; font-size: .75rem; color: var(--soft); }
 }
 `;
 
 const STYLE_DIGEST = hash("sha256", STYLE, "base64");
 
-function whole({ title, body }: HtmlPage): string {
+function whole({ title, body, links = [], isNotice = false }: HtmlPage): string {
+  const header =
+    links.length === 0 ? "" : `<header><nav aria-label="Pages">${links.join("\n")}</nav></header>\n`;
   return `<!doctype html>
 <html lang="en">
 <head>
@@ -99,7 +151,9 @@ function whole({ title, body }: HtmlPage): string {
 <style>${STYLE}</style>
 </head>
 <body>
+${header}<main${isNotice ? ' class="notice"' : ""}>
 ${body}
+</main>
 </body>
 </html>
 `;
@@ -124,10 +178,10 @@ export function addDocumentPages(
   for (const { path, title, html, markdown } of documents) {
     const text = { type: "text/markdown; charset=utf-8", bytes: Buffer.from(markdown) };
     let body: string | undefined;
-    const links = `<p><a href="reference/">Reference</a> · <a href="errors">Errors</a></p>`;
+    const links = [`<a href="reference/">Reference</a>`, `<a href="errors">Errors</a>`];
     addPage(app, path, admit, async (request, reply) => {
-      body ??= `${links}\n${await html()}`;
-      return sendPage(request, reply, { title, body }, text);
+      body ??= await html();
+      return sendPage(request, reply, { title, body, links }, text);
     });
   }
 }

@@ -63,7 +63,7 @@ function sendAnswer(
     "x-robots-tag": "noindex",
   });
   const body = `<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(message)}</p>${form}`;
-  return sendHtml(reply, { title, body }, { hasForm: button !== null });
+  return sendHtml(reply, { title, body, isNotice: true }, { hasForm: button !== null });
 }
 
 export type PageOptions = Omit<ErrorPagesOptions, "problems"> &

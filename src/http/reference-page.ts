@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import createFastify, { type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { type CompressedBytes, compressOnce, inSlices } from "./bytes.ts";
-import type { PageGuard } from "./html-page.ts";
+import { PALETTE, type PageGuard } from "./html-page.ts";
 import { invalidRequest } from "./problems.ts";
 
 const REFERENCE_PATH = "/reference";
@@ -59,6 +59,7 @@ async function loadLibrary(title: string, documentPath: string): Promise<Fastify
       url: documentPath,
       telemetry: false,
       withDefaultFonts: false,
+      customCss: STYLE,
       showDeveloperTools: "never",
       hideClientButton: true,
       agent: { disabled: true },
@@ -70,6 +71,31 @@ async function loadLibrary(title: string, documentPath: string): Promise<Fastify
   });
   return pages;
 }
+
+/** Our colours and sizes, by the library's own variables. */
+const STYLE = `:root { ${PALETTE} }
+.light-mode, .dark-mode {
+  --scalar-background-1: var(--paper);
+  --scalar-background-2: var(--ground);
+  --scalar-background-3: var(--line);
+  --scalar-border-color: var(--line);
+  --scalar-color-1: var(--ink);
+  --scalar-color-2: var(--soft);
+  --scalar-color-3: var(--soft);
+  --scalar-color-accent: var(--accent);
+  --scalar-color-blue: var(--accent);
+  --scalar-color-green: var(--good);
+  --scalar-color-red: var(--bad);
+  --scalar-color-orange: var(--warn);
+  --scalar-link-color: var(--accent);
+  --scalar-button-1: var(--accent);
+  --scalar-button-1-hover: var(--accent);
+  --scalar-button-1-color: var(--accent-ink);
+  --scalar-font: var(--sans);
+  --scalar-font-code: var(--mono);
+  --scalar-heading-1: 20px;
+  --scalar-heading-2: 16px;
+}`;
 
 /** Allows the page's inline scripts by their digests, and the one from this server. */
 function policyOf(html: string): string {

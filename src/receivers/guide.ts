@@ -46,7 +46,20 @@ async function htmlOf(text: string): Promise<string> {
   // What scrolls can be reached by the keyboard.
   rules.fence = (tokens, at) =>
     `<pre tabindex="0"><code>${escapeHtml(tokens[at]!.content.trimEnd())}</code></pre>\n`;
-  return markdown.render(text);
+  return withLabels(markdown.render(text));
+}
+
+/** Each cell of a table with its column's heading, which narrow screens show in place of the first row. */
+function withLabels(html: string): string {
+  return html.replaceAll(/<table>[\s\S]*?<\/table>/g, (table) => {
+    const headings = [...table.matchAll(/<th>(.*?)<\/th>/g)].map(([, text = ""]) =>
+      text.replaceAll(/<.*?>/g, ""),
+    );
+    return table.replaceAll(/<tr>[\s\S]*?<\/tr>/g, (row) => {
+      let column = 0;
+      return row.replaceAll("<td>", () => `<td data-label="${headings[column++]}">`);
+    });
+  });
 }
 
 /** `### node:http` → `node-http`. */

@@ -150,7 +150,8 @@ describe("a bulk replay", () => {
   test("says what it does not understand, and keeps the form", async () => {
     const { text } = await open("/replays/new?rate_per_second=5000&target_host=a%20b&nonsense=1");
     expect(text).toContain("This cannot be counted");
-    for (const name of ["rate_per_second", "target_host"]) expect(text).toContain(`<code>${name}</code>`);
+    for (const name of ["rate per second", "target host", "nonsense"])
+      expect(text).toContain(`<strong>${name}</strong>`);
     expect(text).toContain('value="5000"');
     expect(text).not.toContain("Replay 5");
     expect((await open("/replays/new?nonsense=1")).text).toContain("This cannot be counted");

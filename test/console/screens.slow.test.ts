@@ -218,13 +218,19 @@ describe("the console in a browser", () => {
   test("says what is wrong with a filter, and where the id is that nobody has", async () => {
     const { page, context } = await open();
     await page.goto(`${api.url}/console/a/${api.account.accountId}/deliveries?status_code=9`);
-    expect(await page.locator("h1").textContent()).toBe("Invalid request");
-    expect(await page.locator("main").textContent()).not.toContain("`errors`");
+    expect(await page.locator("h1").textContent()).toBe("Deliveries");
+    expect(await page.locator("[aria-invalid]").getAttribute("name")).toBe("code");
+    await page.fill("[aria-invalid]", "503");
+    await page.click("button:text-is('Filter')");
+    await page.waitForURL(/status_code=503/);
+    expect(await page.locator("[aria-invalid]").count()).toBe(0);
     const nowhere = await page.goto(
       `${api.url}/console/a/${api.account.accountId}/deliveries/01a202fb-dbd9-7000-aca3-48e0de76fa5b`,
     );
     expect(nowhere?.status()).toBe(404);
     expect(await page.locator("h1").textContent()).toBe("Not found");
+    await page.click("text=Back to deliveries");
+    await page.waitForSelector("h1:text-is('Deliveries')");
     await context.close();
   });
 
@@ -234,7 +240,8 @@ describe("the console in a browser", () => {
       async (width) => {
         const { page, context } = await open({}, { viewport: { width, height: 800 }, colorScheme });
         const base = `${api.url}/console/a/${api.account.accountId}`;
-        for (const path of ["/deliveries", "/deliveries?analysis_id=nobody", "/deliveries?status_code=9"]) {
+        const refused = ["/deliveries?status_code=9", "/replays/new?status=failed&rate_per_second=0"];
+        for (const path of ["/deliveries", "/deliveries?analysis_id=nobody", ...refused, "/nothing"]) {
           await page.goto(base + path);
           expect([path, await faultsOf(page)]).toEqual([path, []]);
         }

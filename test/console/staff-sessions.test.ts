@@ -297,7 +297,7 @@ describe("an assertion of the proxy in front", () => {
     proxy.answerWith(answer);
     const headers = await assertion(proxy.assert());
     const page = await request(fresh.url, "GET", FRONT, headers);
-    expect([page.status, page.text.includes("Temporarily unavailable")]).toEqual([503, true]);
+    expect([page.status, page.text.includes("Not available at the moment")]).toEqual([503, true]);
     expect(await signIn(fresh, {}, headers)).toMatchObject({ status: 503, cookie: "" });
     // Whoever comes, however often, causes no more questions and lines for a while.
     const told = () => fresh.log.filter(({ msg }) => msg === "the staff key set cannot be fetched").length;

@@ -21,18 +21,18 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * (sent, answered by the library, tried by the check, which is no way around consent) 306; but for the console's
  * truth about replays, hosts and times 122; and for its density (search, groups by cause, an explanation in parts, who
  * replayed, an endpoint's health, who is told, a pause's banner) 950 and a file; for runs' pages and workflows in the
- * log 440 and 3 files.
+ * log 440 and 3 files; for errors that people read, and public pages in one design, 330 and 2.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 50_151,
+    max: 50_567,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 335,
+    max: 337,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

@@ -2,6 +2,7 @@ import { explainEndReason, explainErrorCode } from "../../base/model/error-codes
 import type { DeliveredWorkflow } from "../../base/model/origins.ts";
 import { hasNothingLeft, isReplayable } from "../../base/model/statuses.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
+import { marking, NO_MARKS } from "../field-marks.ts";
 import { type Html, html } from "../html.ts";
 import {
   FILTER_NAMES,
@@ -49,10 +50,11 @@ type Listed = Answers["webhooks.deliveries.list"] & {
 };
 
 /** The delivery log, newest first. */
-export const deliveriesScreen = get("/deliveries", async (view) => {
+const showDeliveries = marking(async (view, marks) => {
   const { query, session } = view;
   const asked = filtersOf(query, session.timeZone);
   if (searchOf(asked) !== searchOf(query)) return { goTo: address(view, asked) };
+  if (marks.areAny) return { title: "Deliveries", main: bar(view, asked, null, marks) };
   const [{ body, headers }, activity] = await Promise.all([
     view.askWithHeaders("webhooks.deliveries.list", {
       query: { ...withoutPage(asked), limit: String(PAGE_ITEMS) },
@@ -81,16 +83,21 @@ ${
   };
 });
 
+export const deliveriesScreen = get("/deliveries", showDeliveries);
+
 function withoutPage(asked: Fields): Fields {
   return Object.fromEntries(Object.entries(asked).filter(([name]) => !OF_PAGE.includes(name)));
 }
 
 /** The views, the one field that finds anything, what it is filtered by, and what can be done with all of them. */
-function bar(view: View, asked: Fields, { total, isCapped }: Listed): Html {
+function bar(view: View, asked: Fields, listed: Listed | null, marks = NO_MARKS): Html {
   const here = [...valuesOf(asked, "status")].sort().join();
   const tabs = VIEWS.map(({ name, status }) => {
     const isHere = [...status].sort().join() === here;
-    const count = isHere && html` <span class="fine">${number(total)}${isCapped && "+"}</span>`;
+    const count =
+      isHere &&
+      listed !== null &&
+      html` <span class="fine">${number(listed.total)}${listed.isCapped && "+"}</span>`;
     const href = address(view, asked, { status, cursor: [] });
     return html`<a href="${href}"${isHere && html` aria-current="true"`}>${name}${count}</a>`;
   });
@@ -99,11 +106,15 @@ function bar(view: View, asked: Fields, { total, isCapped }: Listed): Html {
   );
   return html`<div class="bar"><nav class="tabs" aria-label="Which deliveries">${tabs}</nav>
 <form method="get" action="${view.base}/deliveries" role="search">${kept}
-<input type="search" name="q" value="${valuesOf(asked, "q").join()}" maxlength="255" autocomplete="off"
-  spellcheck="false" aria-label="Find an analysis, a delivery or a host" placeholder="Analysis, delivery or host">
-<details class="more"><summary>More filters</summary><div class="filters">
-${filterFields(asked, view.session.timeZone, true)}<button>Filter</button></div></details>
-</form>${replayAll(view, asked)}</div>`;
+${marks.field(
+  ["q"],
+  (marked) => html`<input type="search" name="q" value="${valuesOf(asked, "q").join()}" maxlength="255"
+  autocomplete="off" spellcheck="false" aria-label="Find an analysis, a delivery or a host"
+  placeholder="Analysis, delivery or host"${marked}>`,
+)}
+<details class="more"${marks.areAny && html` open`}><summary>More filters</summary><div class="filters">
+${filterFields(asked, view.session.timeZone, true, marks)}<button>Filter</button></div></details>
+</form>${listed !== null && replayAll(view, asked)}</div>`;
 }
 
 /** What it is filtered by, each with a way to do without. */

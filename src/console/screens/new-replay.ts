@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import { END_REASONS, hasNothingLeft, REPLAYABLE_STATUSES } from "../../base/model/statuses.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
 import type { Delivery } from "../../log/delivery-schema.ts";
+import { marksOf, NO_MARKS, refusalList } from "../field-marks.ts";
 import { type Html, html } from "../html.ts";
 import { filterFields, filtersOf, searchOf, valuesOf } from "../log-filters.ts";
 import { counted, DELIVERY_SIGNS, hidden, keyField, number, refuseUnless, said, unless } from "../parts.ts";
@@ -85,9 +86,12 @@ const newReplayScreen = get("/replays/new", async (view) => {
   if (sorted(search) !== sorted(searchOf(view.query))) return { goTo: `${base}/replays/new${search}` };
   const [before, after] = [[was].flat()[0], await triedLine(view, [tried].flat()[0])];
   const found = await previewOf(view, wanted, after !== null);
+  const isRefused = !("matched" in found);
   return {
-    title: "Replay many",
+    title: isRefused ? "Not counted: replay many" : "Replay many",
+    heading: "Replay many",
     up: { href: `${base}/replays`, name: "Replays" },
+    ...(isRefused && { status: 400 }),
     main: html`${before !== undefined && "matched" in found && changed(before, found)}
 ${after}
 ${form(view, wanted, found)}`,
@@ -191,32 +195,37 @@ function form(view: View, wanted: WantedReplay, found: Found): Html {
     return html`<label>${box} ${word}</label>`;
   };
   const reasons = END_REASONS.filter((reason) => !hasNothingLeft(reason));
+  const marks = "matched" in found ? NO_MARKS : marksOf(found);
   return html`<form class="bulk" method="post" action="${base}/replays" data-still>
 <fieldset class="checks"><legend>Include</legend>
 ${check("status", "abandoned", "abandoned")}${check("status", "failed", "failing")}</fieldset>
 <fieldset class="checks"><legend>Reason (none: any)</legend>
 ${reasons.map((reason) => check("reason", reason, reason))}</fieldset>
-<div class="filters">${filterFields(filters, session.timeZone, false)}
+<div class="filters">${filterFields(filters, session.timeZone, false, marks)}
 <button formmethod="get" formaction="${base}/replays/new">Count</button></div>
 ${"matched" in found ? outcome(view, wanted, found) : refused(wanted, found)}
 </form>`;
 }
 
-function how({ ratePerSecond, note }: WantedReplay): Html {
-  return html`<div class="filters"><label>Deliveries per second <input type="number" name="rate_per_second"
-  value="${ratePerSecond}" min="1" max="1000" required></label>
-<label class="wide">Note, shown to the account <input name="note" value="${note}" maxlength="500"
-  autocomplete="off"></label></div>`;
+function how({ ratePerSecond, note }: WantedReplay, { field } = NO_MARKS): Html {
+  return html`<div class="filters">${field(
+    ["rate_per_second"],
+    (marked) => html`<label>Deliveries per second <input type="number" name="rate_per_second"
+  value="${ratePerSecond}" min="1" max="1000" required${marked}></label>`,
+  )}
+${field(
+  ["note"],
+  (
+    marked,
+  ) => html`<label class="wide">Note, shown to the account <input name="note" value="${note}" maxlength="500"
+  autocomplete="off"${marked}></label>`,
+)}</div>`;
 }
 
 function refused(wanted: WantedReplay, errors: readonly FieldError[]): Html {
-  const items = errors.map(({ path, message }) => {
-    const name = path.replace(/^body\.(filter\.)?/, "");
-    return html`<li><code>${name}</code>: ${message}</li>`;
-  });
-  return html`<section class="panel" role="status"><h2>This cannot be counted</h2>
-<ul>${items}</ul>
-${how(wanted)}</section>`;
+  return html`<section class="panel" role="alert"><h2>This cannot be counted</h2>
+${refusalList(errors)}
+${how(wanted, marksOf(errors))}</section>`;
 }
 
 function outcome(view: View, wanted: WantedReplay, found: Preview): Html {

@@ -4,8 +4,9 @@ import { digestSecret, newSecret } from "../../http/api-keys.ts";
 import type { DescribedProblem, Kernel } from "../../http/kernel.ts";
 import { admitting, formOf, refuseForeignPost } from "../guards.ts";
 import { html } from "../html.ts";
-import { bareFrame, notice, problemPage, sendDocument } from "../page.ts";
+import { bareFrame, notice, sendDocument } from "../page.ts";
 import { hidden } from "../parts.ts";
+import { problemPage } from "../problem-page.ts";
 import type { Page } from "../screen.ts";
 import { type ConsoleContext, isStaff, STAFF_COOKIE, STAFF_PATH, type StaffPerson } from "../site.ts";
 
@@ -34,7 +35,7 @@ export function addSignIn({ pages, kernel, options, assets }: ConsoleContext): v
       reply.headers(problem.headers);
       // On the page that asks for it: nobody should look for another key.
       if (problem.status === 503) return refuse(503, key === null ? NOT_NOW : NO_LOOK_UP);
-      return sendDocument(reply, bareFrame(assets), problemPage(problem, request.id));
+      return sendDocument(reply, bareFrame(assets), problemPage(problem, request.id, null));
     }
     if (session === null) {
       const refused = key !== null ? NOT_A_KEY : person === null ? NO_KEY : NOT_VOUCHED;

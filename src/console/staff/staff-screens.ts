@@ -8,7 +8,7 @@ import { searchOf } from "../log-filters.ts";
 import { type Column, DELIVERY_SIGNS, number, older, plain, table } from "../parts.ts";
 import { type AccountReplay, get, type Screen, type View } from "../screen.ts";
 import { replayItem } from "../screens/replays.ts";
-import { leaveTo, screens } from "../screens.ts";
+import { leaveTo, screens, unknownScreen } from "../screens.ts";
 import { STAFF_PATH } from "../site.ts";
 import { awaitedOf, momentOf } from "../times.ts";
 
@@ -189,6 +189,7 @@ export const staffScreens: readonly Screen[] = [
   auditScreen,
   auditFile,
   leaveTo(STAFF_PATH),
+  unknownScreen,
 ];
 
 /** An account's own screens; whoever leaves signs out of all. */

@@ -9,7 +9,7 @@ import { LINK_PATH, type ShownPage, type Visit, type Visitor, visitorsOf } from 
 
 /** A page's own: its title, and what its Markdown says. */
 function shownPage({ title, html }: ShownPage): HtmlPage {
-  return { title, body: `<main>\n<h1>${escapeHtml(title)}</h1>\n${html}</main>` };
+  return { title, body: `<h1>${escapeHtml(title)}</h1>\n${html}` };
 }
 
 const UNKNOWN_LINK = note(
@@ -40,12 +40,12 @@ function passwordForm(fault: string | null): HtmlPage {
 <input id="password" name="password" type="password" required autofocus autocomplete="current-password"${described}>
 <button type="submit">Open</button></p>
 </form>`;
-  return { title, body: `<main>\n<h1>${title}</h1>\n${alert}${form}\n</main>` };
+  return { title, body: `<h1>${title}</h1>\n${alert}${form}`, isNotice: true };
 }
 
 /** A page of one sentence or two. */
 function note(title: string, text: string): HtmlPage {
-  return { title, body: `<main>\n<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(text)}</p>\n</main>` };
+  return { title, body: `<h1>${escapeHtml(title)}</h1>\n<p>${escapeHtml(text)}</p>`, isNotice: true };
 }
 
 /** A password of 200 characters, each of four bytes, each of them escaped. */
