@@ -4,10 +4,12 @@ import { id, moment } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import {
   ACCOUNT_CREATED,
+  ACCOUNT_ERASED,
   ACCOUNT_MOVED,
   ACTOR_KINDS,
   SECRETS_RESEALED,
   STAFF_SIGNED_IN,
+  USER_CREATED,
 } from "../base/model/audit.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
@@ -15,26 +17,42 @@ import { momentOf } from "../log/delivery-filter-api.ts";
 import { AccountAuditEntry, AuditEntry } from "./accounts-schema.ts";
 import { type AuditFilter, listAuditEntries } from "./audit-sql.ts";
 
-/** What no operation does. */
-const BESIDE_OPERATIONS = [ACCOUNT_CREATED, ACCOUNT_MOVED, STAFF_SIGNED_IN, SECRETS_RESEALED] as const;
+/** What no operation does, with a summary like theirs. */
+const BESIDE_OPERATIONS: Readonly<Record<string, string>> = {
+  [ACCOUNT_CREATED]: "Add an account",
+  [ACCOUNT_MOVED]: "Move an account",
+  [ACCOUNT_ERASED]: "Erase an account",
+  [USER_CREATED]: "Add a user",
+  [STAFF_SIGNED_IN]: "Sign in to support",
+  [SECRETS_RESEALED]: "Encrypt secrets with another key",
+};
 
-/** What can stand in the log. */
-export function auditedOperations(operations: readonly Operation[]): readonly string[] {
-  const audited = operations.filter(({ audit }) => typeof audit === "function");
-  return [...BESIDE_OPERATIONS, ...audited.map(({ key }) => key)];
+/** Writes its own row. */
+const CHECK = "webhooks.endpoint.check";
+
+/** What can stand in the log, each with its summary. */
+export function auditedOperations(operations: readonly Operation[]): Readonly<Record<string, string>> {
+  const audited = operations.filter(({ key, audit }) => typeof audit === "function" || key === CHECK);
+  return { ...BESIDE_OPERATIONS, ...Object.fromEntries(audited.map(({ key, summary }) => [key, summary])) };
 }
 
 /** Who changed what. @param others what can stand in the log */
 export function auditOperations(pool: Pool, others: readonly Operation[]): readonly Operation[] {
   const writes = others.filter(({ effect }) => effect === "write").map(({ key }) => key);
   const filters = {
-    operation: z.enum([...BESIDE_OPERATIONS, ...writes]).optional(),
+    operation: z.enum([...Object.keys(BESIDE_OPERATIONS), ...writes]).optional(),
     actor: z
       .union([z.enum(ACTOR_KINDS), id])
       .optional()
       .describe("A kind of actor, or the id of a key."),
     created_after: moment.optional().describe("At this moment or later."),
     created_before: moment.optional().describe("Before this moment."),
+    without_openings: z
+      .boolean()
+      .optional()
+      .describe(
+        "Leaves out who opened the console, signed in, or was made to leave: operations `console.…`.",
+      ),
   };
   const Query = z.strictObject({ ...filters, ...pageQuery });
   const cursors = createCursors(id);
@@ -53,6 +71,7 @@ export function auditOperations(pool: Pool, others: readonly Operation[]): reado
       actor: asked.actor ?? null,
       createdAfter: asked.created_after === undefined ? null : momentOf(asked.created_after),
       createdBefore: asked.created_before === undefined ? null : momentOf(asked.created_before),
+      withoutOpenings: asked.without_openings ?? false,
     };
     const page = await listAuditEntries(pool, filter, belowId, limit);
     return { body: cursors.pageBody(page, asWritten, itemOf), headers: totalHeaders(page) };

@@ -12,6 +12,8 @@ export type AuditFilter = {
   readonly actor: string | null;
   readonly createdAfter: Date | null;
   readonly createdBefore: Date | null;
+  /** Leaves out who opened the console, signed in, or was made to leave. */
+  readonly withoutOpenings: boolean;
 };
 
 // Version 1.0 wrote no actor, and only where a key was.
@@ -36,7 +38,8 @@ const ALL = `($1::uuid is null or a.account_id = $1)
   and ($3::timestamptz is null or a.id < sealpost.uuid_v7_floor($3))`;
 const BELOW = `${ALL} and ($4::uuid is null or a.id < $4)`;
 const MATCHES = `($5::text is null or a.operation_key = $5) and ($6::text is null or ${ACTOR_KIND} = $6)
-  and ($7::uuid is null or a.key_id = $7)`;
+  and ($7::uuid is null or a.key_id = $7)
+  and (not $9::boolean or a.operation_key not like 'console.%')`;
 
 const newest = (condition: string, columns = "*") =>
   `select ${columns} from sealpost.audit_log a where ${condition} order by a.id desc`;
@@ -62,19 +65,28 @@ type PageRow = {
 };
 
 /**
- * A page of the audit log, newest first, in one statement. A filter by operation or actor looks at 10,000 rows at most:
- * the page may then hold fewer than `limit` and still have a next one.
+ * A page of the audit log, newest first, in one statement. A filter by operation or actor, or without openings, looks
+ * at 10,000 rows at most: the page may then hold fewer than `limit` and still have a next one.
  *
  * @param belowId the page's cursor: only older entries; null: from the newest
  */
 export async function listAuditEntries(
   database: Pool | ClientBase,
-  { accountId, operationKey, actor, createdAfter, createdBefore }: AuditFilter,
+  { accountId, operationKey, actor, createdAfter, createdBefore, withoutOpenings }: AuditFilter,
   belowId: string | null,
   limit: number,
 ): Promise<CappedPage<AccountAuditEntry>> {
   const ofActor = ACTOR_KINDS.some((kind) => kind === actor) ? [actor, null] : [null, actor];
-  const values = [accountId, createdAfter, createdBefore, belowId, operationKey, ...ofActor, limit + 1];
+  const values = [
+    accountId,
+    createdAfter,
+    createdBefore,
+    belowId,
+    operationKey,
+    ...ofActor,
+    limit + 1,
+    withoutOpenings,
+  ];
   const { rows } = await database.query<PageRow>(PAGE, values);
   const { looked_at, matches, entries, looked_at_to } = rows[0]!;
   const { items, next } = cutPage(entries, limit, ({ id }) => id);

@@ -1,6 +1,7 @@
 import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
+import { readable, SENTENCES, shortId } from "./change-sentences.ts";
 import { marking, NO_MARKS } from "./field-marks.ts";
-import { type Html, html } from "./html.ts";
+import { type Html, html, type Part } from "./html.ts";
 import { filterForm, filtersOf, noMatch, searchOf, timeFields } from "./log-filters.ts";
 import { type Column, hidden, newer, older, options, plain, table } from "./parts.ts";
 import { type Answers, type Fields, get, type View } from "./screen.ts";
@@ -23,10 +24,10 @@ const showAudit = marking(async (view, marks) => {
   const title = isOfAll ? "Audit" : "Changes";
   if (marks.areAny) return { title, main: form(view, path, asked, [], marks) };
   const { items, next_cursor: next } = await view.ask(isOfAll ? "accounts.audit.list" : "audit.list", {
-    query: { ...asked, limit: String(PAGE_ITEMS) },
+    query: { ...queryOf(asked), limit: String(PAGE_ITEMS) },
   });
   const { cursor: _, ...filters } = asked;
-  const isFiltered = Object.keys(filters).length > 0;
+  const isFiltered = Object.keys(filters).some((name) => name !== "openings");
   const isEmpty = items.length === 0 && next === null;
   const isOfOne = isOfAll && typeof asked.account_id === "string";
   return {
@@ -36,17 +37,34 @@ const showAudit = marking(async (view, marks) => {
 ${isOfOne && html`<p class="fine">Only one account. <a href="${path}">Show all</a></p>`}
 ${isEmpty && (isFiltered ? noMatch("No change matches", path, "Show all changes") : nothing(isOfAll))}
 ${!isEmpty && [!isOfAll && newer(`${path}${searchOf(asked)}`), auditTable(view, items)]}
-${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}`,
+${next !== null && older(`${path}${searchOf({ ...filters, cursor: next })}`)}
+${openingsLink(path, filters)}`,
   };
 });
 
 export const auditScreen = get("/audit", showAudit);
 
+/** As the API is asked: openings would drown the rest, so they are left out unless somebody asks for them. */
+function queryOf({ openings, ...asked }: Fields): Fields {
+  return openings === "shown" || isOfOpenings(asked) ? asked : { ...asked, without_openings: "true" };
+}
+
+function isOfOpenings({ operation }: Fields): boolean {
+  return typeof operation === "string" && operation.startsWith("console.");
+}
+
+function openingsLink(path: string, { openings, ...filters }: Fields): Html | null {
+  if (isOfOpenings(filters)) return null;
+  const [verb, search] =
+    openings === "shown" ? ["Hide", filters] : ["Show", { ...filters, openings: "shown" }];
+  return html`<p class="fine"><a href="${path}${searchOf(search)}">${verb} openings and sign-ins</a></p>`;
+}
+
 function nothing(isOfAll: boolean): Html {
   return html`<section class="empty"><h2>Nothing has been changed yet</h2>${
     !isOfAll &&
     html`
-<p>Replays, changes to the endpoint and its secret, keys and console links show up here.</p>`
+<p>Replays, and changes to the endpoint, its secret and keys show up here.</p>`
   }</section>`;
 }
 
@@ -59,11 +77,14 @@ function form(
   marks = NO_MARKS,
 ): Html {
   const [actor, operation] = [String(asked.actor ?? ""), String(asked.operation ?? "")];
-  const { account_id: accountId, cursor: _, ...filters } = asked;
-  const kept = typeof accountId === "string" ? { account_id: accountId } : {};
+  const { account_id, openings, cursor: _, ...filters } = asked;
+  const kept: Fields = { ...(account_id && { account_id }), ...(openings && { openings }) };
   const actors = actorNames(changes, actor);
-  const operations = [...new Set(["", ...installation.audited, operation])].sort();
-  const fields = html`${Object.entries(kept).map(([name, value]) => hidden(name, value))}
+  const names = { "": "anything", ...installation.audited };
+  const byName = ([, one]: [string, string], [, other]: [string, string]) => one.localeCompare(other);
+  const known = Object.entries(installation.audited).sort(byName);
+  const operations = [...new Set(["", ...known.map(([key]) => key), operation])];
+  const fields = html`${Object.entries(kept).map(([name, value]) => hidden(name, String(value)))}
 ${marks.field(
   ["actor"],
   (marked) =>
@@ -72,14 +93,12 @@ ${marks.field(
 ${marks.field(
   ["operation"],
   (marked) =>
-    html`<label>What <select name="operation"${marked}>${options(operations, operation, ANYTHING)}</select></label>`,
+    html`<label>What <select name="operation"${marked}>${options(operations, operation, names)}</select></label>`,
 )}
 ${timeFields(asked, session.timeZone, marks)}`;
   const isFiltered = Object.keys(filters).length > 0;
   return filterForm(path, "filters in-line", fields, isFiltered ? `${path}${searchOf(kept)}` : null);
 }
-
-const ANYTHING = { "": "anything" };
 
 /** Kinds of actors, and the keys that are at hand. */
 function actorNames(changes: readonly AnyEntry[], asked: string): Readonly<Record<string, string>> {
@@ -90,38 +109,55 @@ function actorNames(changes: readonly AnyEntry[], asked: string): Readonly<Recor
   return Object.hasOwn(known, asked) ? known : { ...known, [asked]: `key ${asked}` };
 }
 
-/** Who, what, when and why; whose where they are of several accounts. */
-export function auditTable({ session }: View, changes: readonly AnyEntry[]): Html {
+/** When, who did what, and why; whose where they are of several accounts. */
+export function auditTable(view: View, changes: readonly AnyEntry[]): Html {
   const columns: readonly Column<AnyEntry>[] = [
-    { name: "When", label: null, cell: ({ at }) => momentOf(at, session.timeZone) },
-    { name: "Who", cell: whoOf },
-    { name: "What", cell: ({ operation }) => html`<code>${dotted(operation)}</code>` },
+    { name: "When", label: null, cell: ({ at }) => momentOf(at, view.session.timeZone) },
+    { name: "What", label: null, cell: (change) => sentenceOf(view, change) },
     ...(changes.some((change) => "account" in change) ? [ACCOUNT] : []),
-    {
-      name: "Note and details",
-      label: "Note",
-      cell: (change) => {
-        const [note, details] = [noteOf(change), detailsText(change)];
-        return [
-          note && html`<strong>${note}</strong> `,
-          details && html`<span class="fine">${details}</span>`,
-        ];
-      },
-    },
+    ...(changes.some(noteOf) ? [{ name: "Note", cell: noteOf }] : []),
   ];
   return table("audit", columns, plain(changes), { idOf: ({ id }) => `c-${id}` });
+}
+
+/** For people, in a sentence; programs' name for it is in its title. */
+function sentenceOf({ base, may, session, installation }: View, change: AnyEntry): Html {
+  const { operation, details, actor } = change;
+  const [subject, means] = subjectOf(actor);
+  const account = "account" in change ? change.account : undefined;
+  const place = account === undefined ? base : account && `${STAFF_PATH}/a/${account.id}`;
+  const told = { details, base: place, may, timeZone: session.timeZone };
+  const tell =
+    SENTENCES[operation] ?? (() => html`did: ${installation.audited[operation] ?? readable(operation)}`);
+  return html`<span title="${operation}"><strong>${subject}</strong>${
+    means !== null && html` <span class="soft">(${means})</span>`
+  } ${tell(told)}</span>`;
+}
+
+/** A person where one is known, and beside it what they came with. */
+function subjectOf({ kind, key_id, name, user, viewer }: AuditEntry["actor"]): readonly [Part, Part] {
+  switch (kind) {
+    case "key": {
+      const key = name ?? shortId(key_id);
+      const person = viewer ?? user?.name;
+      return person === undefined ? [`API key ${key}`, null] : [person, `API key ${key}`];
+    }
+    case "staff_key":
+    case "staff": {
+      const person = viewer ?? name;
+      return person === null ? ["Support", null] : [person, "support"];
+    }
+    case "command_line":
+      return ["The command line", null];
+    default:
+      throw new Error(`Unknown actor ${kind satisfies never}`);
+  }
 }
 
 const ACCOUNT: Column<AnyEntry> = {
   name: "Account",
   cell: (change) => "account" in change && change.account && accountLink(change.account),
 };
-
-/** A long name breaks where it has a dot. */
-function dotted(name: string): Html {
-  const [first = "", ...more] = name.split(".");
-  return html`${first}${more.map((part) => html`.<wbr>${part}`)}`;
-}
 
 export function accountLink({ id, name }: { readonly id: string; readonly name: string }): Html {
   return html`<a href="${STAFF_PATH}/a/${id}/deliveries">${name}</a>`;
@@ -187,7 +223,7 @@ async function* partsOf(view: View, asked: Fields, first: FilePage): AsyncGenera
 }
 
 function pageOf(view: View, asked: Fields): Promise<FilePage> {
-  return view.ask("accounts.audit.list", { query: { ...asked, limit: String(FILE_PAGE_ITEMS) } });
+  return view.ask("accounts.audit.list", { query: { ...queryOf(asked), limit: String(FILE_PAGE_ITEMS) } });
 }
 
 /** The file's columns, and what is in them. */

@@ -174,6 +174,7 @@ function viewOf(
     leave: () => options.sessions.end(session.id),
     may: (scope) => session.permissions.has(scope),
     isOfAccount: session.userId === null,
+    hasKey: session.keyId !== null,
     ask,
     askWithHeaders,
     askForText: async (operationKey, asking) =>

@@ -41,6 +41,7 @@ const TABS = [
   { path: "/replays", name: "Replays", scope: "webhooks:replay" },
   { path: "/endpoint", name: "Endpoint", scope: "webhooks:read" },
   { path: "/audit", name: "Changes", scope: "audit:read", isOfAccount: true },
+  { path: "/keys", name: "Keys", scope: "keys:write" },
 ] as const;
 
 const STAFF_TABS = [

@@ -114,7 +114,7 @@ function withNewKeys(page: string): string {
 /** The address names the account. */
 function keyOf({ url }: FastifyRequest, { session, accountId }: Seen): string {
   const { userId, timeZone, linkTimeZone, permissions, pausedAt } = session;
-  const isStaff = session.accountId === null;
-  const sight = [isStaff, userId, timeZone, linkTimeZone, pausedAt, [...permissions].sort()];
+  const [isStaff, hasKey] = [session.accountId === null, session.keyId !== null];
+  const sight = [isStaff, hasKey, userId, timeZone, linkTimeZone, pausedAt, [...permissions].sort()];
   return JSON.stringify([url, accountId, sight]);
 }

@@ -1,5 +1,5 @@
 import type { z } from "zod";
-import type { AccountAuditEntry, AuditEntry } from "../accounts/accounts-schema.ts";
+import type { AccountAuditEntry, ApiKey, AuditEntry, CreatedApiKey } from "../accounts/accounts-schema.ts";
 import type { ConsoleSession } from "../base/model/console.ts";
 import type { AnalysisOrigin, PublishedAnalysis } from "../base/model/events.ts";
 import type { DeliveredWorkflow, ShownRun } from "../base/model/origins.ts";
@@ -29,6 +29,9 @@ export type Answers = {
   "accounts.audit.list": PageBody<AccountAuditEntry>;
   "accounts.list": PageBody<Account>;
   "accounts.replays.list": PageBody<AccountReplay>;
+  "api_keys.create": z.output<typeof CreatedApiKey>;
+  "api_keys.list": PageBody<ApiKey>;
+  "api_keys.revoke": null;
   "audit.list": PageBody<AuditEntry>;
   "search.find": Found;
   "webhooks.activity": Activity;
@@ -67,8 +70,8 @@ export type Installation = {
   readonly analysisRetentionMs: number;
   /** Of a run. */
   readonly attemptsMax: number;
-  /** What the audit log can tell of, by operations' keys and names like those. */
-  readonly audited: readonly string[];
+  /** What the audit log can tell of, by operations' keys and names like those, with a summary of each. */
+  readonly audited: Readonly<Record<string, string>>;
 };
 
 /** What a screen is made of: its account's session, the address, and operations in the session's name. */
@@ -89,6 +92,8 @@ export type View = {
   readonly may: (scope: string) => boolean;
   /** Whether all of the account is shown: who acts for a user is not told what counts over it. */
   readonly isOfAccount: boolean;
+  /** Whether an API key opened the session: without one it makes and revokes none. */
+  readonly hasKey: boolean;
   /** Ends the session. */
   readonly leave: () => Promise<void>;
   /** Runs an operation and returns its JSON; throws its problem. */

@@ -1,6 +1,7 @@
 import { Problem } from "../http/problems.ts";
 import { auditScreen } from "./audit.ts";
 import { get, post, type Screen } from "./screen.ts";
+import { keyScreens } from "./screens/api-keys.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreens } from "./screens/delivery.ts";
 import { endpointScreens } from "./screens/endpoint.ts";
@@ -37,6 +38,7 @@ export const screens: readonly Screen[] = [
   ...recipientScreens,
   ...secretScreens,
   auditScreen,
+  ...keyScreens,
   leaveTo("/console/left"),
   unknownScreen,
 ];

@@ -49,8 +49,8 @@ export function endpointOperations({
       scope: "webhooks:write",
       risk: "reversible",
       body: jsonBody(NewEndpoint),
-      audit: ({ body: { payload, forget_after_success } }, { body }) => {
-        return { url: body.url, payload, forget_after_success };
+      audit: ({ body: { payload, forget_after_success } }, { body, audited }) => {
+        return { url: body.url, ...audited, payload, forget_after_success };
       },
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused", "endpoint_options_conflict"],
@@ -61,9 +61,10 @@ export function endpointOperations({
         }
         const { payload, forget_after_success: forgetsAfterSuccess } = body;
         const options = { payload, forgetsAfterSuccess };
+        const previous_url = (await store.lockEndpointUrl(tx, accountId)) ?? undefined;
         const endpoint = await store.setEndpoint(tx, accountId, judged.href, options);
         if (endpoint === null) throw problem("endpoint_options_conflict");
-        return { body: endpointBody(endpoint, caller) };
+        return { body: endpointBody(endpoint, caller), audited: { previous_url } };
       },
     }),
     write({

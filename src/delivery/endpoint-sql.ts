@@ -58,6 +58,12 @@ export async function findEndpoint(database: ClientBase | Pool, accountId: strin
   return rows[0] ?? null;
 }
 
+/** Where it is until this transaction changes it: nobody else does before. Null: the account has none. */
+export async function lockEndpointUrl(tx: ClientBase, accountId: string): Promise<string | null> {
+  const text = "select url from sealpost.endpoints where account_id = $1 for update";
+  return (await tx.query<{ url: string }>(text, [accountId])).rows[0]?.url ?? null;
+}
+
 /** False: there was none. */
 export async function removeEndpoint(database: ClientBase | Pool, accountId: string): Promise<boolean> {
   const { rowCount } = await database.query("delete from sealpost.endpoints where account_id = $1", [

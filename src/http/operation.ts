@@ -142,7 +142,12 @@ type HeadersOf<Header extends string> = [Header] extends [never]
 export type ResultOf<OperationResponse> =
   OperationResponse extends JsonResponse<infer Schema, infer Header, infer Other>
     ?
-        | { readonly body: z.output<Schema>; readonly headers?: HeadersOf<Header> }
+        | {
+            readonly body: z.output<Schema>;
+            readonly headers?: HeadersOf<Header>;
+            /** For the operation's `audit` alone: it is in no response. */
+            readonly audited?: AuditDetails;
+          }
         | ([z.output<Other>] extends [never] ? never : { readonly other: z.output<Other> })
     : OperationResponse extends BytesResponse
       ? { readonly bytes: Uint8Array }

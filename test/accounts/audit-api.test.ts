@@ -1,4 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { SENTENCES } from "../../src/console/change-sentences.ts";
+import { html } from "../../src/console/html.ts";
 import { digestSecret } from "../../src/http/api-keys.ts";
 import type { Made } from "../support/area-tests.ts";
 import { areaTests } from "../support/areas.ts";
@@ -132,6 +134,14 @@ describe("every write through the API", () => {
       expect(secrets).toHaveLength(6);
       const listed = await list("?limit=100", account.ownKey);
       expect(listed.items).toHaveLength(requests.length - 1);
+      for (const { operation, details } of listed.items as { operation: string; details: Json }[]) {
+        const told = { details, base: "/", may: () => true, timeZone: null };
+        const text = html`${SENTENCES[operation]!(told)}`.text.replaceAll(/<[^>]*>/g, "");
+        expect([operation, text]).not.toEqual([
+          operation,
+          expect.stringMatching(/undefined|null|NaN|\[object|\?/),
+        ]);
+      }
       const everything = JSON.stringify([await rows(account.accountId), listed.body]);
       for (const secret of secrets) {
         expect(everything).not.toContain(secret);
@@ -272,6 +282,67 @@ describe("the list", () => {
     ]) {
       expect((await list(`?${wrong}`, account.ownKey)).status, wrong).toBe(400);
     }
+  });
+
+  test("leaves out who opened the console or was made to leave, where that is asked", async () => {
+    const { ownKey: key, accountId } = await api.newAccount();
+    const openConsole = () =>
+      REQUESTS["console.links.create"]!((...asked) => api.ask(asked[0], asked[1], { ...asked[2], key }), {});
+    for (let n = 0; n < 3; n++) {
+      await openConsole();
+      await setEndpoint(key);
+    }
+    await api.ask("POST", "/v1/console/sessions/revoke", { key });
+    const without = await list("?without_openings=true&limit=2", key);
+    expect(without.body.total).toBe(3);
+    expect(without.items.map(({ operation }) => operation)).toEqual(Array(2).fill("webhooks.endpoint.set"));
+    const cursor = without.body.next_cursor;
+    expect((await list(`?without_openings=true&limit=2&cursor=${cursor}`, key)).items).toHaveLength(1);
+    expect((await list(`?limit=2&cursor=${cursor}`, key)).status).toBe(400);
+    for (const all of ["", "?without_openings=false"]) expect((await list(all, key)).items).toHaveLength(7);
+    expect((await list("?without_openings=1", key)).status).toBe(400);
+    const { body } = await api.ask(
+      "GET",
+      `/v1/accounts/audit?account_id=${accountId}&without_openings=true`,
+      { key: staff },
+    );
+    expect(body.total).toBe(3);
+  });
+
+  test("tells where the endpoint was before, if it was anywhere, by whatever key", async () => {
+    const { ownKey: key, accountId } = await api.newAccount();
+    const other = "https://other.example.com/in";
+    await setEndpoint(key);
+    await setEndpoint(key, { body: { url: other } });
+    await setEndpoint(staff, {
+      body: { url: other, payload: "reference" },
+      headers: { "x-account-id": accountId },
+    });
+    await api.ask("DELETE", "/v1/webhooks/endpoint", { key });
+    await setEndpoint(key);
+    const answer = await setEndpoint(key, { body: { url: other } });
+    expect(answer.body).not.toHaveProperty("previous_url");
+    expect((await rows(accountId)).map(({ details }) => details)).toEqual([
+      { url: URL_SET },
+      { url: other, previous_url: URL_SET },
+      { url: other, previous_url: other, payload: "reference" },
+      {},
+      { url: URL_SET },
+      { url: other, previous_url: URL_SET },
+    ]);
+  });
+
+  test("tells of each of several at once what it replaced", async () => {
+    const { ownKey: key, accountId } = await api.newAccount();
+    await setEndpoint(key);
+    const urls = Array.from({ length: 8 }, (_, n) => `https://h${n}.example.com/`);
+    await Promise.all(urls.map((url) => setEndpoint(key, { body: { url } })));
+    const told = (await rows(accountId)).map(
+      ({ details }) => details as { url: string; previous_url?: string },
+    );
+    const replaced = told.flatMap(({ previous_url }) => previous_url ?? []);
+    const last = (await api.ask("GET", "/v1/webhooks/endpoint", { key })).body.url;
+    expect([...replaced, last].sort()).toEqual([URL_SET, ...urls].sort());
   });
 
   test("is paged, and a cursor is good for its own filter and account", async () => {

@@ -135,20 +135,18 @@ describe("changes are narrowed", () => {
   });
 
   const namesOf = (text: string) =>
-    [...text.matchAll(/data-label="What"><code>(.*?)<\/code>/g)].map(([, name]) =>
-      name!.replaceAll("<wbr>", ""),
-    );
+    [...text.matchAll(/<td><span title="([a-z_.]+)">/g)].map(([, name]) => name!);
   const open = async (search: string) => await hand.get(`${hand.base}/audit${search}`);
 
   test("by what was done, and by whom", async () => {
     expect(namesOf((await open("?operation=webhooks.endpoint.set")).text)).toEqual(
       Array(3).fill("webhooks.endpoint.set"),
     );
-    expect(namesOf((await open("?actor=key")).text)).toEqual(["console.links.create"]);
+    expect(namesOf((await open("?actor=key&openings=shown")).text)).toEqual(["console.links.create"]);
     expect(namesOf((await open("?actor=command_line")).text)).not.toContain("console.links.create");
     // A key that the page shows can be chosen.
-    const keyId = /<option value="([0-9a-f-]{36})">API key/.exec((await open("")).text)![1]!;
-    const { text } = await open(`?actor=${keyId}`);
+    const keyId = /<option value="([0-9a-f-]{36})">API key/.exec((await open("?openings=shown")).text)![1]!;
+    const { text } = await open(`?actor=${keyId}&openings=shown`);
     expect(namesOf(text)).toEqual(["console.links.create"]);
     expect(text).toContain(`<option value="${keyId}" selected>`);
   });
@@ -176,5 +174,112 @@ describe("changes are narrowed", () => {
     const { text } = await first.get(`${first.base}/audit`);
     expect(text).toContain("Nothing has been changed yet");
     expect(text).not.toContain("<select");
+  });
+});
+
+describe("changes are told", () => {
+  let account: TestAccount;
+  const plain = (text: string) => text.replaceAll(/<[^>]*>/g, " ").replaceAll(/\s+/g, " ");
+  const open = async (permissions: readonly string[], search = "") => {
+    const hand = await enter(api, { key: account.ownKey, permissions });
+    return { base: hand.base, ...(await hand.get(`${hand.base}/audit${search}`)) };
+  };
+  const set = (url: string) =>
+    api.ask("PUT", "/v1/webhooks/endpoint", { key: account.ownKey, body: { url } });
+
+  beforeAll(async () => {
+    account = await api.newAccount();
+    await set("https://hooks.example.com/one");
+    await set("https://hooks.example.com/two");
+    const body = { filter: { status: "abandoned" }, note: "INC-7 <b>" };
+    const hand = await enter(api, { key: account.ownKey, permissions: ["webhooks:write"] });
+    await hand.post(`${hand.base}/endpoint/pause`, { _key: "p" });
+    await api.ask("POST", "/v1/webhooks/replays", { body, key: account.ownKey });
+    await database.pool.query(
+      `insert into sealpost.audit_log (account_id, actor, operation_key, details)
+       values ($1, 'command_line', 'things.make_new', '{}')`,
+      [account.accountId],
+    );
+  });
+
+  test("in sentences: who did what, from what to what, with the note, and a link for whoever may see it", async () => {
+    const { text, base } = await open(["audit:read", "webhooks:read", "webhooks:replay"]);
+    const told = plain(text);
+    expect(told).toMatch(/The command line did: things make new/);
+    expect(told).toMatch(/API key [0-9a-f]{8} replayed 0 abandoned deliveries at 10 a second/);
+    expect(told).toMatch(/Sam Viewer \( ?API key [0-9a-f]{8} ?\) paused the endpoint/);
+    expect(told).toContain(
+      "changed the endpoint : https://hooks.example.com/one → https://hooks.example.com/two",
+    );
+    expect(text).toContain('<td data-label="Note">INC-7 &#60;b&#62;</td>');
+    expect(text).toMatch(new RegExp(`<a href="${base}/replays/[0-9a-f-]{36}">0 abandoned deliveries</a>`));
+    expect(text).toContain(`<a href="${base}/endpoint">the endpoint</a>`);
+    expect(text).toContain('title="webhooks.endpoint.set"');
+    const blind = await open(["audit:read"]);
+    expect(blind.text).not.toMatch(new RegExp(`<a href="${base}/(?:replays|endpoint)`));
+    expect(plain(blind.text)).toContain("paused the endpoint");
+  });
+
+  test("to staff with whose they are, and links into that account", async () => {
+    const { text } = await staff.get(`/console/staff/audit?account_id=${account.accountId}`);
+    expect(text).toContain(`<a href="/console/staff/a/${account.accountId}/endpoint">the endpoint</a>`);
+    const front = await staff.get("/console/staff");
+    expect(plain(front.text)).toContain("replayed 0 abandoned deliveries");
+    expect(front.text).not.toContain("signed in to support");
+  });
+
+  test("with names for people in the filter", async () => {
+    const { text } = await open(["audit:read"]);
+    const names = [...text.matchAll(/<option value="([a-z_]+\.[a-z_.]+)">([^<]*)</g)];
+    expect(names.length).toBeGreaterThan(40);
+    expect(names.map(([, , name]) => name)).toEqual(
+      names.map(([, , name]) => name!).sort((a, b) => a.localeCompare(b)),
+    );
+    expect(names.find(([, key]) => key === "webhooks.endpoint.set")?.[2]).toBe("Set the endpoint");
+    expect(names.filter(([, , name]) => name!.includes("."))).toEqual([]);
+    for (const key of ["webhooks.endpoint.check", "accounts.erase", "users.create"]) {
+      expect((await open(["audit:read"], `?operation=${key}`)).status).toBe(200);
+    }
+  });
+});
+
+describe("openings of the console and sign-ins", () => {
+  test("are hidden unless asked for, and no page is shorter for it", async () => {
+    const account = await api.newAccount();
+    await database.pool.query(
+      `insert into sealpost.audit_log (id, account_id, actor, operation_key, details)
+       select sealpost.uuid_v7_floor(now() - n * interval '1 minute'), $1, 'command_line',
+         case when n % 3 = 0 then 'webhooks.endpoint.pause' else 'console.links.create' end, '{}'
+       from generate_series(1, 180) n`,
+      [account.accountId],
+    );
+    const hand = await enter(api, { key: account.ownKey, permissions: ["audit:read"] });
+    const count = ({ text }: { text: string }, what: string) =>
+      text.split(`<span title="${what}">`).length - 1;
+    const page = await hand.get(`${hand.base}/audit`);
+    expect([count(page, "webhooks.endpoint.pause"), count(page, "console.links.create")]).toEqual([50, 0]);
+    const next = /rel="next" href="([^"]*)"/.exec(page.text)![1]!.replaceAll("&#38;", "&");
+    expect(count(await hand.get(next), "webhooks.endpoint.pause")).toBe(10);
+    expect(page.text).toContain(`<a href="${hand.base}/audit?openings=shown">Show openings and sign-ins</a>`);
+    const shown = await hand.get(`${hand.base}/audit?actor=command_line&openings=shown`);
+    expect(count(shown, "console.links.create")).toBeGreaterThan(30);
+    // The choice stays when something else is filtered by, and goes by its own link.
+    expect(shown.text).toContain('<input type="hidden" name="openings" value="shown">');
+    expect(shown.text).toMatch(/rel="next" href="[^"]*openings=shown/);
+    expect(shown.text).toContain(
+      `<a href="${hand.base}/audit?actor=command_line">Hide openings and sign-ins</a>`,
+    );
+    const asked = await hand.get(`${hand.base}/audit?operation=console.links.create`);
+    expect(count(asked, "console.links.create")).toBe(50);
+    expect(asked.text).not.toContain("openings and sign-ins");
+  });
+
+  test("are in staff's file only if the page shows them", async () => {
+    const file = async (search: string) => (await staff.get(`${FILE}${search}`)).text;
+    expect(await file("?actor=staff_key&openings=shown")).toContain("console.staff.sign_in");
+    expect(await file("?actor=staff_key")).not.toContain("console.staff.sign_in");
+    const page = await staff.get("/console/staff/audit?actor=staff_key&openings=shown");
+    expect(page.text).toContain(`${FILE}?actor=staff_key&#38;openings=shown`);
+    expect(page.text).toContain("signed in to support");
   });
 });

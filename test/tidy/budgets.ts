@@ -21,18 +21,19 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * (sent, answered by the library, tried by the check, which is no way around consent) 306; but for the console's
  * truth about replays, hosts and times 122; and for its density (search, groups by cause, an explanation in parts, who
  * replayed, an endpoint's health, who is told, a pause's banner) 950 and a file; for runs' pages and workflows in the
- * log 440 and 3 files; for errors that people read, and public pages in one design, 330 and 2.
+ * log 440 and 3 files; for errors that people read, and public pages in one design, 330 and 2;
+ * for changes in sentences and API keys on a screen 620 and 2.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 50_567,
+    max: 51_255,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 337,
+    max: 339,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

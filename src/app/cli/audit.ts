@@ -27,7 +27,14 @@ export function addAuditCommands(program: Command, context: ProcessContext): voi
       withDatabase(context, async (pool) => {
         const { account: accountId = null, operation: operationKey = null, actor = null } = options;
         const { after: createdAfter = null, before: createdBefore = null } = options;
-        const filter = { accountId, operationKey, actor, createdAfter, createdBefore };
+        const filter = {
+          accountId,
+          operationKey,
+          actor,
+          createdAfter,
+          createdBefore,
+          withoutOpenings: false,
+        };
         const entries: AccountAuditEntry[] = [];
         let place: Parameters<typeof listAuditEntries>[2] = null;
         do {

@@ -2,7 +2,13 @@ import { type Command, Option } from "commander";
 import type { ClientBase } from "pg";
 import { problems } from "../../api/problems.ts";
 import { type Endpoint, PAYLOADS } from "../../delivery/endpoint-schema.ts";
-import { findEndpoint, pauseEndpoint, resumeEndpoint, setEndpoint } from "../../delivery/endpoint-sql.ts";
+import {
+  findEndpoint,
+  lockEndpointUrl,
+  pauseEndpoint,
+  resumeEndpoint,
+  setEndpoint,
+} from "../../delivery/endpoint-sql.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { changeAudited } from "../create-api-key.ts";
 import { requireAccount, withDatabase } from "../database.ts";
@@ -45,9 +51,10 @@ function addSet(endpoint: Command, context: ProcessContext): void {
         const changed = await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
           const { payload, forgetAfterSuccess: forget } = options;
           const forgetsAfterSuccess = forget && forget === "true";
+          const previous_url = (await lockEndpointUrl(tx, accountId)) ?? undefined;
           const done = await setEndpoint(tx, accountId, judged.href, { payload, forgetsAfterSuccess });
           if (done === null) throw new UsageError(problems.endpoint_options_conflict.remedy);
-          const details = { url: done.url, payload, forget_after_success: forget };
+          const details = { url: done.url, previous_url, payload, forget_after_success: forget };
           return { done, accountId, details };
         });
         printResult(context, options, endpointFields(changed), inColumns({ endpoint: changed.url }));

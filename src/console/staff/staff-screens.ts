@@ -150,7 +150,7 @@ const frontScreen = get("", async (view) => {
     view.ask("accounts.list", { query: { ...page, failing: "true" } }),
     view.ask("accounts.replays.list"),
     view.may("audit:read")
-      ? view.ask("accounts.audit.list", { query: { limit: String(CHANGES_SHOWN) } })
+      ? view.ask("accounts.audit.list", { query: { limit: String(CHANGES_SHOWN), without_openings: "true" } })
       : null,
   ]);
   const { total, items, next_cursor: next } = failing;
