@@ -116,7 +116,7 @@ export const Published = z
 const ErasedAnalysis = z
   .object({
     analysis_id: analysisId,
-    delivery_id: id,
+    delivery_id: id.nullable().describe("Null: its delivery is not known any more, after a restore."),
     in_flight: z.boolean().describe("An attempt was under way, which may still arrive."),
   })
   .meta({ id: "ErasedAnalysis", description: "The analysis that was erased, and its delivery." });

@@ -132,7 +132,7 @@ select
 from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
--- Spelled differently, it is asked for by what the URL means: see take_turn. With the limit it is a look-up by both.
+-- Spelled differently, it is looked up by what the URL means (withProof). With the limit it is a look-up by both.
 left join lateral (
   select * from sealpost.receivers as r
   where r.account_id = claimed.account_id and r.origin = sealpost.origin(coalesce(b.webhook_url, endpoints.url))

@@ -132,12 +132,13 @@ export type Delivered = {
  * POST to end before the lease does. A throw is an internal error, never the receiver's failure.
  */
 export async function deliver(
-  delivery: LeasedDelivery,
+  claimed: LeasedDelivery,
   on: Delivering,
   mayStart: () => boolean,
 ): Promise<Delivered> {
-  const target = on.findTarget(delivery);
+  const target = on.findTarget(claimed);
   const url = urlToProve(target, on);
+  const delivery = await withProof(claimed, url, on);
   const waited = waitedFor(delivery, url, on);
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
@@ -259,6 +260,14 @@ async function postChallenge(
 /** The target's URL, if its receiver has to be proven; null: it need not, or there is no target. */
 function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null {
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
+}
+
+/** The claim goes by the URL's text: where that is not in normal form, the receiver is looked up by what it means. */
+async function withProof(delivery: LeasedDelivery, url: URL | null, on: Delivering): Promise<LeasedDelivery> {
+  const { accountId, webhookUrl, endpointUrl, provenAtMs } = delivery;
+  const [start] = /^https:\/\/[^/?]*/.exec(webhookUrl ?? endpointUrl ?? "") ?? [];
+  if (url === null || provenAtMs !== null || start === url.origin) return delivery;
+  return { ...delivery, ...(await on.turns.findProof(accountId, url.origin)) };
 }
 
 function waitedFor(delivery: LeasedDelivery, url: URL | null, on: Delivering): number {

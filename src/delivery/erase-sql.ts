@@ -13,8 +13,11 @@ export type EraseFromRuns = (
   by: { readonly userId: string | null } | "forgetting",
 ) => Promise<readonly string[] | null>;
 
-/** `inFlight`: an attempt was under way, which may arrive. Null: the account has no such analysis. */
-export type Erased = { readonly deliveryId: string; readonly inFlight: boolean } | null;
+/**
+ * `deliveryId` null: it was erased before a restore, to when it was not there yet. `inFlight`: an attempt was under
+ * way, which may arrive. Null: the account has no such analysis.
+ */
+export type Erased = { readonly deliveryId: string | null; readonly inFlight: boolean } | null;
 
 /** With what runs have made of it. `refused`: as `EraseFromRuns` says. See sealpost.erase_analysis. */
 export async function eraseAnalysis(
@@ -57,7 +60,9 @@ async function eraseOne(database: ClientBase, accountId: string, analysisId: str
        insert into sealpost.erasures (account_id, analysis_id)
        select $1, $2 from erased where its_delivery is not null on conflict do nothing
      )
-     select in_flight as "inFlight", its_delivery as "deliveryId" from erased where its_delivery is not null`,
+     select in_flight as "inFlight", (
+       select id from sealpost.deliveries where account_id = $1 and id = its_delivery
+     ) as "deliveryId" from erased where its_delivery is not null`,
     [accountId, analysisId],
   );
   return rows[0] ?? null;

@@ -189,8 +189,22 @@ export async function endTurn(
   });
 }
 
+/** As of a claim. Undefined: it is not proven. */
+async function findProof(pool: Pool, accountId: string, origin: string) {
+  const { rows } = await pool.query<{ provenAtMs: number; provenSinceMs: number | null }>({
+    name: "find_proof",
+    text: `select extract(epoch from proven_at)::float8 * 1000 as "provenAtMs",
+        extract(epoch from proven_since)::float8 * 1000 as "provenSinceMs"
+      from sealpost.receivers
+      where account_id = $1 and origin = $2 and proven_at > now() - interval '30 days'`,
+    values: [accountId, origin],
+  });
+  return rows[0];
+}
+
 /** What attempts ask and tell of receivers that have to be proven. */
 export const receiverTurns = (pool: Pool) => ({
+  findProof: (accountId: string, origin: string) => findProof(pool, accountId, origin),
   take: (asked: TurnRequest) => takeTurn(pool, asked),
   end: (accountId: string, origin: string, isProof: boolean) => endTurn(pool, accountId, origin, isProof),
   refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),

@@ -11,6 +11,7 @@ import {
   createTestAccount,
   deleteRows,
   forgetOpen,
+  insertRow,
   publishMany as publishAll,
   rowsOf,
   SECRETS_KEY,
@@ -137,6 +138,36 @@ describe("a receiver that has answered no 2xx", () => {
     expect(proven).toMatchObject([{ account_id: one.accountId, origin: receiver.url().origin }]);
     const ofOther = posted(dispatcher).filter(({ delivery }) => delivery.accountId === other.accountId);
     expect(ofOther).toHaveLength(1);
+  });
+
+  it.each([
+    ["in normal form", "https://localhost:"],
+    ["with a full-width letter", "https://ｌocalhost:"],
+    ["percent-encoded", "https://%6Cocalhost:"],
+    ["with a zero before the port", "https://localhost:0"],
+  ])("stays proven, by a 2xx a month, when its URL is spelled %s", async (_name, start_) => {
+    const { accountId: account_id } = await createTestAccount(database, `${start_}${receiver.port}/in`);
+    const { origin } = receiver.url();
+    const [provenAt, now] = [new Date(Date.now() - 29 * 86_400_000), Date.now()];
+    await insertRow(database.pool, "receivers", {
+      ...{ account_id, origin, proven_at: provenAt, proven_since: provenAt },
+    });
+    answer = {};
+    const dispatcher = start();
+    for (let n = 1; n <= 2; n++) {
+      await publishMany(account_id, 1);
+      await untilTried(dispatcher, account_id, n);
+    }
+    const own = dispatcher.attempts.filter(({ delivery }) => delivery.accountId === account_id);
+    expect(own.map(({ delivered: { recording, turn } }) => [recording.attempt?.outcome, turn])).toEqual(
+      // With a turn it would have a connection of its own.
+      Array(2).fill(["succeeded", null]),
+    );
+    const [row] = await rowsOf(database.pool, "receivers", { account_id });
+    expect(row).toMatchObject({ origin, proven_since: provenAt });
+    expect((row!.proven_at as Date).getTime()).toBeGreaterThan(now - 60_000);
+    const waited = own.map(({ delivered }) => delivered.recording.waitedMs);
+    expect(waited, "nothing has waited for consent").toEqual([0, 0]);
   });
 });
 

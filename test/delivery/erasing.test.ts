@@ -8,7 +8,7 @@ import { verifySignature } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
-import { allowTargets, changeRows, countRows, publish } from "../support/installation.ts";
+import { allowTargets, changeRows, countRows, deleteRows, publish } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
 
@@ -194,7 +194,24 @@ describe("an analysis that is erased", () => {
     const id = await published("e-6", null, accountId);
     expect(await tablesWith("canary-e-6")).toEqual([]);
     expect(await published("e-6", null, accountId)).toBe(id);
+    const { ownKey: key } = await api.newAccount();
+    const again = await erase("e-6", { key: await api.newKey(accountId, ["analyses:erase"]) });
+    expect(again.body, "that delivery never was").toEqual({
+      analysis_id: "e-6",
+      delivery_id: null,
+      in_flight: false,
+    });
+    expect((await erase("e-6", { key })).status).toBe(404);
     expect(await inTransaction(database.pool, (tx) => knowAsErased(tx, randomUUID(), "e-6"))).toBe(false);
+  });
+
+  test("is still 410 for who replays it once the day of its text is gone", async () => {
+    const id = await published("e-7", "/200");
+    await untilTried(id);
+    await erase("e-7");
+    expect((await replay(id)).body.code).toBe("analysis_erased");
+    await deleteRows(database.pool, "bodies", { delivery_id: id });
+    expect((await replay(id)).body.code).toBe("analysis_erased");
   });
 
   test("has to be there, and its key's scope", async () => {

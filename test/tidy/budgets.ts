@@ -17,17 +17,18 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * Weight is a feature that users and the next developer pay for: whoever raises a number says what it buys. Where a
  * number is not yet what was aimed for (45,000 lines), it is what there is, and only falls, but for what trust bought:
  * both keys of a rotation 31, turns of steps 48, users' shares of places and of what is stored 74, consent 553 and its
- * variable, erasing and forgetting an analysis 426 and its variable, erasing accounts 671 and 7 files, challenges
- * (sent, answered by the library, tried by the check, which is no way around consent) 306; but for the console's
- * truth about replays, hosts and times 122; and for its density (search, groups by cause, an explanation in parts, who
- * replayed, an endpoint's health, who is told, a pause's banner) 950 and a file; for runs' pages and workflows in the
- * log 440 and 3 files; for errors that people read, and public pages in one design, 330 and 2;
- * for changes in sentences and API keys on a screen 620 and 2.
+ * variable, erasing and forgetting an analysis 426 and its variable, erasing accounts 671 and 7 files, finding their
+ * objects that no row knows 97, a list of what was erased that loses nothing 35, challenges (sent, answered by the
+ * library, tried by the check, which is no way around consent) 306, proofs however a URL is spelled 23, look-ups that
+ * fail spaced 28, what erasing did not do told as such 6; and for what the console's users asked for: its truth about
+ * replays, hosts and times 122, its density (search, groups by cause, an explanation in parts, who replayed, an
+ * endpoint's health, who is told, a pause's banner) 957 and a file, runs' pages and workflows in the log 384 and 3,
+ * errors that people read and public pages in one design 416 and 2, changes in sentences and API keys 688 and 2.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 51_255,
+    max: 51_444,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

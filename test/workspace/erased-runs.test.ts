@@ -46,6 +46,14 @@ test("ends a run that works with it, and what it has handed on is gone", async (
   expect([(await runs.get(run.id)).status, await itemsOf(run.id)]).toEqual(["CANCELLED", 0]);
 });
 
+test("ends no run whose id it has in capitals", async () => {
+  const { run } = await waiting();
+  const capitals = String(run.id).toUpperCase();
+  await publishOwn(capitals);
+  expect((await erase(capitals)).status).toBe(200);
+  expect((await runs.get(run.id)).status).toBe("WAITING");
+});
+
 test("goes with what a run has published of it", async () => {
   const { run, analysisId } = await waiting();
   await publishIt(analysisId, { text: "canary" });

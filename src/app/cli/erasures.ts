@@ -1,4 +1,5 @@
-import { readFile } from "node:fs/promises";
+import { randomUUID } from "node:crypto";
+import { readFile, rename, rm, writeFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
 import type { Command } from "commander";
 import type { Pool } from "pg";
@@ -62,11 +63,12 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
       "list what was erased, oldest first, a line of JSON each: to be kept apart from the database",
     )
     .option("--since <time>", "only from an hour before this time on, such as 2026-11-22T10:00Z", parseTime)
-    .action(({ since = null }) =>
+    .option("--file <path>", "add to this file what it lacks, instead of printing; it loses nothing")
+    .action(({ since = null, file }) =>
       withDatabase(context, async (pool) => {
-        for (const erasure of await listErasures(pool, since)) {
-          context.stdout.write(`${JSON.stringify(erasure)}\n`);
-        }
+        const lines = (await listErasures(pool, since)).map((erasure) => `${JSON.stringify(erasure)}\n`);
+        if (file === undefined) context.stdout.write(lines.join(""));
+        else await addToFile(file, lines);
       }),
     );
   erasures
@@ -76,7 +78,13 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
     .option("--wait <time>", "how long to wait for transactions in progress (default: 10m)", parseWait)
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
-      const wanted = await readList(context, options.file);
+      const { stdin } = context;
+      const text = await (options.file === "-" ? textOf(stdin) : readFile(options.file, "utf8")).catch(
+        cannot("read"),
+      );
+      const wanted = readList(text);
+      if (wanted.length === 0)
+        throw new UsageError("The list is empty: nothing was done. Is it the one that was kept?");
       const { eraseFromRuns } = await import("../areas.ts");
       await withErasing(context, options.wait, async (pool, erase) => {
         const counts = { accounts_erased: 0, analyses_erased: 0, unknown: 0 };
@@ -167,11 +175,38 @@ function refusalOf(accountId: string, outcome: Exclude<Erased["outcome"], "erase
 
 type Wanted = { readonly accountId: string; readonly analysisId: string | null };
 
+const keyOf = ({ accountId, analysisId }: Wanted) => `${accountId} ${analysisId ?? ""}`;
+
+const cannot = (what: "read" | "written") => (cause: NodeJS.ErrnoException) => {
+  throw new UsageError(`The file that --file names cannot be ${what} (${cause.code}).`, { cause });
+};
+
+/**
+ * The file keeps what the database does not know any more: one that was restored, or that has forgotten analyses with
+ * its log. (To refuse a list that lacks something would have refused every one after that.) It is replaced as a whole.
+ * @throws UsageError that names a bad line, for a file that is something else
+ */
+async function addToFile(path: string, lines: readonly string[]): Promise<void> {
+  const text = await readFile(path, "utf8").catch((cause: NodeJS.ErrnoException) =>
+    cause.code === "ENOENT" ? "" : cannot("read")(cause),
+  );
+  const known = new Set(readList(text).map(keyOf));
+  const added = lines.filter((line) => !known.has(keyOf(readLine(line)!)));
+  const draft = `${path}.${randomUUID()}`;
+  try {
+    await writeFile(draft, text.replace(/(?<!\n)$/, text && "\n") + added.join(""), {
+      flag: "wx",
+      flush: true,
+    });
+    await rename(draft, path);
+  } catch (cause) {
+    await rm(draft, { force: true });
+    cannot("written")(cause as NodeJS.ErrnoException);
+  }
+}
+
 /** Accounts first: what is erased with one is not looked for by itself. @throws UsageError that names a bad line */
-async function readList({ stdin }: ProcessContext, path: string): Promise<readonly Wanted[]> {
-  const text = await (path === "-" ? textOf(stdin) : readFile(path, "utf8")).catch((cause) => {
-    throw new UsageError(`The file that --file names cannot be read (${cause.code}).`, { cause });
-  });
+function readList(text: string): readonly Wanted[] {
   const wanted = text.split("\n").flatMap((line, n) => {
     if (line.trim() === "") return [];
     const read = readLine(line);

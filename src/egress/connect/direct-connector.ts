@@ -1,10 +1,13 @@
 import { connect, type Socket } from "node:net";
+import { abortableDelay } from "../../base/model/backoff.ts";
+import { TtlMap } from "../../base/model/caches.ts";
 import {
   type CheckedAddressesOptions,
   createCheckedAddresses,
+  type FindCheckedAddresses,
   type ResolvedAddress,
 } from "../dns/resolver.ts";
-import { type Admit, type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
+import { type Admit, type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
 import {
   type ConnectorOptions,
@@ -119,6 +122,30 @@ function refuseLookup(hostname: string): never {
   throw new Error(`Lookup of "${hostname}" where an address was given.`);
 }
 
+/** Of an account's look-ups that fail, of receivers that have proven nothing, each is followed by so long a pause, … */
+const FAILED_LOOKUP_MS = 100;
+/** … and all together by this at most: an attempt to another of its names waits, and has its time. */
+const LOOKUP_PAUSE_MAX_MS = 3_000;
+const PAUSED_MAX = 10_000;
+
+/** Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either. */
+function spacedLookUps(findAddresses: FindCheckedAddresses) {
+  /** Until when each account's look-ups wait. */
+  const paused = new TtlMap<string, number>(PAUSED_MAX);
+  return async ({ hostname, port, payer = hostname, admit }: Target, signal: AbortSignal) => {
+    if (admit === undefined) return await findAddresses(hostname, port);
+    await abortableDelay((paused.get(payer) ?? 0) - performance.now(), signal);
+    signal.throwIfAborted();
+    return await findAddresses(hostname, port).catch((error: unknown) => {
+      const now = performance.now();
+      const pauseMs = Math.max(0, (paused.get(payer) ?? 0) - now) + FAILED_LOOKUP_MS;
+      const limitedMs = Math.min(pauseMs, LOOKUP_PAUSE_MAX_MS);
+      paused.set(payer, now + limitedMs, limitedMs);
+      throw error;
+    });
+  };
+}
+
 export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
 
 /**
@@ -126,11 +153,12 @@ export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
  * @throws Error for a `ca` or an own address that cannot be read
  */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
-  const findAddresses = createCheckedAddresses(options);
-  return createConnector(options, async ({ hostname, port, admit }, deadline, progress) => {
+  const lookUp = spacedLookUps(createCheckedAddresses(options));
+  return createConnector(options, async (target, deadline, progress) => {
+    const { hostname, port, admit } = target;
     const startedAtMs = performance.now();
     const addresses = await unlessAborted(
-      () => findAddresses(hostname, port),
+      () => lookUp(target, deadline.signal),
       deadline.signal,
       () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
     );

@@ -45,7 +45,14 @@ const SLUG_CHARS_MAX = 40;
  * space's id, which no other space has, so that names may repeat.
  */
 export function storagePrefix(name: string, spaceId: string): string {
-  return `spaces/${slug(name)}-${spaceId.slice(-12)}/`;
+  return `${ALL_SPACES}${slug(name)}-${spaceId.slice(-12)}/`;
+}
+
+export const ALL_SPACES = "spaces/";
+
+/** What the prefixes of a space end with, whatever it was or will be called. */
+export function prefixEnd(prefix: string): string {
+  return prefix.slice(-14);
 }
 
 /** For people who look at the store: letters of other alphabets are left out. */

@@ -3,7 +3,7 @@ import { deleteAll, inPages } from "../../base/database/account-rows.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { repeat } from "../../base/model/backoff.ts";
 import { DAY_MS } from "../../base/model/time.ts";
-import { isInPlace, newObjectKey } from "../model/documents.ts";
+import { ALL_SPACES, isInPlace, newObjectKey, prefixEnd } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
 import { readDocument } from "../store/documents.ts";
@@ -15,6 +15,7 @@ import {
   forgetErased,
   letLooseGo,
   readLooseKeys,
+  readStoragePrefixes,
   readStoredDocuments,
   unpublishWorkflows,
 } from "../store/erasing.ts";
@@ -84,9 +85,36 @@ export async function eraseWorkspace(
     after = keys.at(-1) ?? after;
     return keys.length;
   });
+  gone += await removeUnknown(pool, objects, accountId, () => onPage("objects that no row knows"));
   gone += await deleteAll(pool, AROUND_DOCUMENTS, accountId, onPage);
   await forgetErased(pool);
   return { gone, left: await countLoose(pool, accountId) };
+}
+
+/**
+ * Removes what is left where the account's spaces have, had or will have their objects: a database that was restored
+ * to an earlier time does not know what was stored or moved since. Returns how many.
+ */
+async function removeUnknown(
+  pool: Pool,
+  objects: ObjectStore,
+  accountId: string,
+  onEach: () => void,
+): Promise<number> {
+  const ends = new Set(
+    (await readStoragePrefixes(pool, accountId)).map((one) => prefixEnd(one.storagePrefix)),
+  );
+  let count = 0;
+  if (ends.size === 0) return count;
+  for await (const folder of objects.list(ALL_SPACES, "folders")) {
+    if (!ends.has(prefixEnd(folder))) continue;
+    for await (const key of objects.list(folder, "keys")) {
+      onEach();
+      await objects.remove(key);
+      count++;
+    }
+  }
+  return count;
 }
 
 /** Copied at a time, before their rows are switched in one transaction. */

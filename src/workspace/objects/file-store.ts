@@ -15,7 +15,7 @@ import {
   unlink,
   writeFile,
 } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { dirname, join, relative } from "node:path";
 import type { Readable } from "node:stream";
 import { BodyReader, NEVER, objectBody, unlessAborted } from "./body-reader.ts";
 import {
@@ -117,6 +117,11 @@ const IS_OBJECT = "=";
 /** The object's path, from the store's folder. */
 export function pathOf(key: string): string {
   return `${folderOf(key)}${IS_OBJECT}`;
+}
+
+/** The key of a path from the store's folder, of an object or of a folder. */
+function keyOf(path: string): string {
+  return decodeURIComponent(path.replace(/=$/, "").replaceAll(`${GOES_ON}/`, ""));
 }
 
 function folderOf(key: string): string {
@@ -255,6 +260,13 @@ export async function openFileStore(folder: string): Promise<ObjectStore> {
       return { sizeBytes: size };
     },
 
+    async *list(folder, what, signal = NEVER) {
+      const asked = `list ${JSON.stringify(folder)}`;
+      await asking(asked, () => access(root));
+      const found = pathsBelow(join(root, folderOf(folder)), what, asked, signal);
+      for await (const path of found) yield keyOf(relative(root, path)) + (what === "keys" ? "" : "/");
+    },
+
     async removeLeftovers(before, signal = NEVER) {
       const asked = "remove what was left behind";
       let count = 0;
@@ -280,6 +292,23 @@ export async function openFileStore(folder: string): Promise<ObjectStore> {
 
     async close() {},
   };
+}
+
+async function* pathsBelow(
+  folder: string,
+  what: "keys" | "folders",
+  asked: string,
+  signal: AbortSignal,
+): AsyncGenerator<string> {
+  signal.throwIfAborted();
+  // One that is gone had its last object removed meanwhile.
+  const entries = await asking(asked, () => readdir(folder, { withFileTypes: true }).catch(nullIfAbsent));
+  for (const entry of entries ?? []) {
+    const path = join(folder, entry.name);
+    const goesOn = entry.isDirectory() && (what === "keys" || path.endsWith(GOES_ON));
+    if (goesOn) yield* pathsBelow(path, what, asked, signal);
+    else if (entry.isDirectory() === (what === "folders")) yield path;
+  }
 }
 
 /** Writes the whole body to a new file, and brings it to the disk. */

@@ -119,6 +119,9 @@ export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): Obj
     copy: (from, to, signal) => reading((store) => store.copy(from, to, signal), signal),
     remove: async (key, signal) => (await checked(signal)).remove(key, signal),
     stat: (key, signal) => reading((store) => store.stat(key, signal), signal),
+    list: async function* (folder, what, signal) {
+      yield* (await checked(signal)).list(folder, what, signal);
+    },
     removeLeftovers: async (before, signal) => (await checked(signal)).removeLeftovers(before, signal),
     check: async (signal) => {
       await (await opened()).check(signal);

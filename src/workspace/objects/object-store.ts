@@ -117,6 +117,11 @@ export type ObjectStore = {
   /** @throws ObjectNotFoundError */
   stat(key: string, signal?: AbortSignal): Promise<Pick<ObjectContent, "sizeBytes">>;
   /**
+   * The keys below a folder (`spaces/`), or its folders, each with a slash at its end; in no order. What is stored or
+   * removed meanwhile may be among them or not. For what no row knows: everything else is found by its row.
+   */
+  list(folder: string, what: "keys" | "folders", signal?: AbortSignal): AsyncIterable<string>;
+  /**
    * Removes what puts and copies left behind that were killed and had not gone on since `before`. Nobody ever reads it,
    * but it takes space.
    * @returns how many

@@ -13,6 +13,7 @@ import {
   ListMultipartUploadsCommand,
   type ListMultipartUploadsCommandOutput,
   ListObjectsV2Command,
+  type ListObjectsV2CommandOutput,
   PutObjectCommand,
   UploadPartCommand,
   UploadPartCopyCommand,
@@ -280,6 +281,25 @@ export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}):
       checkObjectKey(key);
       const { sizeBytes } = await head(key, `look for ${JSON.stringify(key)}`, signal);
       return { sizeBytes };
+    },
+
+    async *list(folder, what, signal = NEVER) {
+      const asked = `list ${JSON.stringify(folder)}`;
+      const input = {
+        ...s3.bucket,
+        ...URL_ENCODED,
+        Prefix: folder,
+        ...(what === "folders" && { Delimiter: "/" }),
+      };
+      let ContinuationToken: string | undefined;
+      do {
+        const command = new ListObjectsV2Command({ ...input, ContinuationToken });
+        const page: ListObjectsV2CommandOutput = await s3.send(command, { asked, signal });
+        const keys = (page.Contents ?? []).map(({ Key }) => Key);
+        const folders = (page.CommonPrefixes ?? []).map(({ Prefix }) => Prefix);
+        for (const found of what === "keys" ? keys : folders) yield decoded(found ?? "", page);
+        ContinuationToken = page.NextContinuationToken;
+      } while (ContinuationToken !== undefined);
     },
 
     async removeLeftovers(before, signal = NEVER) {

@@ -167,7 +167,8 @@ export async function eraseFromRuns(
   by: { readonly userId: string | null } | "forgetting",
 ): Promise<readonly string[] | null> {
   const [, runId, nodeRunId] = ID_OF_RUN.exec(analysisId) ?? [];
-  if (runId === undefined || !(await isInstalled(tx))) return [];
+  // In capitals it is nobody's: what publishing refuses users is another analysis all the same.
+  if (runId === undefined || analysisId !== analysisId.toLowerCase() || !(await isInstalled(tx))) return [];
   const run = await lockRun(tx, accountId, runId);
   if (run === null) return [];
   if (by === "forgetting") {

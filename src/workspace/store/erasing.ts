@@ -47,6 +47,11 @@ export async function unpublishWorkflows(pool: Pool, accountId: string): Promise
   return rowCount ?? 0;
 }
 
+/** The prefix of each of the account's spaces, as it is now. */
+export const readStoragePrefixes = rowsOf<{ readonly storagePrefix: string }, string, []>(
+  `select storage_prefix as "storagePrefix" from workspace.spaces where account_id = $1`,
+);
+
 type StoredDocument = { readonly id: string; readonly storageKey: string; readonly hasContent: boolean };
 
 export const readStoredDocuments = rowsOf<StoredDocument, string, [countMax: number]>(

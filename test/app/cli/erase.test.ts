@@ -1,4 +1,7 @@
 import { randomUUID } from "node:crypto";
+import { mkdtempDisposable, readdir, readFile, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { runSealpost } from "../../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
@@ -165,4 +168,43 @@ test("erasures reapply tells which accounts it cannot erase, and erases the othe
     code: 2,
     stderr: "The file that --file names cannot be read (ENOENT).\n",
   });
+});
+
+test("erasures list keeps a file that loses nothing to an outage, or to a restored database", async () => {
+  await using resources = new AsyncDisposableStack();
+  const { path: folder } = resources.use(await mkdtempDisposable(join(tmpdir(), "sealpost-erasures-")));
+  const file = join(folder, "erasures.jsonl");
+  const list = (url?: string) => run(["erasures", "list", "--file", file], {}, url);
+  const { accountId } = await createTestAccount(database);
+  await run(erase(accountId));
+  expect(await list()).toMatchObject({ code: 0, stdout: "", stderr: "" });
+  const kept = await readFile(file, "utf8");
+  expect(kept).toContain(accountId);
+  expect(kept).toBe((await run(["erasures", "list"])).stdout);
+
+  expect((await list("postgres://localhost:1/none")).code).not.toBe(0);
+  expect(await readFile(file, "utf8")).toBe(kept);
+  const restored = await createTestDatabase();
+  resources.defer(() => restored.drop());
+  const later = await createTestAccount(restored);
+  await run(erase(later.accountId), {}, restored.url);
+  const added = (await run(["erasures", "list"], {}, restored.url)).stdout;
+  for (const _ of ["once", "again"]) {
+    expect((await list(restored.url)).code).toBe(0);
+    expect(await readFile(file, "utf8")).toBe(kept + added);
+  }
+
+  await writeFile(file, `${kept}{"account_id":`);
+  expect(await list()).toMatchObject({ code: 2, stderr: expect.stringContaining("of the list is not one") });
+  expect(await readFile(file, "utf8")).toBe(`${kept}{"account_id":`);
+  const nowhere = await run(["erasures", "list", "--file", join(folder, "none", "list")]);
+  expect(nowhere).toMatchObject({ code: 2, stderr: expect.stringContaining("cannot be written (ENOENT)") });
+  expect(await readdir(folder)).toEqual(["erasures.jsonl"]);
+});
+
+test("erasures reapply takes no empty list for one that was kept", async () => {
+  for (const input of ["", "\n"]) {
+    const done = await run(["erasures", "reapply", "--file", "-"], { input });
+    expect(done).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining("The list is empty") });
+  }
 });

@@ -80,6 +80,23 @@ describe.each(storeKinds)("an object in $name", ({ tags, partBytes, open }) => {
       }
     });
 
+    test("is listed below its folder, and the folder below the one above", async () => {
+      // S3 tells a thousand at a time.
+      const many = Array.from({ length: tags.length === 0 ? 3 : 1_001 }, (_, n) => `spaces/a-1/${n}`);
+      const odd = ["spaces/a-1/x/A b+%=.txt", `spaces/a-1/x/${"ü".repeat(120)}`];
+      const others = ["spaces/a-2/x", "spaces/a-11/x", "else/x", "spaces/x"];
+      for (const key of [...many, ...odd, ...others]) await putBytes(store, key, uniqueBytes(1));
+      const list = async (...args: Parameters<ObjectStore["list"]>) => {
+        const found: string[] = [];
+        for await (const one of store.list(...args)) found.push(one);
+        return found.sort();
+      };
+      expect(await list("spaces/a-1/", "keys")).toEqual([...many, ...odd].sort());
+      expect(await list("spaces/", "folders")).toEqual(["spaces/a-1/", "spaces/a-11/", "spaces/a-2/"]);
+      expect(await list("nothing/", "keys")).toEqual([]);
+      expect(await list("nothing/", "folders")).toEqual([]);
+    });
+
     test("that is not there is told as such, and removed all the same", async () => {
       await expect(store.get(KEY)).rejects.toThrow(ObjectNotFoundError);
       await expect(store.get(KEY, { start: 0, end: 1 })).rejects.toThrow(ObjectNotFoundError);

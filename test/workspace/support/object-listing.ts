@@ -1,4 +1,4 @@
-// What is in an object store: the service never lists one, and tests see everything that they have opened here.
+// What is in an object store, all of it, and without asking it: tests see everything that they have opened here.
 import { readdir } from "node:fs/promises";
 import { join, relative } from "node:path";
 import { ListObjectsV2Command, S3Client } from "@aws-sdk/client-s3";

@@ -77,6 +77,7 @@ export function passedOn(store: ObjectStore): ObjectStore {
     copy: (...args) => store.copy(...args),
     remove: (...args) => store.remove(...args),
     stat: (...args) => store.stat(...args),
+    list: (...args) => store.list(...args),
     removeLeftovers: (...args) => store.removeLeftovers(...args),
     check: (...args) => store.check(...args),
     close: () => store.close(),

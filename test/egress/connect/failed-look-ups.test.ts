@@ -1,0 +1,39 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
+import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
+import { type NameServer, startNameServer } from "../../support/name-server.ts";
+import { patience } from "../../support/time-limits.ts";
+
+let nameServer: NameServer;
+beforeAll(async () => {
+  nameServer = await startNameServer();
+});
+afterAll(() => nameServer.close());
+
+test("names that do not exist are looked up ten a second for an account, if they have proven nothing", async () => {
+  const now = () => performance.now();
+  const connectTo = createDirectConnector({
+    resolver: createResolver({ servers: [nameServer.address], timeoutMs: patience(10_000), now }),
+    unsafeAllowedTargets: parseUnsafeAllowedTargets([]),
+    connectTimeoutMs: patience(5_000),
+  });
+  const startedAtMs = now();
+  const tookMs = () => now() - startedAtMs;
+  let names = 0;
+  const lookUp = async (payer: string, admit?: () => Promise<void>) => {
+    const target = { hostname: `${names++}.victim.example.com`, port: 443, payer, admit };
+    await expect(connectTo(target, new AbortController().signal)).rejects.toThrow("knows no address");
+  };
+  const unproven = async () => undefined;
+  await Promise.all(Array.from({ length: 40 }, () => lookUp("a", unproven)));
+  const second = lookUp("a", unproven).then(tookMs);
+  await lookUp("b", unproven);
+  await lookUp("a");
+  expect(await Promise.race([second, "it still waits"])).toBe("it still waits");
+  // A timer may be a millisecond early.
+  expect(await second).toBeGreaterThan(2_990);
+  await lookUp("a", unproven);
+  expect(tookMs()).toBeGreaterThan(3_080);
+  expect(tookMs(), "nobody waits for longer than three seconds").toBeLessThan(patience(3_800));
+});
