@@ -7,7 +7,7 @@ import { type Browser, chromium } from "playwright-core";
 
 const FOLDER = fileURLToPath(new URL("../docs/pictures/", import.meta.url));
 const COUNTED_WITHIN_MS = 120_000;
-const WINDOW = { width: 1_120, height: 640 };
+const WINDOW = { width: 1_280, height: 800 };
 
 type Staying = {
   readonly url: string;
@@ -38,7 +38,7 @@ try {
   const permissions = ["webhooks:read", "webhooks:replay"];
   const { url } = (await write(staying, "/v1/console/links", { viewer, permissions })) as { url: string };
   await takePicture(browser, url, "dark", "console-delivery-dark.png", async (page) => {
-    await page.click("table.log a:has-text('contract-1007')");
+    await page.click("table.log a:text-is('contract-1007')");
     await page.waitForSelector(".attempts");
   });
   await browser.close();

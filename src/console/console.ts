@@ -140,10 +140,10 @@ function viewOf(
     session: { id: session.id, viewer: session.viewerLabel, hasKey: session.keyId !== null },
   };
   const askForResponse = async (operationKey: string, asking: Asking = {}) => {
-    const { params = {}, query = {}, body, idempotencyKey = form.get("_key") } = asking;
+    const { params = {}, query = {}, body, idempotencyKey = form.get("_key"), isOfAll = false } = asking;
     const { response } = await kernel.ask(
       operationKey,
-      { caller, accountId },
+      { caller, accountId: isOfAll ? null : accountId },
       {
         params,
         query,

@@ -123,6 +123,8 @@ export type Asking = {
   readonly body?: unknown;
   /** Default: the form's, so that the same twice has its effect once. Reads need none. */
   readonly idempotencyKey?: string | null;
+  /** Across accounts, which only staff's operations are; default: the page's account. */
+  readonly isOfAll?: boolean;
 };
 
 type Show = (view: View) => Promise<Shown>;

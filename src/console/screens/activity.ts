@@ -195,39 +195,38 @@ export async function doesNow(view: View, host: string): Promise<Html | null> {
     : html`${when}: ${host} ${does}, since ${clockAndDistance(since, view)}.`;
 }
 
-/** The host that fails most and has not succeeded since, in a sentence. */
+/** Hosts that are asked about: what failed at others has arrived since, perhaps. */
+const HOSTS_ASKED_MAX = 3;
+
+/** The host that fails most, has not succeeded since, and misses something, in a sentence. */
 async function trouble(view: View, range: Range, { top }: Activity, address: Address): Promise<Html | null> {
   const failing = top.filter((cause) => cause.failing_since !== null && canBeAskedFor(cause));
-  const [worst] = failing;
-  if (worst === undefined) return null;
-  const { target_host: host, last_success_at: succeededAt } = worst;
-  // Whenever they were published: some were, and waited, before the first attempt failed.
-  const filters = { status: ["failed", "abandoned"], target_host: host };
-  const { body, headers } = await view.askWithHeaders("webhooks.deliveries.list", {
-    query: { ...filters, limit: "1" },
-  });
-  const { total } = body;
-  const lately = `in the last ${range.words}`;
-  const since = succeededAt !== null && `since ${clockAndDistance(worst.failing_since!, view)}`;
-  const others = new Set(failing.map((cause) => cause.target_host)).size - 1;
-  const log = html`<a href="${view.base}/deliveries${searchOf(filters)}">${
-    headers["total-capped"] === "true" && "at least "
-  }${counted(total, "event")}</a>`;
-  const what = total === 0 ? "No attempt has" : html`${log} ${total === 1 ? "has" : "have"} not`;
-  const when = total === 0 ? ` ${since || lately}` : since && `, failing ${since}`;
-  return html`<p class="trouble"><strong>${what} arrived at ${host}${when}.</strong> ${
-    explainErrorCode(worst.error_code).message
+  const byHost = [...Map.groupBy(failing, ({ target_host }) => target_host).values()];
+  for (const [worst] of byHost.slice(0, HOSTS_ASKED_MAX)) {
+    const { target_host: host, last_success_at: succeededAt, failing_since, error_code } = worst!;
+    // Whenever they were published: some were, and waited, before the first attempt failed.
+    const filters = { status: ["failed", "abandoned"], target_host: host };
+    const { body, headers } = await view.askWithHeaders("webhooks.deliveries.list", {
+      query: { ...filters, limit: "1" },
+    });
+    const { total } = body;
+    if (total === 0) continue;
+    const log = html`<a href="${view.base}/deliveries${searchOf(filters)}">${
+      headers["total-capped"] === "true" && "at least "
+    }${counted(total, "event")}</a>`;
+    const since = succeededAt !== null && `, failing since ${clockAndDistance(failing_since!, view)}`;
+    const others = byHost.length - 1;
+    const all = address({ ...NO_FILTERS, status: filters.status, cursor: [] });
+    const have = total === 1 ? "has" : "have";
+    return html`<p class="trouble"><strong>${log} ${have} not arrived at ${host}${since}.</strong>
+${explainErrorCode(error_code).message} ${
+      succeededAt === null
+        ? `No attempt has arrived there in the last ${range.words}.`
+        : `Last success: ${clock(Date.parse(succeededAt), view)}.`
+    }
+${others > 0 && html`<a href="${all}">${counted(others, "other host is", "other hosts are")} failing, too</a>.`}</p>`;
   }
-${succeededAt !== null && `Last success: ${clock(Date.parse(succeededAt), view)}.`}
-${succeededAt === null && total > 0 && `No attempt has arrived there ${lately}.`}
-${
-  others > 0 &&
-  html`<a href="${address({ ...NO_FILTERS, status: filters.status, cursor: [] })}">${counted(
-    others,
-    "other host is",
-    "other hosts are",
-  )} failing, too</a>.`
-}</p>`;
+  return null;
 }
 
 function causes(top: Activity["top"], address: Address): Html | null {

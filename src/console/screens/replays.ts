@@ -4,6 +4,7 @@ import { type Html, html, type Part } from "../html.ts";
 import { FILTER_NAMES, searchOf } from "../log-filters.ts";
 import { counted, facts, hidden, number, older, said, sign, stacked } from "../parts.ts";
 import { type AccountReplay, get, post, type View } from "../screen.ts";
+import { STAFF_PATH } from "../site.ts";
 import { momentOf, roughly } from "../times.ts";
 
 const PAGE_ITEMS = 25;
@@ -43,6 +44,7 @@ const replayScreen = get("/replays/{replay_id}", async (view) => {
 ${query.stopped === "1" && status === "cancelled" && said(STOPPED)}
 <section class="panel" aria-label="Progress">${progressOf(replay, stop)}
 ${status === "running" && stillToCome(replay)}</section>
+${await nextAccount(view, replay)}
 <p class="links">${mayRead && html`<a href="${log}${searchOf({ replay_id: id })}">Deliveries of this replay</a>`}
 ${failing > 0 && mayRead && html`<a href="${log}${now}">Those that are failing</a>`}
 ${failed > 0 && mayRead && html`<a href="${log}${again}">Those that failed again</a>`}
@@ -62,6 +64,19 @@ ${
 }`,
   };
 });
+
+/** Where staff go on in an incident: the other account with the most to replay, with the same note. */
+async function nextAccount(view: View, { note }: Replay): Promise<Html | null> {
+  if (!view.base.startsWith(STAFF_PATH) || !view.may("webhooks:replay")) return null;
+  const query = { failing: "true", limit: "2" };
+  const { items } = await view.ask("accounts.list", { query, isOfAll: true });
+  const next = items.find(({ id }) => id !== view.accountId);
+  if (next === undefined) return null;
+  const search = searchOf({ status: "abandoned", ...(note !== null && { note }) });
+  return html`<p class="panel line"><span>Next: <strong>${next.name}</strong> has
+${counted(next.abandoned, "abandoned delivery", "abandoned deliveries")}.</span>
+<a class="button" href="${STAFF_PATH}/a/${next.id}/replays/new${search}">Replay ${next.name}…</a></p>`;
+}
 
 const cancelReplay = post("/replays/{replay_id}/cancel", async ({ ask, base, params }) => {
   await ask("webhooks.replays.cancel", { params });

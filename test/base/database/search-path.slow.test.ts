@@ -261,6 +261,7 @@ test("every operation of the API, and deliveries from publishing to housekeeping
 
   await ask("webhooks.endpoint.set", { body: { url: receiver.url("/in").href } });
   await ask("webhooks.endpoint.get");
+  await ask("webhooks.endpoint.health");
   await ask("operations.list");
   await ask("webhooks.signing_secret.rotate");
   await ask("webhooks.signing_secret.get");
@@ -282,6 +283,7 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   expect((await ask("webhooks.deliveries.list", { query })).items).toHaveLength(1);
   await ask("webhooks.deliveries.list");
   await ask("webhooks.deliveries.list", { query: "?analysis_id=flaky" });
+  for (const q of ["flaky", "localhost"]) await ask("webhooks.deliveries.list", { query: `?q=${q}` });
 
   // The retry, before its time.
   await database.pool.query(

@@ -28,7 +28,11 @@ export async function enterViewers(
   const cookies: string[] = [];
   for (let entered = 0; entered < count; entered++) cookies.push(await enter(database, api, accountId));
   const connections = new Pool(api.url, { connections: count });
-  const ask = async (viewer: number, path: string, asked: Readonly<Record<string, string>>) => {
+  const ask = async (
+    viewer: number,
+    path: string,
+    asked: Readonly<Record<string, string>>,
+  ): Promise<Opened> => {
     const headers = { cookie: cookies[viewer % count] ?? "", ...asked };
     const {
       statusCode,
@@ -36,6 +40,8 @@ export async function enterViewers(
       body,
     } = await connections.request({ path, method: "GET", headers });
     const text = await body.text();
+    // A search that finds one thing leads to it.
+    if (statusCode === 303) return await ask(viewer, String(answered.location), asked);
     if (statusCode !== 200 && statusCode !== 304) throw new Error(`${path}: ${statusCode} ${text}`);
     return { status: statusCode, text, tag: answered.etag?.toString() ?? null };
   };
