@@ -240,6 +240,9 @@ $$;
 -- lane's million rows are not read over and over in front of everybody else's. (Pushing all of them to the next second
 -- was tried on paper: a million index updates a second.)
 --
+-- What a full step wakes is looked at again after a minute: of a backlog dispatchers have most at hand, and waking
+-- 500,000 rows every 15 s took a third of what their draining cost.
+--
 -- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
 -- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed
 -- just before it was locked is in a place that this statement does not see; the next step moves it.
@@ -257,6 +260,7 @@ set enable_mergejoin = off
 as $$
 declare
   wake_after constant interval := '15 seconds';
+  wake_many_after constant interval := '1 minute';
   account_max constant integer := 2 * lane_max;
   is_any_paused constant boolean := exists (select from sealpost.endpoints where paused_at is not null);
   ids uuid[];
@@ -297,7 +301,8 @@ begin
     from ranked
   ), moved as (
     update sealpost.open_deliveries as o
-    set wake_at = at + case when wait_s = 0 then wake_after else wait_s * interval '1 second' end
+    set wake_at = at + case when wait_s > 0 then wait_s * interval '1 second'
+      when (select count(*) from due) = rows_max then wake_many_after else wake_after end
     from shared
     where o.ctid = shared.place
     returning o.delivery_id, o.lane, shared.account_rank, shared.wait_s

@@ -94,7 +94,7 @@ export function mainElement({ assets, seen, isRefreshed }: Frame, page: Page): H
   // What is wrong with a form's fields stays wrong, and who corrects them is left alone.
   const isLive = isRefreshed && status === undefined;
   return html`<main id="main" tabindex="-1"${isLive && html` data-morph="${assets["idiomorph.mjs"]}"`}>
-${isRefreshed && seen !== null && tools(seen)}${seen !== null && pausedLine(seen)}
+${seen !== null && pausedLine(seen)}${isRefreshed && seen !== null && tools(seen)}
 ${up !== undefined && html`<nav class="way" aria-label="Back"><a href="${up.href}">${up.name}</a></nav>`}
 ${heading !== null && html`<div class="head"><h1>${heading}</h1>${beside}</div>`}
 ${main}

@@ -124,6 +124,17 @@ describe("promoting", () => {
     expect((await takeWakeups(database.pool)).ids.sort()).toEqual([...first].sort());
   });
 
+  it("looks after a minute again at what a full step has woken: of a backlog most is at hand", async () => {
+    const ids = await publishSome(4);
+    const at = later(WAKE_AFTER_MS);
+    const full = await wokenAt(at, { rows: 3 });
+    const rest = await wokenAt(at, { rows: 3 });
+    expect([full.length, [...full, ...rest].sort()]).toEqual([3, [...ids].sort()]);
+    expect(await wokenAt(later(2 * WAKE_AFTER_MS))).toEqual(rest);
+    expect(await wokenAt(later(WAKE_AFTER_MS + 59_999))).toEqual(rest);
+    expect((await wokenAt(later(WAKE_AFTER_MS + 60_000))).sort()).toEqual([...full].sort());
+  });
+
   it("adds nothing while enough wake-ups wait, and goes on when they have gone", async () => {
     const [id] = await publishSome(1);
     await addJobs(database.pool, "deliver", 3);

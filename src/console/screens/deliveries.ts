@@ -260,7 +260,7 @@ function causeOf(item: Delivery): string {
 function nextOf(view: View, item: Delivery): Html | string | null {
   const { status, held, in_flight, next_attempt_at: next, created_at } = item;
   const { session, nowMs, installation } = view;
-  if (held) return "held: the endpoint is paused";
+  if (held) return "held while paused";
   if (in_flight) return "attempt under way";
   if (next !== null)
     return html`${briefOf(next, session.timeZone, nowMs)} (${distanceOf(Date.parse(next), nowMs)})`;
