@@ -171,7 +171,7 @@ function pausedLine({ session, base, path }: Known): Html | null {
   if (pausedAt === null || path.startsWith(`${base}/endpoint`)) return null;
   return html`<div class="paused"><strong class="warn">❚❚ The endpoint is paused</strong>
 <span>since ${momentOf(pausedAt, timeZone)}: its deliveries are held, and nothing is lost.</span>
-${permissions.has("webhooks:write") && buttonForm(`${base}/endpoint/resume`, "Resume", "primary")}</div>`;
+${permissions.has("webhooks:write") && buttonForm(`${base}/endpoint/resume`, "Resume")}</div>`;
 }
 
 /** Shown by a key. */

@@ -56,8 +56,8 @@ export const PROBLEM_WORDS: Readonly<Record<string, Words>> = {
   ],
   access_denied: [
     "Not allowed",
-    "This session may not see or do this, or the request did not come from a page of the console.",
-    "If you need it, ask whoever gave you access.",
+    "You may not see or do this here.",
+    "Ask whoever gave you access for it, or open the console again from where you came from.",
   ],
   not_found: NOT_FOUND,
   method_not_allowed: NOT_FOUND,
@@ -97,8 +97,8 @@ export const PROBLEM_WORDS: Readonly<Record<string, Words>> = {
   ],
   temporarily_unavailable: [
     "Not available at the moment",
-    "The service is too busy, or cannot reach something that it needs, such as its database.",
-    `Wait a moment: a page loads again by itself. ${LOOK_FIRST}`,
+    "The service is too busy, or cannot reach something that it needs. What it has accepted is kept.",
+    `This page tries again every few seconds. ${LOOK_FIRST}`,
   ],
   account_moved: [
     "This account has moved",

@@ -34,7 +34,7 @@ export function briefOf(iso: string, timeZone: string | null, nowMs: number): Ht
 
 /** The same with how far off it is, for what somebody waits for: `22 Nov 2026, 14:03:05 (in 4 min)`. */
 export function awaitedOf(iso: string, timeZone: string | null, nowMs: number): Html {
-  return html`${momentOf(iso, timeZone)} (${distanceOf(Date.parse(iso), nowMs)})`;
+  return html`${momentOf(iso, timeZone)} <span class="whole">(${distanceOf(Date.parse(iso), nowMs)})</span>`;
 }
 
 /** `in 4 min`, `2 h ago`, `3 d ago`. */

@@ -53,6 +53,7 @@ export const EndpointHealth = z
       .describe(
         "The first failed attempt of the last 24 hours after the last success; null: it does not fail.",
       ),
+    error_code: z.string().nullable().describe("Of the last failed attempt; null: it does not fail."),
     last_success_at: time.nullable().describe("Within 24 hours; null: there was none."),
     succeeded: attempts.describe("Attempts of the last 24 hours."),
     failed: attempts.describe("The same."),

@@ -104,7 +104,9 @@ export async function readEndpointHealth(
         where outcome = 'succeeded'
       ), bad as (
         select coalesce(sum(day.attempts), 0)::integer as attempts, min(greatest(day.first_at, good.last_at))
-          filter (where day.last_at > coalesce(good.last_at, '-infinity')) as since
+            filter (where day.last_at > coalesce(good.last_at, '-infinity')) as since,
+          (array_agg(day.error_code order by day.last_at desc)
+            filter (where day.last_at > coalesce(good.last_at, '-infinity')))[1] as code
         from day cross join good where outcome <> 'succeeded'
       ), timed as (
         select percentile_cont(array[0.5, 0.95]) within group (order by t.ms) as ms
@@ -117,7 +119,8 @@ export async function readEndpointHealth(
         ) as t
         where t.status_code is not null and ${hostOf("t.target_url")} = endpoint.host
       )
-      select ${timeText("bad.since")} as failing_since, ${timeText("good.last_at")} as last_success_at,
+      select ${timeText("bad.since")} as failing_since, bad.code as error_code,
+        ${timeText("good.last_at")} as last_success_at,
         good.attempts as succeeded, bad.attempts as failed, ${timeText("counted_to")} as counted_to,
         case when ms[1] is not null then json_build_object(
           'p50', round(ms[1])::integer, 'p95', round(ms[2])::integer) end as response_time_ms

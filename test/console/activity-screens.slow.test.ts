@@ -94,7 +94,7 @@ describe("the log's activity in a browser", () => {
     expect(said).toMatch(
       /^50 events have not arrived at hooks\.example\.com, failing since \d\d:\d\d \(2 h ago\)\. The receiver's /,
     );
-    expect(said).toMatch(/ server refused the connection: .* Last success: \d\d:\d\d\.$/);
+    expect(said).toMatch(/ server refused the connection: .* Check that /);
     await page.click(".trouble a");
     expect(await counted(page)).toBe("50");
     await page.goBack();
@@ -124,7 +124,7 @@ describe("the log's activity in a browser", () => {
     expect(queryOf(page)).toEqual({ status: "abandoned", target_host: "hooks.example.com" });
     expect(await counted(page)).toBe("9");
     expect(await page.locator(".trouble a").innerText()).toBe("9 events");
-    await page.click("text=Replay all that match");
+    await page.click(".bar a.button");
     expect(await page.locator("#matched").textContent()).toBe("9 deliveries match");
     await context.close();
   });

@@ -41,11 +41,14 @@ describe("what an account is told of its endpoint, in a browser", () => {
       ends_at: new Date(Date.now() + 8.5 * DAY_MS),
     });
     await page.reload();
-    expect(await page.locator(".head").innerText()).toMatch(/✕ failing\s+since .+ \(2 h ago\)$/);
+    expect(await page.locator(".head").innerText()).toMatch(/✕ failing\s+since .+ \(2\sh\sago\)$/);
+    expect(await page.locator(".cause").innerText()).toMatch(
+      /^The receiver's server refused the connection.*Remedy: /s,
+    );
     expect(await fact("Last 24 hours")).toMatch(/^✓ [\d,]+ arrived ✕ [\d,]+ failed$/);
     expect(await fact("Last success")).toMatch(/ \(\d h ago\)$/);
-    expect(await fact("Response time")).toMatch(/^half within [\d.]+ m?s, 95 % within [\d.]+ m?s$/);
-    expect(await fact("Certificate")).toMatch(/^▲ expires .+ \(in 8 d\)$/);
+    expect(await fact("Response time")).toMatch(/^[\d.]+ m?s, in the median$/);
+    expect(await fact("Certificate, as last seen")).toMatch(/^▲ expires .+ \(in 8 d\)$/);
     expect(await page.locator(".facts .warn").count()).toBe(1);
     await changeRows(
       stage.database.pool,
@@ -54,7 +57,7 @@ describe("what an account is told of its endpoint, in a browser", () => {
       { ends_at: new Date(Date.now() + 40 * DAY_MS) },
     );
     await page.reload();
-    expect(await fact("Certificate")).toMatch(/^valid until .+ \(in 40 d\)$/);
+    expect(await fact("Certificate, as last seen")).toMatch(/^valid until .+ \(in 40 d\)$/);
     expect(complaints).toEqual([]);
     await context.close();
   });
@@ -76,7 +79,9 @@ describe("what an account is told of its endpoint, in a browser", () => {
     expect(await faultsOf(page)).toEqual([]);
     await page.click("section[aria-labelledby=told] button:text-is('Remove')");
     await page.waitForURL(/done=untold/);
-    expect(await page.locator("section[aria-labelledby=told]").innerText()).toContain("Nobody yet.");
+    expect(await page.locator("section[aria-labelledby=told]").innerText()).toContain(
+      "Nobody is told of this failure.",
+    );
     await context.close();
   });
 

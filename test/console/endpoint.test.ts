@@ -159,9 +159,7 @@ describe("a pause", () => {
     );
     expect(page.text).toMatch(/up to 100 a second, the oldest first/);
     expect(page.text).not.toContain("/endpoint/pause");
-    expect((await hand.get(`${hand.base}/deliveries`)).text).toMatch(
-      /p-1<\/a>.*held while paused/s,
-    );
+    expect((await hand.get(`${hand.base}/deliveries`)).text).toMatch(/p-1<\/a>.*held while paused/s);
 
     await hand.post(`${hand.base}/endpoint/resume`, { _key: "resume" });
     const after = await hand.get(`${hand.base}/endpoint?done=resumed`);

@@ -84,7 +84,7 @@ describe("refreshes of one moment", () => {
     );
     const facts = texts.map((text) => ({
       rows: [...text.matchAll(/inv-\d/g)].length,
-      mayReplay: text.includes("Replay all that match"),
+      mayReplay: text.includes("/replays/new"),
       clock: /Times in <\/span>([\w/]+)/.exec(text)?.[1],
       offersTokyo: text.includes('value="Asia/Tokyo"'),
       isStaff: text.includes('href="/console/staff/'),

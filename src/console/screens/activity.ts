@@ -56,9 +56,9 @@ export async function activityPanel(view: View, asked: Fields, address: Address)
 <div><div class="line"><h2>Attempts</h2>${counts(bars)}${ranges(range, address)}</div>
 ${chartOf(range, bars, (countedToMs - startMs) / range.barMs)}
 <p class="axis"><span>${clockText(startMs, session.timeZone, "date")}</span>
-${countedText(view, countedToMs)}<span>${clockText(endMs, session.timeZone, "time")}</span></p></div>
-<div>${causes(activity.top, address)}
+${countedText(view, countedToMs)}<span>${clockText(endMs, session.timeZone, "time")}</span></p>
 ${tableOf(bars)}</div>
+<div>${causes(activity.top, address)}</div>
 </section>`;
 }
 
@@ -218,12 +218,9 @@ async function trouble(view: View, range: Range, { top }: Activity, address: Add
     const others = byHost.length - 1;
     const all = address({ ...NO_FILTERS, status: filters.status, cursor: [] });
     const have = total === 1 ? "has" : "have";
+    const { message, remedy } = explainErrorCode(error_code);
     return html`<p class="trouble"><strong>${log} ${have} not arrived at ${host}${since}.</strong>
-${explainErrorCode(error_code).message} ${
-      succeededAt === null
-        ? `No attempt has arrived there in the last ${range.words}.`
-        : `Last success: ${clock(Date.parse(succeededAt), view)}.`
-    }
+${message} ${succeededAt === null && `No attempt has arrived there in the last ${range.words}. `}${remedy}
 ${others > 0 && html`<a href="${all}">${counted(others, "other host is", "other hosts are")} failing, too</a>.`}</p>`;
   }
   return null;

@@ -145,14 +145,25 @@ function replayLink({ may, base }: View, replayId: string): Html {
 
 /** Of these, what can be replayed; not there where nothing of them can, or the viewer may not. */
 function replayAll(view: View, asked: Fields): Html | null {
+  if (!canReplayAll(view, asked)) return null;
+  const words = asked.status === undefined ? "Replay failing and abandoned…" : "Replay all that match…";
+  return html`<a class="button end" href="${replayHref(view, asked)}">${words}</a>`;
+}
+
+/** A replay's set is filtered, not searched for. */
+function canReplayAll({ may }: View, asked: Fields): boolean {
   const statuses = valuesOf(asked, "status");
-  const status = statuses.filter((one) => isReplayable(one as Delivery["status"]));
-  if (!view.may("webhooks:replay") || (statuses.length > 0 && status.length === 0)) return null;
-  // A replay's set is filtered, not searched for.
-  if (asked.q !== undefined || asked.workflow_id !== undefined) return null;
+  const areSome = statuses.length === 0 || replayableOf(asked).length > 0;
+  return may("webhooks:replay") && areSome && asked.q === undefined && asked.workflow_id === undefined;
+}
+
+function replayableOf(asked: Fields): readonly string[] {
+  return valuesOf(asked, "status").filter((one) => isReplayable(one as Delivery["status"]));
+}
+
+function replayHref({ base }: View, asked: Fields): string {
   const { cursor: _, limit: __, ...filters } = withoutPage(asked);
-  const href = `${view.base}/replays/new${searchOf({ ...filters, status })}`;
-  return html`<a class="button end" href="${href}">Replay all that match…</a>`;
+  return `${base}/replays/new${searchOf({ ...filters, status: replayableOf(asked) })}`;
 }
 
 function log(view: View, asked: Fields, { items, next_cursor: next, workflows }: Listed): Html {
@@ -218,16 +229,23 @@ function groupsOf(
   areThereMore: boolean,
 ): readonly RowGroup<Delivery>[] {
   const keyOf = (item: Delivery) => `${codeOf(item)} ${hostOf(item.target_url)}`;
-  return [...Map.groupBy(items, keyOf).values()].map((rows) => {
+  const groups = [...Map.groupBy(items, keyOf).values()].sort((one, other) => other.length - one.length);
+  return groups.map((rows) => {
     const [item] = rows as [Delivery, ...Delivery[]];
     const [code, host] = [codeOf(item), URL.parse(item.target_url ?? "")?.hostname];
     const where = host ? address(view, asked, { target_host: host, cursor: [] }) : null;
+    const replay =
+      host && code === item.last_error_code && code !== null && canReplayAll(view, asked)
+        ? replayHref(view, { ...asked, target_host: host, error_code: code })
+        : null;
     const count = `${number(rows.length)}${areThereMore ? " on this page" : ""}`;
     return {
       id: `g-${keyOf(item).replaceAll(/[^\w.-]+/g, "_")}`,
       heading: html`<strong>${count} ×</strong> ${code !== null && html`<code class="bad">${code}</code>`}
 ${where !== null && html`at <a href="${where}">${hostOf(item.target_url)}</a>`}
-<span class="soft">${causeOf(item)}</span>`,
+<span class="soft">${causeOf(item)}</span> ${
+        replay !== null && html`<a class="over" href="${replay}">Replay these…</a>`
+      }`,
       rows,
     };
   });
@@ -263,7 +281,7 @@ function nextOf(view: View, item: Delivery): Html | string | null {
   if (held) return "held while paused";
   if (in_flight) return "attempt under way";
   if (next !== null)
-    return html`${briefOf(next, session.timeZone, nowMs)} (${distanceOf(Date.parse(next), nowMs)})`;
+    return html`next ${briefOf(next, session.timeZone, nowMs)} (${distanceOf(Date.parse(next), nowMs)})`;
   if (status !== "abandoned") return null;
   const until = new Date(Date.parse(created_at) + installation.analysisRetentionMs).toISOString();
   return canReplay(item)
@@ -295,13 +313,17 @@ function hostOf(url: string | null): string {
 /** What to do first. */
 async function nothingYet(view: View): Promise<Html> {
   const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
-  const step =
+  const [said, act] =
     endpoint === null
-      ? html`First say where webhooks go: <a href="${view.base}/endpoint">set the endpoint</a>.`
-      : html`Webhooks go to <code>${endpoint.url}</code>. To see one arrive,
-<a href="${view.base}/endpoint">send a test event</a>.`;
+      ? ["First say where webhooks go.", "Set the endpoint"]
+      : [html`Webhooks go to <code>${endpoint.url}</code>.`, "Send a test event"];
   return html`<section class="empty"><h2>Nothing has been published yet</h2>
-<p>As soon as an analysis is finished, its delivery shows up here.</p><p>${step}</p></section>`;
+<p>As soon as an analysis is finished, its delivery shows up here.</p><p>${said}</p>
+${
+  view.may("webhooks:write")
+    ? html`<a class="button primary" href="${view.base}/endpoint">${act}</a>`
+    : endpoint === null && html`<p>Ask an administrator of the account to set the endpoint.</p>`
+}</section>`;
 }
 
 /** The log's address with these filters, some of them changed; an empty list takes one away. */

@@ -173,8 +173,9 @@ function lastResponse(view: View, attempt: Attempt | undefined): Html | null {
   return html`<section class="panel" aria-labelledby="response">
 <div class="line"><h2 id="response">Last response</h2>
 <code class="${outcome === "succeeded" ? "good" : "bad"}">HTTP ${code} ${STATUS_CODES[code] ?? ""}</code>
-<span class="soft">${took(attempt)} ${momentOf(attempt.started_at, view.session.timeZone)}
-${attempt.remote_address}</span>
+<span class="soft">${took(attempt)} · ${momentOf(attempt.started_at, view.session.timeZone)}${
+    attempt.remote_address !== null && ` · ${attempt.remote_address}`
+  }</span>
 ${text !== "" && html`<span class="end">${copyButton(text, "response")}</span>`}</div>
 ${text === "" ? html`<p class="soft">without a body</p>` : html`<pre>${text}</pre>`}
 ${headers !== null && html`<details><summary>Headers</summary><pre>${headerLines(headers)}</pre></details>`}
@@ -350,11 +351,12 @@ ${
 </section>`;
 }
 
-function replayForm(view: View, { id }: Delivery): Html {
+/** What fails still is tried again by itself. */
+function replayForm(view: View, { id, status }: Delivery): Html {
   if (!view.may("webhooks:replay")) {
     return html`<p class="fine">Replaying needs a session with the permission to replay.</p>`;
   }
   return html`<form method="post" action="${view.base}/deliveries/${id}/replay">
 ${keyField()}
-<button class="primary" data-key="r">Replay</button></form>`;
+<button${status === "abandoned" && html` class="primary"`} data-key="r">Replay</button></form>`;
 }

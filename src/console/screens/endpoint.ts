@@ -1,7 +1,9 @@
+import { explainErrorCode } from "../../base/model/error-codes.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { DAY_MS } from "../../base/model/time.ts";
 import { Problem } from "../../http/problems.ts";
 import { type Html, html } from "../html.ts";
+import { searchOf } from "../log-filters.ts";
 import {
   buttonForm,
   copyButton,
@@ -38,16 +40,38 @@ const endpointScreen = get("/endpoint", async (view) => {
   const health = isTold ? await unless("not_found", view.ask("webhooks.endpoint.health")) : null;
   return {
     title: "Endpoint",
-    beside: health?.failing_since != null && failingSign(view, health.failing_since),
+    beside: endpoint !== null && standing(view, endpoint, health),
     main: html`${done(view, endpoint)}
+${health !== null && whyFailing(view, endpoint!, health)}
 ${endpoint === null ? empty(view) : [address(view, endpoint), healthOf(view, endpoint, health), check(view)]}
-${isTold && (await toldSection(view))}
+${isTold && (await toldSection(view, health!.failing_since !== null))}
 ${await secretSection(view)}`,
   };
 });
 
-function failingSign({ session, nowMs }: View, since: string): Html {
+/** Paused is what it is first: nothing is tried meanwhile. */
+function standing(
+  { session, nowMs }: View,
+  { paused_at }: Endpoint,
+  health: EndpointHealth | null,
+): Html | null {
+  const since = health?.failing_since ?? null;
+  if (paused_at !== null)
+    return html`${sign("failed", "❚❚", "paused")} ${since !== null && html`<span>and failing before</span>`}`;
+  if (since === null) return null;
   return html`${sign("abandoned", "✕", "failing")} <span>since ${awaitedOf(since, session.timeZone, nowMs)}</span>`;
+}
+
+/** Why webhooks do not arrive, what to do, and which they are; null: they do. */
+function whyFailing({ base }: View, { url }: Endpoint, { error_code: code }: EndpointHealth): Html | null {
+  if (code === null) return null;
+  const { message, remedy } = explainErrorCode(code);
+  const log = `${base}/deliveries${searchOf({
+    status: ["failed", "abandoned"],
+    target_host: URL.parse(url)?.hostname ?? "",
+  })}`;
+  return html`<section class="panel cause is-bad" aria-label="Why it fails"><h2>${message}</h2>
+<p><strong>Remedy:</strong> ${remedy} <a href="${log}">What has not arrived</a></p></section>`;
 }
 
 /** A certificate that ends sooner is pointed out. */
@@ -81,10 +105,12 @@ function healthOf(
     health !== null && ["Last success", last === null ? "none in 24 hours" : at(last)],
     health !== null && [
       "Response time",
-      ms === null ? "not known" : `half within ${durationText(ms.p50)}, 95 % within ${durationText(ms.p95)}`,
+      ms === null
+        ? "not known"
+        : `${durationText(ms.p50)}, in the median${ms.p50 === ms.p95 ? "" : `; 95 % within ${durationText(ms.p95)}`}`,
     ],
     [
-      "Certificate",
+      "Certificate, as last seen",
       expires === null
         ? "not seen yet"
         : html`<span${isSoon && html` class="${hasExpired ? "bad" : "warn"}"`}>${isSoon && "▲ "}${
@@ -147,7 +173,7 @@ function address(view: View, endpoint: Endpoint): Html {
   return html`<section class="panel" aria-labelledby="address">
 <h2 id="address">Webhooks go to</h2>
 <p class="address"><code>${url}</code> ${copyButton(url, "URL")}</p>
-<p class="fine">Since ${momentOf(updated_at, timeZone)} ${timeZone ?? "UTC"}</p>
+<p class="fine">This URL was set on ${momentOf(updated_at, timeZone)}.</p>
 ${
   payload === "reference" &&
   html`<p class="fine">Webhooks carry a reference, <code>{id, status, url}</code>, instead of the analysis.</p>`
@@ -161,12 +187,12 @@ function controls({ base }: View, { paused_at }: Endpoint): Html {
   return html`<div class="actions">
 ${buttonForm(`${base}/endpoint/test`, "Send test event")}
 <a class="button" href="${base}/endpoint/change">Change</a>
-<a class="button" href="${base}/endpoint/remove">Remove</a>
 ${
   paused_at === null
     ? buttonForm(`${base}/endpoint/pause`, "Pause")
-    : buttonForm(`${base}/endpoint/resume`, "Resume", "primary")
+    : buttonForm(`${base}/endpoint/resume`, "Resume")
 }
+<a class="button" href="${base}/endpoint/remove">Remove</a>
 </div>
 ${paused_at === null && html`<p class="fine">Pausing holds deliveries, and loses nothing.</p>`}`;
 }

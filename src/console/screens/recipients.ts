@@ -10,7 +10,7 @@ const NOTICES_SHOWN = 5;
 type Typed = { readonly address: string; readonly refusal: string };
 
 /** The endpoint screen's part about who hears of what happens to it, and what there was to hear. */
-export async function toldSection(view: View, typed: Typed | null = null): Promise<Html> {
+export async function toldSection(view: View, isFailing: boolean, typed: Typed | null = null): Promise<Html> {
   const [recipients, notices] = await Promise.all([
     view.ask("webhooks.notices.recipients.list"),
     view.ask("webhooks.notices.list", { query: { limit: String(NOTICES_SHOWN) } }),
@@ -34,10 +34,14 @@ ${momentOf(created_at, session.timeZone)} <strong>${title}</strong></summary>
 <p class="soft">By mail, when it fails or recovers, and before its certificate or an old secret expires.${
     !sendsMail && " This installation sends no mail: what there is to tell is below."
   }</p>
-${people.length > 0 ? html`<ul>${people}</ul>` : sendsMail && html`<p>Nobody yet.</p>`}
+${
+  people.length > 0
+    ? html`<ul>${people}</ul>`
+    : sendsMail &&
+      (isFailing ? html`<p class="warn">▲ Nobody is told of this failure.</p>` : html`<p>Nobody yet.</p>`)
+}
 ${mayChange && sendsMail && addForm(base, typed)}
-<h3>Notices</h3>
-${told.length === 0 ? html`<p class="soft">None so far.</p>` : html`<ul>${told}</ul>`}
+${told.length > 0 && html`<h3>Notices</h3><ul>${told}</ul>`}
 </section>`;
 }
 
@@ -72,7 +76,7 @@ const addRecipient = post("/endpoint/recipients", async (view) => {
       title: "Not added: who is told",
       heading: "Who is told",
       up: upToEndpoint(view),
-      main: await toldSection(view, { address, refusal }),
+      main: await toldSection(view, false, { address, refusal }),
       status: 422,
     };
   }

@@ -1,5 +1,6 @@
 import type { ReplayStatus } from "../../base/model/statuses.ts";
 import type { Replay } from "../../log/replays-schema.ts";
+import { shortId } from "../change-sentences.ts";
 import { type Html, html, type Part } from "../html.ts";
 import { FILTER_NAMES, searchOf } from "../log-filters.ts";
 import { counted, facts, hidden, number, older, said, sign, stacked } from "../parts.ts";
@@ -39,7 +40,7 @@ const replayScreen = get("/replays/{replay_id}", async (view) => {
   return {
     title: `Replay of ${countText(replay)}`,
     up: { href: `${base}/replays`, name: "Replays" },
-    beside: [REPLAY_SIGNS[status], !hasNoneArrived(replay) && stop],
+    beside: hasNoneArrived(replay) ? sign("failed", "↻", "none arrived") : [REPLAY_SIGNS[status], stop],
     main: html`${query.queued === "1" && status === "running" && said(`Queued: they start at ${pace}.`)}
 ${query.stopped === "1" && status === "cancelled" && said(STOPPED)}
 <section class="panel" aria-label="Progress">${progressOf(replay, stop)}
@@ -47,7 +48,7 @@ ${status === "running" && stillToCome(replay)}</section>
 ${await nextAccount(view, replay)}
 <p class="links">${mayRead && html`<a href="${log}${searchOf({ replay_id: id })}">Deliveries of this replay</a>`}
 ${failing > 0 && mayRead && html`<a href="${log}${now}">Those that are failing</a>`}
-${failed > 0 && mayRead && html`<a href="${log}${again}">Those that failed again</a>`}
+${failed > 0 && mayRead && html`<a href="${log}${again}">Those abandoned again</a>`}
 ${failed > 0 && status !== "running" && html`<a href="${base}/replays/new${again}">Replay those…</a>`}</p>
 ${facts([
   ["Filter", filterText(view, replay)],
@@ -140,22 +141,27 @@ function progressOf(replay: Replay, stop: Html | null): Html {
     { kind: "arrived", symbol: "✓", count: succeeded },
     { kind: "failing", symbol: "↻", count: failing, causes: causesOf(replay) },
     { kind: "waiting", symbol: "○", count: waiting - failing },
-    { kind: "failed", symbol: "✕", count: failed },
+    { kind: "failed", symbol: "✕", count: failed, name: "abandoned again" },
     { kind: "skipped", symbol: "–", count: skipped },
   ];
   const widths = counts.map(({ kind, count }) => ({ kind, width: (count / Math.max(1, matched)) * 1_000 }));
   const words = counts
     .filter(({ kind, count }) => (kind !== "skipped" && kind !== "failing") || count > 0)
     .map(
-      ({ kind, symbol, count, causes = "" }) =>
-        html`<li class="${kind}"><span aria-hidden="true">${symbol}</span> ${number(count)} ${kind}${causes}</li>`,
+      ({ kind, symbol, count, causes = "", name = kind }) =>
+        html`<li class="${kind}${count === 0 && " none"}"><span aria-hidden="true">${symbol}</span> ${number(count)}
+${name}${causes}</li>`,
     );
   return html`<svg class="progress" viewBox="0 0 1000 10" height="10" preserveAspectRatio="none"
   aria-hidden="true">${stacked(widths, 1_000, 10)}</svg>
 <ul class="counts"><li>${number(replayed)} of ${number(matched)} started</li>${words}</ul>
 ${
   hasNoneArrived(replay) &&
-  html`<div class="actions"><strong class="behind">None has arrived yet.${stop && " Stop?"}</strong> ${stop}</div>`
+  html`<div class="actions"><strong class="behind">None has arrived yet.${stop && " Stop?"}</strong> ${
+    stop ??
+    (replay.status === "delivering" &&
+      "All have started, and those that fail are tried again by themselves: no second replay is needed.")
+  }</div>`
 }`;
 }
 
@@ -187,5 +193,5 @@ export function makerOf({ created_by: maker }: Pick<Replay, "created_by">): stri
   if (maker === null) return "not recorded";
   if (maker.viewer !== null) return maker.viewer;
   if (maker.staff) return maker.name ?? "support staff";
-  return maker.name === null ? "an API key without a name" : `API key ${maker.name}`;
+  return `API key ${maker.name ?? shortId(maker.key_id)}`;
 }

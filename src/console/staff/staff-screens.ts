@@ -42,7 +42,7 @@ ${
 <p class="fine">${since !== null && html`Since ${awaitedOf(since, timeZone, view.nowMs)}. `}${
     last === null
       ? "No success among the newest deliveries."
-      : html`Last success ${momentOf(last, timeZone)}.`
+      : html`${since !== null && last > since ? "Others succeeded" : "Last success"} ${momentOf(last, timeZone)}.`
   }${account.endpoint_paused && " The endpoint is paused."}</p>
 </li>`;
 }
