@@ -1,11 +1,11 @@
 import { isIPv6 } from "node:net";
 import { z } from "zod";
-import { analysisId, event, id, moment } from "../api/fields.ts";
+import { analysisId, event, id, lineOfText, moment } from "../api/fields.ts";
 import { TARGET_HOST } from "../base/model/formats.ts";
 import { DELIVERY_STATUSES, END_REASONS } from "../base/model/statuses.ts";
 import { errorCode } from "./error-codes-api.ts";
 
-/** Deliveries that a search by their ids finds. */
+/** Deliveries that are read by their ids, which a search or a workflow has found. */
 export const FOUND_MAX = 200;
 
 const statusCode = z.int().min(100).max(999);
@@ -49,13 +49,12 @@ function several(name: "status" | "reason"): string {
 /** Beside what the log is filtered by, something to be looked for in it. A bulk replay's set knows no search. */
 export const searchedFilters = {
   ...queryFilters,
-  q: z
-    .string()
+  q: lineOfText
     .min(1)
     .max(255)
     .describe(
-      "Finds deliveries whose analysis id begins with this, or whose own id does (at least its first 8 digits): " +
-        `at most ${FOUND_MAX}. Where none does, those whose target's host begins with it.`,
+      "Finds deliveries whose analysis id begins with this, or whose own id does (at least its first 8 digits). " +
+        "Where none does, those whose target's host begins with it.",
     ),
   workflow_id: id.describe(`Published by runs of this workflow; of its newest ${FOUND_MAX} deliveries.`),
 } as const;

@@ -48,9 +48,11 @@ type Filtering<Asked> = {
 /** What a page may be asked for besides; see delivery-pages-sql.ts. */
 export type PageFilter = DeliveryFilter & {
   /** Of these ids. */
-  readonly found?: readonly string[] | null;
+  readonly found?: readonly string[] | null | undefined;
   /** To hosts that begin with this. */
   readonly host_begin?: string | null;
+  /** Whose analyses' ids begin with this. */
+  readonly analysis_begin?: string | null;
 };
 
 type Filterings = {
@@ -89,6 +91,7 @@ const FILTERINGS: Filterings = {
     text: (asked) => `strpos(${TARGET}, '://' || ${asked}) > 0 and starts_with(${TARGET_HOST}, ${asked})`,
     write: (asked) => asked.toLowerCase(),
   },
+  analysis_begin: { type: "text", text: (asked) => `starts_with(d.analysis_id, ${asked})` },
   found: { type: "uuid[]", text: (asked) => `d.id = any (${asked})` },
   error_code: { type: "text", text: (asked) => `d.last_error_code = ${asked}` },
   status_code: { type: "integer", text: (asked) => `d.last_status_code = ${asked}` },

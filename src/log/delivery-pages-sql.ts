@@ -6,6 +6,7 @@ import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/mode
 import type { FindWorkflowDeliveries } from "../base/model/origins.ts";
 import type { Reader } from "../base/model/reader.ts";
 import { REPLAYABLE_STATUSES } from "../base/model/statuses.ts";
+import { isoTime } from "../base/model/time.ts";
 import { sightOf } from "../delivery/visibility-sql.ts";
 import {
   type LoggedColumns,
@@ -218,11 +219,11 @@ export function createListDeliveries(
       workflow_id === null ? null : await findWorkflowDeliveries(reader, workflow_id, FOUND_MAX);
     let isCut = false;
     const row = await readLog(async (database) => {
-      const byId = q === null ? [] : await findByIds(database, reader, q);
-      isCut = [byId, ofWorkflow].some((ids) => ids?.length === FOUND_MAX);
-      const isById = byId.length > 0;
-      const found = isById ? byId.filter((id) => ofWorkflow === null || ofWorkflow.includes(id)) : ofWorkflow;
-      const filter: PageFilter = { ...asked, found, host_begin: isById ? null : q };
+      isCut = ofWorkflow?.length === FOUND_MAX;
+      const searched = q === null ? {} : await findByIds(database, reader, q);
+      const found =
+        ofWorkflow?.filter((id) => searched.found == null || searched.found.includes(id)) ?? searched.found;
+      const filter: PageFilter = { ...asked, ...searched, found, ...bothTimes(asked, searched) };
       const isWhole = isEverything(filter) && spaceIds === null;
       const longBy = isWhole ? longLogs.get(accountId) : undefined;
       if (longBy !== undefined) {
@@ -247,16 +248,17 @@ export function createListDeliveries(
 /** Analyses of an account whose ids are looked at, from the first that the text could be the beginning of. */
 const ANALYSES_LOOKED_AT_MAX = 1_000;
 
+/** As many deliveries are looked at for those that a user sees. */
+const DELIVERIES_LOOKED_AT_MAX = 1_000;
+
 /**
- * Deliveries that the reader sees and whose own or whose analysis's id begins with this. In any collation a text stands
- * before those that it begins, and close to them; their end is known in none but "C", so that it is looked for from
- * there on. An index in "C" would burden publishing.
+ * Deliveries that the reader sees and whose own or whose analysis's id begins with this, or what to look for in the
+ * log: where there are too many, by the beginning or the time that all of them have; where there are none, by a host.
+ *
+ * In any collation a text stands before those that it begins, and close to them; their end is known in none but "C", so
+ * that it is looked for from there on. An index in "C" would burden publishing.
  */
-async function findByIds(
-  database: Pool | ClientBase,
-  reader: Reader,
-  search: string,
-): Promise<readonly string[]> {
+async function findByIds(database: Pool | ClientBase, reader: Reader, search: string): Promise<PageFilter> {
   const seen = sightOf(reader, "d", 5);
   const [firstId, lastId] = ID_BEGINNING.test(search) ? idsFrom(search) : [null, null];
   const { rows } = await database.query<{ id: string }>({
@@ -267,12 +269,27 @@ async function findByIds(
           order by id limit ${ANALYSES_LOOKED_AT_MAX}) as a
         where starts_with(a.id, $2)
         union
-        select d.id from sealpost.deliveries as d where d.account_id = $1 and d.id between $3 and $4
+        select d.id from (
+          select id, space_id from sealpost.deliveries where account_id = $1 and id between $3 and $4
+          order by id desc limit ${DELIVERIES_LOOKED_AT_MAX}) as d
+        where true${seen.and}
       ) as found cross join lateral (
         select d.id from sealpost.deliveries as d where d.account_id = $1 and d.id = found.id${seen.and} limit 1
       ) as d
       order by d.id desc limit ${FOUND_MAX}`,
     values: [reader.accountId, search, firstId, lastId, ...seen.values],
   });
-  return rows.map(({ id }) => id);
+  if (rows.length === 0) return { host_begin: search };
+  if (rows.length < FOUND_MAX) return { found: rows.map(({ id }) => id) };
+  if (firstId === null || lastId === null) return { analysis_begin: search };
+  return { created_after: timeOf(firstId, 0), created_before: timeOf(lastId, 1) };
 }
+
+/** Within what both ask for. */
+function bothTimes(...filters: readonly PageFilter[]): PageFilter {
+  const sorted = (name: "created_after" | "created_before") =>
+    filters.flatMap((filter) => filter[name] ?? []).sort((one, other) => Date.parse(one) - Date.parse(other));
+  return { created_after: sorted("created_after").at(-1), created_before: sorted("created_before")[0] };
+}
+
+const timeOf = (id: string, laterMs: number) => isoTime(Number.parseInt(id.slice(0, 12), 16) + laterMs);

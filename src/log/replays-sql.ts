@@ -179,11 +179,14 @@ async function hasRoomForReplay(
   return hasRoomFor(1, running, runningMax) && hasRoomFor(count, waiting, waitingMax);
 }
 
-/** As the API answers, of an actor, a key and a viewer. Null: neither a key nor staff. */
+/**
+ * As the API answers, of an actor, a key and a viewer. Null: neither a key nor staff. In a cell that an account has
+ * moved to, the actor alone knows who was staff: their keys have not moved.
+ */
 const makerOf = (actor: string, keyId: string, viewer: string) => `
   case when ${keyId} is not null or ${actor} = 'staff' then (
     select json_build_object(
-      'staff', ${actor} is not distinct from 'staff' or k.id is not null and k.account_id is null,
+      'staff', coalesce(${actor} in ('staff', 'staff_key'), false) or k.id is not null and k.account_id is null,
       'key_id', ${keyId}, 'name', k.name, 'viewer', ${viewer})
     from (select) as one left join sealpost.api_keys k on k.id = ${keyId}
   ) end`;

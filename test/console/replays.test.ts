@@ -4,7 +4,7 @@ import { DAY_MS } from "../../src/base/model/time.ts";
 import { enter, type Got, type Hand, postForm, request, tokenOf } from "../support/console.ts";
 import { layDeliveries } from "../support/console-deliveries.ts";
 import { publishAt } from "../support/delivery-rows.ts";
-import { countRows, deleteRows, makePartitionsFrom } from "../support/installation.ts";
+import { changeRows, countRows, deleteRows, makePartitionsFrom } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
 import { type SealpostProcess, startProcess } from "../support/sealpost-process.ts";
@@ -256,4 +256,26 @@ describe("a bulk replay", () => {
     );
     expect(log.text).toContain(`<input type="hidden" name="replay_id" value="${id}">`);
   });
+});
+
+test("who was staff is known where their keys are not, and is not told by name", async () => {
+  const [id = ""] = await publishAt(database.pool, account.accountId, new Date(), ["staff-replayed"]);
+  await changeRows(
+    database.pool,
+    "deliveries",
+    { id },
+    { status: "abandoned", reason: "attempts_exhausted" },
+  );
+  const staff = await api.newKey(null);
+  await api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`, {
+    key: staff,
+    headers: { "x-account-id": account.accountId },
+  });
+  // As in a cell that the account has moved to: its log is there, staff's keys are not.
+  await database.pool.query(
+    "update sealpost.audit_log set key_id = $1, viewer = 'Sam Staff' where account_id = $2",
+    ["01900000-0000-7000-8000-000000000000", account.accountId],
+  );
+  const { body } = await api.ask("GET", `/v1/webhooks/deliveries/${id}`, { key: account.ownKey });
+  expect(body.replays).toMatchObject([{ run: 2, created_by: { staff: true, name: null, viewer: null } }]);
 });

@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { readingFrom } from "../../src/base/database/log-reader.ts";
 import { createListDeliveries } from "../../src/log/delivery-pages-sql.ts";
 import { publishAt } from "../support/delivery-rows.ts";
@@ -77,4 +77,47 @@ test("what a user does not see is found as little as what does not exist", async
   expect(await see(`{${randomUUID()}}`)).toEqual(["secret-plot"]);
   await changeRows(database.pool, "deliveries", { analysis_id: "secret-plot" }, { space_id: spaceId });
   expect(await see(`{${randomUUID()}}`)).toEqual([]);
+});
+
+describe("where more begin so than are read by their ids", () => {
+  const many = async (count: number) => {
+    const account = await api.newAccount();
+    const names = Array.from({ length: count }, (_, n) => `job-${String(n).padStart(4, "0")}`);
+    const ids = await publishAt(
+      database.pool,
+      account.accountId,
+      new Date(),
+      names,
+      "https://h.example.com/",
+    );
+    const ask = async (query: string) =>
+      (await api.ask("GET", `/v1/webhooks/deliveries?${query}`, { key: account.ownKey })).body as unknown as {
+        items: { id: string; analysis_id: string }[];
+        total: number;
+      };
+    return { ids, ask };
+  };
+
+  test("the newest are found, and what else is asked for holds for all of them", async () => {
+    const { ids, ask } = await many(1_500);
+    const { items, total } = await ask("q=job-&limit=1");
+    expect([items[0]!.id, total]).toEqual([ids.toSorted().at(-1), 1_500]);
+    await changeRows(database.pool, "deliveries", { id: ids.slice(1_400) }, { status: "failed" });
+    expect((await ask("q=job-&status=failed")).total).toBe(100);
+    expect((await ask("q=job-14&status=failed")).total).toBe(100);
+  });
+
+  test("those of one beginning of ids, a minute, are all found, within the times that are asked for", async () => {
+    const { ids, ask } = await many(300);
+    const begin = ids[0]!.slice(0, 8);
+    const ofMinute = ids.filter((id) => id.startsWith(begin)).length;
+    expect((await ask(`q=${begin}`)).total).toBe(ofMinute);
+    expect((await ask(`q=${begin}&created_before=2020-01-01T00:00:00Z`)).total).toBe(0);
+    expect((await ask(`q=${begin}&created_after=2020-01-01T00:00:00Z`)).total).toBe(ofMinute);
+  });
+});
+
+test.each(["%00", "a%00b", "a%0ab"])("%s is refused", async (q) => {
+  const { status } = await api.ask("GET", `/v1/webhooks/deliveries?q=${q}`, { key: account.ownKey });
+  expect(status).toBe(400);
 });

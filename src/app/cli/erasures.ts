@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import { readFile, rename, rm, writeFile } from "node:fs/promises";
+import { readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
 import { text as textOf } from "node:stream/consumers";
 import type { Command } from "commander";
 import type { Pool } from "pg";
@@ -186,7 +186,10 @@ const cannot = (what: "read" | "written") => (cause: NodeJS.ErrnoException) => {
  * its log. (To refuse a list that lacks something would have refused every one after that.) It is replaced as a whole.
  * @throws UsageError that names a bad line, for a file that is something else
  */
-async function addToFile(path: string, lines: readonly string[]): Promise<void> {
+async function addToFile(file: string, lines: readonly string[]): Promise<void> {
+  // What a link leads to is replaced, and who may read it stays.
+  const path = await realpath(file).catch(() => file);
+  const mode = (await stat(path).catch(() => null))?.mode ?? 0o600;
   const text = await readFile(path, "utf8").catch((cause: NodeJS.ErrnoException) =>
     cause.code === "ENOENT" ? "" : cannot("read")(cause),
   );
@@ -196,6 +199,7 @@ async function addToFile(path: string, lines: readonly string[]): Promise<void> 
   try {
     await writeFile(draft, text.replace(/(?<!\n)$/, text && "\n") + added.join(""), {
       flag: "wx",
+      mode,
       flush: true,
     });
     await rename(draft, path);

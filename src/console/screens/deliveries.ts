@@ -66,7 +66,8 @@ const showDeliveries = marking(async (view, marks) => {
   // Whoever has an id, or enough of one, wants what it names.
   const [only, ...others] = listed.items;
   const isNamed = only?.analysis_id === asked.q || only?.id.startsWith(String(asked.q).toLowerCase());
-  if (asked.q !== undefined && only !== undefined && others.length === 0 && isNamed) {
+  const isSearchAlone = Object.keys(withoutPage(asked)).join() === "q";
+  if (isSearchAlone && only !== undefined && others.length === 0 && isNamed) {
     return { goTo: `${view.base}/deliveries/${only.id}` };
   }
   const isEmpty = listed.items.length === 0 && listed.next_cursor === null;
@@ -169,7 +170,7 @@ function replayHref({ base }: View, asked: Fields): string {
 function log(view: View, asked: Fields, { items, next_cursor: next, workflows }: Listed): Html {
   const { timeZone } = view.session;
   const isOfFailures =
-    valuesOf(asked, "status").length > 0 && items.every(({ status }) => isReplayable(status));
+    asked.status !== undefined && valuesOf(asked, "status").length === replayableOf(asked).length;
   const isGrouped = isOfFailures && asked.group !== "off";
   const toggle =
     isOfFailures &&
@@ -240,7 +241,7 @@ function groupsOf(
         : null;
     const count = `${number(rows.length)}${areThereMore ? " on this page" : ""}`;
     return {
-      id: `g-${keyOf(item).replaceAll(/[^\w.-]+/g, "_")}`,
+      id: `g-${Buffer.from(keyOf(item)).toString("base64url")}`,
       heading: html`<strong>${count} ×</strong> ${code !== null && html`<code class="bad">${code}</code>`}
 ${where !== null && html`at <a href="${where}">${hostOf(item.target_url)}</a>`}
 <span class="soft">${causeOf(item)}</span> ${

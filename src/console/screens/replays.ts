@@ -66,12 +66,13 @@ ${
   };
 });
 
-/** Where staff go on in an incident: the other account with the most to replay, with the same note. */
-async function nextAccount(view: View, { note }: Replay): Promise<Html | null> {
-  if (!view.base.startsWith(STAFF_PATH) || !view.may("webhooks:replay")) return null;
+/** Where staff go on from a replay of theirs: the other account with the most to replay, with the same note. */
+async function nextAccount(view: View, { note, created_by: maker }: Replay): Promise<Html | null> {
+  const isOfStaff = view.base.startsWith(STAFF_PATH) && maker?.staff === true;
+  if (!isOfStaff || !view.may("webhooks:replay")) return null;
   const query = { failing: "true", limit: "2" };
-  const { items } = await view.ask("accounts.list", { query, isOfAll: true });
-  const next = items.find(({ id }) => id !== view.accountId);
+  const listed = await view.ask("accounts.list", { query, isOfAll: true }).catch(() => null);
+  const next = listed?.items.find(({ id }) => id !== view.accountId);
   if (next === undefined) return null;
   const search = searchOf({ status: "abandoned", ...(note !== null && { note }) });
   return html`<p class="panel line"><span>Next: <strong>${next.name}</strong> has

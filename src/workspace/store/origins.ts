@@ -86,7 +86,10 @@ export async function findWorkflowDeliveries(
     name: "find_workflow_deliveries",
     text: `select delivery_id as id from (
         select id, delivery_id from workspace.runs
-        where account_id = $1 and workflow_id = $2 and ($3::uuid[] is null or space_id = any ($3::uuid[]))
+        -- Of what is not seen nothing is looked at.
+        where account_id = $1 and workflow_id = (
+          select id from workspace.workflows
+          where account_id = $1 and id = $2 and ($3::uuid[] is null or space_id = any ($3::uuid[])))
         order by id desc limit ${RUNS_LOOKED_AT_MAX}
       ) as newest
       where delivery_id is not null order by newest.id desc limit $4`,
