@@ -154,7 +154,7 @@ describe("the log's activity in a browser", () => {
     const { page, context } = await browser.newViewer({ javaScriptEnabled: false, storageState: state });
     await page.goto(`${api.url}/console/a/${failing.accountId}/deliveries?range=1h`);
     const count = await bars(page).count();
-    await page.focus("summary:has-text('As a table')");
+    await page.focus("summary:has-text('as a table')");
     await page.keyboard.press("Enter");
     const links = page.locator(".activity table a");
     expect(await links.count()).toBe(count);
@@ -207,7 +207,7 @@ describe("the log's activity in a browser", () => {
       });
       for (const range of ["1h", "24h", "30d"]) {
         await page.goto(`${api.url}/console/a/${failing.accountId}/deliveries?range=${range}`);
-        await page.click("text=As a table");
+        await page.click("text=Attempts as a table");
         expect([range, await faultsOf(page)]).toEqual([range, []]);
       }
       await page.click(".activity table a");

@@ -56,9 +56,8 @@ export async function activityPanel(view: View, asked: Fields, address: Address)
 <div><div class="line"><h2>Attempts</h2>${counts(bars)}${ranges(range, address)}</div>
 ${chartOf(range, bars, (countedToMs - startMs) / range.barMs)}
 <p class="axis"><span>${clockText(startMs, session.timeZone, "date")}</span>
-${countedText(view, countedToMs)}<span>${clockText(endMs, session.timeZone, "time")}</span></p>
-${tableOf(bars)}</div>
-<div>${causes(activity.top, address)}</div>
+${countedText(view, countedToMs)}<span>${clockText(endMs, session.timeZone, "time")}</span></p></div>
+<div>${causes(activity.top, address)}${tableOf(bars)}</div>
 </section>`;
 }
 
@@ -136,7 +135,7 @@ function tableOf(bars: readonly Bar[]): Html | null {
 <td class="number">${succeeded}</td><td class="number">${failed}</td></tr>`,
   );
   if (rows.length === 0) return null;
-  return html`<details><summary>As a table</summary>
+  return html`<details><summary>Attempts as a table</summary>
 <table><thead><tr><th scope="col">Ended</th><th scope="col" class="number">Arrived</th>
 <th scope="col" class="number">Failed</th></tr></thead><tbody>${rows}</tbody></table></details>`;
 }
