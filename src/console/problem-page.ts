@@ -2,6 +2,7 @@ import type { DescribedProblem } from "../http/kernel.ts";
 import { refusalList } from "./field-marks.ts";
 import { html } from "./html.ts";
 import { type Frame, homeLink, notice, SESSION_ENDED } from "./page.ts";
+import { copyButton } from "./parts.ts";
 import type { Page } from "./screen.ts";
 
 /** An error, as a page: what it is, what to do, what to tell support, and the way back for whoever is known. */
@@ -16,7 +17,7 @@ export function problemPage(problem: DescribedProblem, requestId: string, seen: 
 ${!isNowhere && refusalList(problem.errors)}
 <p>${remedy}</p>
 ${seen !== null && html`<div class="actions">${homeLink(seen)}</div>`}
-<p class="fine">Request <code>${requestId}</code></p>`,
+<p class="fine">Request <code>${requestId}</code> ${copyButton(requestId, "request id")}</p>`,
     html` data-problem="${problem.code}"${hasEnded}`,
   );
   return { ...page, status: problem.status };

@@ -76,7 +76,7 @@ export async function migrate(options: MigrateOptions): Promise<readonly string[
       const missing = [...sets].flatMap((set) => chooseMissing(set, everApplied));
       for (const file of missing) {
         log(`applying ${file.name}`);
-        await apply(client, file);
+        await applyInTime(client, file);
       }
       if (cell !== null) await writeCell(client, cell).catch(explainCell);
       return missing.map((file) => file.name);
@@ -88,8 +88,12 @@ function explainCell(error: unknown): never {
   throw error instanceof OtherCellError ? new MigrationError(error.message, { cause: error }) : error;
 }
 
-// A lock not granted in 5 s is given up: everybody else queues behind us while we wait for it.
-const SESSION_SETTINGS = ["statement_timeout=0", "lock_timeout=5s"];
+// A lock not granted in 0.8 s is given up, and the file begun again: everybody else queues behind us while we wait for
+// it. And in a circle it is we who give way, not a claim: PostgreSQL looks for one after a second (deadlock_timeout).
+const SESSION_SETTINGS = ["statement_timeout=0", "lock_timeout=800ms"];
+const TRIES_MAX = 20;
+/** A lock was not to be had in time, or a circle was found all the same. */
+const IN_THE_WAY = ["55P03", "40P01"];
 
 async function withClient<T>(databaseUrl: string, work: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({
@@ -230,6 +234,20 @@ function chooseMissing(
     }
   }
   return files.filter((file) => !applied.has(file.name));
+}
+
+async function applyInTime(client: pg.Client, file: MigrationFile): Promise<void> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await apply(client, file);
+    } catch (error) {
+      const { cause } = error as MigrationError;
+      const isInTheWay = cause instanceof pg.DatabaseError && IN_THE_WAY.includes(cause.code ?? "");
+      if (!isInTheWay || tries === TRIES_MAX) throw error;
+      await client.query("rollback");
+      await sleep(LOCK_POLL_MS);
+    }
+  }
 }
 
 async function apply(client: pg.Client, file: MigrationFile): Promise<void> {

@@ -1,6 +1,7 @@
 import { type Html, html } from "../html.ts";
 import {
   buttonForm,
+  copyButton,
   keyField,
   options,
   refusalOf,
@@ -51,11 +52,11 @@ const revealSecret = post("/endpoint/secret", async (view) => {
 <p>Whoever has it can forge webhooks. Keep it where your receivers keep their other secrets. The whole text is the key,
 <code>whsec_</code> included.</p>
 <h2>Signs since ${momentOf(created_at, timeZone)}</h2>
-<pre>${signing_secret}</pre>
+<pre>${signing_secret}</pre>${copyButton(signing_secret, "secret")}
 ${
   previous !== null &&
   html`<h2>Also signs until ${momentOf(previous.expires_at, timeZone)}</h2>
-<pre>${previous.signing_secret}</pre>`
+<pre>${previous.signing_secret}</pre>${copyButton(previous.signing_secret, "earlier secret")}`
 }
 <div class="actions"><a class="button" href="${view.base}/endpoint">Hide</a></div>
 </section>`,

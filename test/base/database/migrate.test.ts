@@ -198,6 +198,26 @@ describe("migrate", () => {
     expect(await column("select n from public.runs")).toEqual([2]);
   });
 
+  test("gives way to who works while a file waits for a lock, and to who waits for the file", async () => {
+    await database.query("create table public.one (n integer); create table public.two (n integer)");
+    await write(
+      "0001_both.sql",
+      "alter table public.two add m integer; alter table public.one add m integer;",
+    );
+    await database.query("begin; insert into public.one values (1)");
+    const migrated = migrate({ databaseUrl, sqlDir });
+    const watcher = new pg.Client(databaseUrl);
+    await watcher.connect();
+    onTestFinished(() => watcher.end());
+    const isWaiting = "select exists (select from pg_locks where not granted) as waits";
+    await expect.poll(async () => (await watcher.query(isWaiting)).rows[0].waits).toBe(true);
+    // It has the other table, and waits for ours: with this there is a circle.
+    expect((await database.query("select * from public.two")).rows).toEqual([]);
+    await database.query("commit");
+    expect(await migrated).toEqual(["0001_both.sql"]);
+    expect(await column("select m from public.one")).toEqual([null]);
+  });
+
   test("gives the lock back when it fails", async () => {
     await write("0001_bad.sql", "select no_such_column;");
     await failure();
