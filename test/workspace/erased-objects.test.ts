@@ -1,5 +1,6 @@
 // Objects that no row knows: of a database that was restored to a time before they were stored.
 import { randomBytes } from "node:crypto";
+import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
@@ -43,6 +44,11 @@ test("objects of an erased account's spaces go, though no row knows them, and no
   const keys = (end: string) => keysIn(store).then((all) => all.filter((key) => key.includes(end)));
   const others = await keys(other.end);
   expect([(await keys(erased.end)).length, others.length]).toEqual([3, 3]);
+  // What somebody else has left there is no object.
+  const folder = join(api.stateDir, "objects", "keys", "spaces");
+  const [prefix = ""] = (await readdir(folder)).filter((name) => name.includes(erased.end.slice(0, 12)));
+  const foreign = join(folder, prefix, "100%=");
+  await writeFile(foreign, "");
 
   const { code, stdout } = await runSealpost(
     ["account", "erase", "--account", erased.accountId, "--confirm", "test"],
@@ -50,6 +56,7 @@ test("objects of an erased account's spaces go, though no row knows them, and no
   );
   expect([code, JSON.parse(stdout)]).toMatchObject([0, { objects_left: 0 }]);
   expect(await rowOf(database.pool, "accounts", { id: erased.accountId })).toMatchObject({ name: "erased" });
+  await rm(foreign);
   expect(await keys(erased.end)).toEqual([]);
   expect(await keys(other.end)).toEqual(others);
 });

@@ -98,10 +98,14 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
             counts[isErased ? "analyses_erased" : "unknown"]++;
             continue;
           }
-          const { outcome } = await erase(accountId, null);
+          // One that fails keeps nobody else's text.
+          const outcome = await erase(accountId, null).then(
+            (done) => done.outcome,
+            (error: unknown) => new UsageError(`Account ${accountId} could not be erased: ${error}`),
+          );
           if (outcome === "erased") counts.accounts_erased++;
           else if (outcome === "unknown") counts.unknown++;
-          else refused.push(refusalOf(accountId, outcome));
+          else refused.push(outcome instanceof UsageError ? outcome : refusalOf(accountId, outcome));
         }
         const { accounts_erased, analyses_erased, unknown } = counts;
         const text = `Erased ${accounts_erased} accounts and ${analyses_erased} analyses; ${unknown} are unknown here.`;

@@ -128,22 +128,31 @@ const FAILED_LOOKUP_MS = 100;
 const LOOKUP_PAUSE_MAX_MS = 3_000;
 const PAUSED_MAX = 10_000;
 
-/** Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either. */
+/**
+ * Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either, whether
+ * such names lead nowhere or all to one place, whose receivers have to wait for their turns.
+ */
 function spacedLookUps(findAddresses: FindCheckedAddresses) {
   /** Until when each account's look-ups wait. */
   const paused = new TtlMap<string, number>(PAUSED_MAX);
-  return async ({ hostname, port, payer = hostname, admit }: Target, signal: AbortSignal) => {
+  function pause({ hostname, payer = hostname }: Target): void {
+    const now = performance.now();
+    const pauseMs = Math.max(0, (paused.get(payer) ?? 0) - now) + FAILED_LOOKUP_MS;
+    const limitedMs = Math.min(pauseMs, LOOKUP_PAUSE_MAX_MS);
+    paused.set(payer, now + limitedMs, limitedMs);
+  }
+
+  async function lookUp(target: Target, signal: AbortSignal) {
+    const { hostname, port, payer = hostname, admit } = target;
     if (admit === undefined) return await findAddresses(hostname, port);
     await abortableDelay((paused.get(payer) ?? 0) - performance.now(), signal);
     signal.throwIfAborted();
     return await findAddresses(hostname, port).catch((error: unknown) => {
-      const now = performance.now();
-      const pauseMs = Math.max(0, (paused.get(payer) ?? 0) - now) + FAILED_LOOKUP_MS;
-      const limitedMs = Math.min(pauseMs, LOOKUP_PAUSE_MAX_MS);
-      paused.set(payer, now + limitedMs, limitedMs);
+      pause(target);
       throw error;
     });
-  };
+  }
+  return { lookUp, pause };
 }
 
 export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
@@ -153,7 +162,7 @@ export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
  * @throws Error for a `ca` or an own address that cannot be read
  */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
-  const lookUp = spacedLookUps(createCheckedAddresses(options));
+  const { lookUp, pause } = spacedLookUps(createCheckedAddresses(options));
   return createConnector(options, async (target, deadline, progress) => {
     const { hostname, port, admit } = target;
     const startedAtMs = performance.now();
@@ -163,6 +172,9 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
       () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
     );
     progress.timings.dnsMs = performance.now() - startedAtMs;
-    return await openTcpToFirst(addresses, port, deadline, progress, admit);
+    return await openTcpToFirst(addresses, port, deadline, progress, admit).catch((error: unknown) => {
+      if (error instanceof ConnectError && error.code === "not_proven") pause(target);
+      throw error;
+    });
   });
 }

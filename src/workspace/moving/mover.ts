@@ -5,7 +5,12 @@ import { repeat } from "../../base/model/backoff.ts";
 import { DAY_MS } from "../../base/model/time.ts";
 import { ALL_SPACES, isInPlace, newObjectKey, prefixEnd } from "../model/documents.ts";
 import { STORE_ID_KEY } from "../objects/known-store.ts";
-import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "../objects/object-store.ts";
+import {
+  isObjectKey,
+  ObjectNotFoundError,
+  type ObjectStore,
+  ObjectStoreAwayError,
+} from "../objects/object-store.ts";
 import { readDocument } from "../store/documents.ts";
 import {
   AROUND_DOCUMENTS,
@@ -109,6 +114,7 @@ async function removeUnknown(
   for await (const folder of objects.list(ALL_SPACES, "folders")) {
     if (!ends.has(prefixEnd(folder))) continue;
     for await (const key of objects.list(folder, "keys")) {
+      if (!isObjectKey(key)) continue;
       onEach();
       await objects.remove(key);
       count++;

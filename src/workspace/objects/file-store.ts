@@ -120,8 +120,12 @@ export function pathOf(key: string): string {
 }
 
 /** The key of a path from the store's folder, of an object or of a folder. */
-function keyOf(path: string): string {
-  return decodeURIComponent(path.replace(/=$/, "").replaceAll(`${GOES_ON}/`, ""));
+function keyOf(path: string): string | null {
+  try {
+    return decodeURIComponent(path.replace(/=$/, "").replaceAll(`${GOES_ON}/`, ""));
+  } catch {
+    return null;
+  }
 }
 
 function folderOf(key: string): string {
@@ -264,7 +268,10 @@ export async function openFileStore(folder: string): Promise<ObjectStore> {
       const asked = `list ${JSON.stringify(folder)}`;
       await asking(asked, () => access(root));
       const found = pathsBelow(join(root, folderOf(folder)), what, asked, signal);
-      for await (const path of found) yield keyOf(relative(root, path)) + (what === "keys" ? "" : "/");
+      for await (const path of found) {
+        const key = keyOf(relative(root, path));
+        if (key !== null) yield key + (what === "keys" ? "" : "/");
+      }
     },
 
     async removeLeftovers(before, signal = NEVER) {

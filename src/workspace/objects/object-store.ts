@@ -68,6 +68,11 @@ export function checkObjectKey(key: string): void {
   if (fault !== null) throw new RangeError(`${JSON.stringify(key)} is not a valid object key: ${fault}.`);
 }
 
+/** Whether we can have written it: others leave things in a bucket, such as what marks a folder. */
+export function isObjectKey(key: string): boolean {
+  return faultOf(key) === null;
+}
+
 function faultOf(key: string): string | null {
   if (!key.isWellFormed()) return "it is not Unicode text";
   if (Buffer.byteLength(key) > KEY_BYTES_MAX) return `it is longer than ${KEY_BYTES_MAX} bytes`;

@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
+import { ConnectError } from "../../../src/egress/egress.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
 import { patience } from "../../support/time-limits.ts";
@@ -36,4 +37,23 @@ test("names that do not exist are looked up ten a second for an account, if they
   await lookUp("a", unproven);
   expect(tookMs()).toBeGreaterThan(3_080);
   expect(tookMs(), "nobody waits for longer than three seconds").toBeLessThan(patience(3_800));
+});
+
+test("so are names that all lead to one place, whose receivers have to wait for their turn", async () => {
+  const now = () => performance.now();
+  for (let n = 0; n < 4; n++) nameServer.script(`${n}.wild.example.com`, [["93.184.216.34"]]);
+  const connectTo = createDirectConnector({
+    resolver: createResolver({ servers: [nameServer.address], timeoutMs: patience(10_000), now }),
+    unsafeAllowedTargets: parseUnsafeAllowedTargets([]),
+    connectTimeoutMs: patience(5_000),
+  });
+  const startedAtMs = now();
+  const admit = async () => {
+    throw new ConnectError("not_proven", "It is not its turn.");
+  };
+  for (let n = 0; n < 4; n++) {
+    const target = { hostname: `${n}.wild.example.com`, port: 443, payer: "wild", admit };
+    await expect(connectTo(target, new AbortController().signal)).rejects.toThrow("not its turn");
+  }
+  expect(now() - startedAtMs).toBeGreaterThan(290);
 });
