@@ -1771,7 +1771,7 @@ end;
 -- created_by_viewer  whose session of the console it was; null: nobody's
 -- space_ids          the spaces of all that it has. Null: not known, as of those that a version before makes. What was
 --                    made until now has none.
--- failing            as last counted, like succeeded; see sealpost.count_replay
+-- failing            as last counted, like succeeded; see sealpost.replay_standing
 alter table sealpost.replays
   drop constraint replays_status_check,
   add constraint replays_status_check check (status in ('running', 'delivering', 'done', 'cancelled')),

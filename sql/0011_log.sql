@@ -181,11 +181,9 @@ end
 $$;
 
 -- Starts the next run of one delivery, and wakes it. Of several who replay it at once, those who come too late keep no
--- lock on its row: the winner's wake-up would pass over a locked row, and wait 15 s for the leader. The version before
--- gives no runs_max.
-drop function sealpost.replay_delivery(uuid, uuid, interval, timestamptz);
+-- lock on its row: the winner's wake-up would pass over a locked row, and wait 15 s for the leader.
 create function sealpost.replay_delivery(
-  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer default 60,
+  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer,
   out outcome text, out next_run integer
 )
 language plpgsql
@@ -218,6 +216,17 @@ begin
     perform sealpost.add_wakeups(array[of_delivery], array[wakes_lane]);
   end if;
 end
+$$;
+
+-- For the version before, which may be using it now: so it is replaced, and never dropped.
+create or replace function sealpost.replay_delivery(
+  of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz,
+  out outcome text, out next_run integer
+)
+language sql
+set search_path = pg_catalog, pg_temp
+as $$
+  select * from sealpost.replay_delivery(of_account, of_delivery, analysis_retention, at, 60)
 $$;
 
 -- The running replays that may go on, in the order of their turns, and how many items of each: as many as its pace
@@ -352,9 +361,8 @@ end;
 
 -- How the replayed deliveries of one replay stand now: `failed` have ended without a success, and those that are in
 -- neither count have an attempt to come. Of these, `failing` have failed at their last one, most of them by these
--- errors. Up to 100,000 lookups by key; anything else would read the log. The version before reads the first two.
-drop function sealpost.count_replay(uuid, uuid);
-create function sealpost.count_replay(
+-- errors. Up to 100,000 lookups by key; anything else would read the log. The version before has count_replay.
+create function sealpost.replay_standing(
   of_replay uuid, of_account uuid,
   out succeeded integer, out failed integer, out failing integer, out failing_causes json
 )
@@ -436,7 +444,7 @@ declare
   counted record;
 begin
   select c.*, sealpost.count_replay_open(r.id, r.account_id) as open into counted
-  from sealpost.replays as r, lateral sealpost.count_replay(r.id, r.account_id) as c
+  from sealpost.replays as r, lateral sealpost.replay_standing(r.id, r.account_id) as c
   where r.id = of_replay;
   update sealpost.replays as r
   set succeeded = counted.succeeded, failed = counted.failed, failing = counted.failing,

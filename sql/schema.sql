@@ -1045,8 +1045,8 @@ function sealpost.count_answers(account_ids uuid[], user_ids uuid[], answers_mor
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.count_published(rows_max integer, log_bytes integer, lag interval, OUT is_behind boolean) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0009_accounts.sql
-function sealpost.count_replay(of_replay uuid, of_account uuid, OUT succeeded integer, OUT failed integer, OUT failing integer, OUT failing_causes json) returns record
-  sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
+function sealpost.count_replay(of_replay uuid, of_account uuid, OUT succeeded integer, OUT failed integer) returns record
+  sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0007_replays.sql
 function sealpost.count_replay_open(of_replay uuid, of_account uuid) returns integer
   sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
 function sealpost.count_write(of_account uuid, of_key uuid, of_user uuid, answer_more bigint, audit_more bigint, is_refused boolean) returns void
@@ -1127,10 +1127,14 @@ function sealpost.refuse_storage(of_kind text, bytes_max bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.replay_bytes(of_account uuid, of_user uuid) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0011_log.sql
-function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer DEFAULT 60, OUT outcome text, OUT next_run integer) returns record
+function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, OUT outcome text, OUT next_run integer) returns record
+  sql, search_path=pg_catalog, pg_temp, 0011_log.sql
+function sealpost.replay_delivery(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer, OUT outcome text, OUT next_run integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.replay_shares(at timestamptz, items_max integer) returns TABLE(id uuid, account_id uuid, rate_per_second integer, paced_from timestamptz, allowed integer)
   plpgsql, search_path=pg_catalog, pg_temp, 0011_log.sql
+function sealpost.replay_standing(of_replay uuid, of_account uuid, OUT succeeded integer, OUT failed integer, OUT failing integer, OUT failing_causes json) returns record
+  sql, stable, search_path=pg_catalog, pg_temp, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0011_log.sql
 function sealpost.resume_endpoint(of_account uuid) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.send_to_endpoint(of_deliveries uuid[], token uuid, at timestamptz) returns void

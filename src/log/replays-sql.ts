@@ -254,7 +254,7 @@ export async function findReplay(
     name: `find_replay${seen.name}`,
     text: `select ${COLUMNS}
       from sealpost.replays r cross join lateral (
-        select * from sealpost.count_replay(r.id, r.account_id)
+        select * from sealpost.replay_standing(r.id, r.account_id)
         where r.replayed <= ${COUNTED_AT_ONCE_MAX}
         union all
         select ${COUNTED} where r.replayed > ${COUNTED_AT_ONCE_MAX}

@@ -231,16 +231,18 @@ describe("a hostile receiver", () => {
     }
   });
 
-  it("that closes behind each answer without saying so gets every POST all the same", async () => {
+  it("that closes behind each answer without saying so costs one POST at most", async () => {
     // What is soon for a receiver is later on a slow machine.
     const slower = startPoster(PATIENT_MS, { soonMs: patience(200) });
     const request = postRequest(receivers.url("closes_behind_answer"));
-    const failed: PostResult[] = [];
+    const failed: (ErrorCode | null)[] = [];
     for (let n = 0; n < 200; n += 1) {
       const result = await slower.post(request);
-      if (result.outcome !== "succeeded") failed.push(result);
+      if (result.outcome !== "succeeded") failed.push(result.errorCode);
     }
-    expect(failed).toEqual([]);
+    // A receiver that is held up between its first answer and its close gets the second POST in between, and loses it.
+    // Nothing that the sender can see tells; from then on, or from the first close on, it keeps no connection.
+    expect([[], ["connection_closed"], ["connection_reset"]]).toContainEqual(failed);
     await slower.close();
   });
 

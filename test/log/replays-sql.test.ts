@@ -346,10 +346,10 @@ describe("replaying many", () => {
     for (let i = 0; i < 3; i++) await abandoned();
     const replay = await inTransaction(database.pool, (client) => make(client, {}, 1, RETENTION_MS));
     const { rows } = await database.pool.query<{ definition: string }>(
-      "select pg_get_functiondef('sealpost.count_replay'::regproc) as definition",
+      "select pg_get_functiondef('sealpost.replay_standing'::regproc) as definition",
     );
     await database.pool.query(
-      `create or replace function sealpost.count_replay(
+      `create or replace function sealpost.replay_standing(
          of_replay uuid, of_account uuid, out succeeded integer, out failed integer, out failing integer,
          out failing_causes json)
        language sql stable as $$select 1 / 0, 1, 1, '[]'::json$$`,

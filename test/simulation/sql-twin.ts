@@ -83,7 +83,7 @@ export class SqlTwin {
       }
       case "replay": {
         const { rows } = await this.#pool.query(
-          "select outcome from sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', $4)",
+          "select outcome from sealpost.replay_delivery($1, $2, $3::float8 * interval '1 millisecond', $4, 60)",
           [this.#accountId, ids[operation.id], RETENTION_MS, new Date(operation.at)],
         );
         return equal(rows[0].outcome, operation.outcome);
