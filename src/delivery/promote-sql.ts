@@ -16,7 +16,7 @@ export async function freeLeases(
   });
 }
 
-const ROWS_PER_STEP_MAX = 10_000;
+export const ROWS_PER_STEP_MAX = 10_000;
 /** Wake-ups of one lane in a step: about what its dispatchers hold of it. */
 const LANE_PER_STEP_MAX = 1_000;
 /** Jobs of 50 ids: nothing is promoted while 10,000 wake-ups wait. */
@@ -35,18 +35,21 @@ const fromParameter = (n: number) => `coalesce(to_timestamp($${n}::float8 / 1000
 /**
  * Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. Looked at is from the
  * `wake_at` of rows `fromMs` (ms since the epoch; null: the first) and the `run_at` of jobs `jobsFrom` on.
+ * `fullForMs`: for how long no step has seen everything.
  */
 export async function promoteDue(
   pool: Pool,
   at: Date | null,
   fromMs: number | null = null,
   jobsFrom = "-infinity",
+  fullForMs = 0,
 ): Promise<Promotion> {
   const { rows } = await pool.query<{ looked: number | null; woken: number }>({
     name: "promote",
     text: `select looked, woken
-      from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz)`,
-    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, fromMs, jobsFrom],
+      from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz,
+        $7::float8 * interval '1 millisecond')`,
+    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, fromMs, jobsFrom, fullForMs],
   });
   const { looked, woken } = rows[0]!;
   return { looked, woken, isFull: looked === ROWS_PER_STEP_MAX };
@@ -96,6 +99,8 @@ export function createPromoting(
   const lateMs = options.leaseMs + LATE_MS;
   let fromMs: number | null = null;
   let allAgainAtMs = Number.NEGATIVE_INFINITY;
+  /** Since the first of full steps; null: the last one has seen everything. */
+  let fullSinceMs: number | null = null;
   let looked: { readonly fromMs: number | null; readonly atMs: number } = { fromMs, atMs: 0 };
 
   function done(): void {
@@ -110,13 +115,20 @@ export function createPromoting(
       const tookMs = performance.now() - startedMs;
       if (asked === null) allAgainAtMs = startedMs + Math.max(ALL_EVERY_MS, tookMs / ALL_SHARE_MAX);
       looked = { fromMs: asked, atMs: found.atMs };
+      if (!found.leads || !found.isDue) fullSinceMs = null;
       if (!found.leads) fromMs = null;
       else if (!found.isDue) done();
       return found;
     },
     promote: async (): Promise<Promotion> => {
-      const promotion = await promoteDue(pool, null, looked.fromMs, options.jobsFrom());
-      if (promotion.looked !== null && !promotion.isFull) done();
+      const startedMs = performance.now();
+      const fullForMs = fullSinceMs === null ? 0 : startedMs - fullSinceMs;
+      const promotion = await promoteDue(pool, null, looked.fromMs, options.jobsFrom(), fullForMs);
+      if (promotion.isFull) fullSinceMs ??= startedMs;
+      else if (promotion.looked !== null) {
+        fullSinceMs = null;
+        done();
+      }
       return promotion;
     },
   };

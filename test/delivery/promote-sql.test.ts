@@ -1,6 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
-import { lead, promoteDue, sweepStuckJobs } from "../../src/delivery/promote-sql.ts";
+import {
+  createPromoting,
+  lead,
+  promoteDue,
+  ROWS_PER_STEP_MAX,
+  sweepStuckJobs,
+} from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { attemptOf, claim, claimOne, LEASE_MS, openRow, publishAt } from "../support/delivery-rows.ts";
 import { changeRows, deleteRows, forgetOpen, insertAccount } from "../support/installation.ts";
@@ -124,15 +130,39 @@ describe("promoting", () => {
     expect((await takeWakeups(database.pool)).ids.sort()).toEqual([...first].sort());
   });
 
-  it("looks after a minute again at what a full step has woken: of a backlog most is at hand", async () => {
-    const ids = await publishSome(4);
+  it.each([
+    [14_999, WAKE_AFTER_MS],
+    [15_000, 60_000],
+  ])("after %i ms of full steps looks again at what it woke after %i ms", async (fullForMs, againAfterMs) => {
+    const ids = await publishSome(2);
     const at = later(WAKE_AFTER_MS);
-    const full = await wokenAt(at, { rows: 3 });
-    const rest = await wokenAt(at, { rows: 3 });
-    expect([full.length, [...full, ...rest].sort()]).toEqual([3, [...ids].sort()]);
-    expect(await wokenAt(later(2 * WAKE_AFTER_MS))).toEqual(rest);
-    expect(await wokenAt(later(WAKE_AFTER_MS + 59_999))).toEqual(rest);
-    expect((await wokenAt(later(WAKE_AFTER_MS + 60_000))).sort()).toEqual([...full].sort());
+    expect(await promoteDue(pool, at, null, "-infinity", fullForMs)).toMatchObject({ looked: 2, woken: 2 });
+    await takeWakeups(database.pool);
+    expect(await wokenAt(later(WAKE_AFTER_MS + againAfterMs - 1))).toEqual([]);
+    expect((await wokenAt(later(WAKE_AFTER_MS + againAfterMs))).sort()).toEqual([...ids].sort());
+  });
+
+  it("counts for how long steps have been full, until one has seen everything", async () => {
+    const told: unknown[] = [];
+    let looked = ROWS_PER_STEP_MAX;
+    const seen = {
+      query: async ({ name, values }: { name: string; values: unknown[] }) => {
+        if (name === "lead") return { rows: [{ leads: true, isDue: true, isPaced: false, atMs: 0 }] };
+        told.push(Math.sign(Number(values[6])));
+        return { rows: [{ looked, woken: 0 }] };
+      },
+    };
+    const promoting = createPromoting(seen as unknown as typeof pool, {
+      leaseMs: 1,
+      jobsFrom: () => "-infinity",
+    });
+    for (const found of [ROWS_PER_STEP_MAX, ROWS_PER_STEP_MAX, 3, ROWS_PER_STEP_MAX]) {
+      looked = found;
+      await promoting.lead("holder", 1);
+      await promoting.promote();
+    }
+    // Told before the step: the first, and the first after one that has seen everything, begin anew.
+    expect(told).toEqual([0, 1, 1, 0]);
   });
 
   it("adds nothing while enough wake-ups wait, and goes on when they have gone", async () => {
