@@ -11,6 +11,8 @@ create table sealpost.users (
   name text not null check (length(name) between 1 and 200),
   image_url text check (length(image_url) <= 2048),
   created_at timestamptz not null default now(),
+  -- From then on nobody acts for it: its keys are revoked, and none are made. Null: enabled.
+  disabled_at timestamptz,
   unique (account_id, id),
   unique (account_id, idp_user_id)
 );
@@ -511,7 +513,7 @@ alter table sealpost.api_keys
     references sealpost.users (account_id, id) on delete set null (user_id),
   add constraint api_keys_user_account check (user_id is null or account_id is not null),
   add constraint api_keys_user_scopes
-    check (user_id is null or not scopes && array['audit:read', 'webhooks:secrets', 'webhooks:write']);
+    check (user_id is null or not scopes && array['audit:read', 'users:write', 'webhooks:secrets', 'webhooks:write']);
 
 -- Who changed something: every write through the API but publishing has a row, and so has every change from the
 -- command line; these may concern no account (a staff key).

@@ -83,7 +83,7 @@ create table sealpost.api_keys (
   constraint api_keys_class_check CHECK ((class = ANY (ARRAY['live', 'test']))),
   constraint api_keys_digest_check CHECK ((length(digest) = 32)),
   constraint api_keys_user_account CHECK (((user_id IS NULL) OR (account_id IS NOT NULL))),
-  constraint api_keys_user_scopes CHECK (((user_id IS NULL) OR (NOT (scopes && ARRAY['audit:read', 'webhooks:secrets', 'webhooks:write'])))),
+  constraint api_keys_user_scopes CHECK (((user_id IS NULL) OR (NOT (scopes && ARRAY['audit:read', 'users:write', 'webhooks:secrets', 'webhooks:write'])))),
   constraint api_keys_account_id_fkey FOREIGN KEY (account_id) REFERENCES sealpost.accounts(id),
   constraint api_keys_user FOREIGN KEY (account_id, user_id) REFERENCES sealpost.users(account_id, id) ON DELETE SET NULL (user_id),
   constraint api_keys_digest_key UNIQUE (digest)
@@ -611,6 +611,7 @@ create table sealpost.users (
   name text not null,
   image_url text,
   created_at timestamptz default now() not null,
+  disabled_at timestamptz,
   constraint users_pkey PRIMARY KEY (id),
   constraint users_email_check CHECK (((length(email) >= 1) AND (length(email) <= 254))),
   constraint users_idp_user_id_check CHECK (((length(idp_user_id) >= 1) AND (length(idp_user_id) <= 200))),

@@ -24,6 +24,18 @@ export const CreatedApiKey = ApiKey.extend({
   api_key: z.string().describe("The key itself, shown only this once."),
 }).meta({ id: "CreatedApiKey", description: "A new key of the account." });
 
+export const User = z
+  .object({
+    id,
+    idp_user_id: z.string().describe("Who it is at your identity provider: unique within the account."),
+    email: z.string(),
+    name: z.string(),
+    image_url: z.string().nullable().describe("Of a picture. Null: none."),
+    created_at: time,
+    disabled_at: time.nullable().describe("From then on no key acts for it. Null: enabled."),
+  })
+  .meta({ id: "AccountUser", description: "A person of the account, for whom keys can act." });
+
 export const ConsoleSession = z
   .object({
     id,
@@ -74,6 +86,7 @@ export const AccountAuditEntry = AuditEntry.extend({
 }).meta({ id: "AccountAuditEntry", description: "One change, which account it concerned, and who made it." });
 
 export type ApiKey = z.output<typeof ApiKey>;
+export type User = z.output<typeof User>;
 export type ConsoleSession = z.output<typeof ConsoleSession>;
 export type AuditEntry = z.output<typeof AuditEntry>;
 export type AccountAuditEntry = z.output<typeof AccountAuditEntry>;

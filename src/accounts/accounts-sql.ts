@@ -4,6 +4,7 @@ import { inTransaction } from "../base/database/transaction.ts";
 import type { ShownAccount } from "../base/model/console.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { createSigningSecret } from "../delivery/signing-secrets-sql.ts";
+import type { User } from "./accounts-schema.ts";
 
 export type CreatedAccount = { readonly accountId: string; readonly signingSecret: string };
 
@@ -72,35 +73,32 @@ export async function findFirstAccount(database: ClientBase | Pool): Promise<Sto
 }
 
 /** A person of an account, for whom keys can act. */
-export type StoredUser = {
-  readonly id: string;
-  readonly accountId: string;
-  /** Who it is at the account's identity provider: unique within the account. */
-  readonly idpUserId: string;
-  readonly email: string;
-  /** For people. */
-  readonly name: string;
-  /** A picture; null: none. */
-  readonly imageUrl: string | null;
-  readonly createdAt: Date;
-};
+export type StoredUser = User & { readonly account_id: string };
 
-export type NewUser = Omit<StoredUser, "id" | "createdAt">;
+export type NewUser = Pick<StoredUser, "account_id" | "idp_user_id" | "email" | "name" | "image_url">;
 
-const USER = `id, account_id as "accountId", idp_user_id as "idpUserId", email, name, image_url as "imageUrl",
-  created_at as "createdAt"`;
+const USER = `id, account_id, idp_user_id, email, name, image_url, ${timeText("created_at")} as created_at,
+  ${timeText("disabled_at")} as disabled_at`;
 
 // Selecting from accounts, so that an unknown one is no row and not an error.
 const INSERT = `
 insert into sealpost.users (account_id, idp_user_id, email, name, image_url)
 select id, $2, $3, $4, $5 from sealpost.accounts where id = $1 and erased_at is null
-on conflict (account_id, idp_user_id) do nothing
+on conflict (account_id, idp_user_id) do update
+set email = excluded.email, name = excluded.name, image_url = excluded.image_url, disabled_at = null
+where users.disabled_at is not null
 returning ${USER}`;
 
-/** Null: there is no such account, or it has a user of that `idpUserId` already. */
+/** Enables one that is disabled. Null: there is no such account, or it has a user of that id already. */
 export async function insertUser(database: Pool | ClientBase, user: NewUser): Promise<StoredUser | null> {
-  const { accountId, idpUserId, email, name, imageUrl } = user;
-  const { rows } = await database.query<StoredUser>(INSERT, [accountId, idpUserId, email, name, imageUrl]);
+  const { account_id, idp_user_id, email, name, image_url } = user;
+  const { rows } = await database.query<StoredUser>(INSERT, [
+    account_id,
+    idp_user_id,
+    email,
+    name,
+    image_url,
+  ]);
   return rows[0] ?? null;
 }
 
@@ -110,14 +108,42 @@ export async function findUser(database: Pool | ClientBase, id: string): Promise
   return rows[0] ?? null;
 }
 
-/** The newest first. @param accountId null: of all accounts */
+/**
+ * The newest first, those disabled too.
+ * @param accountId null: of all accounts
+ * @param belowId null: from the newest
+ * @param limit null: all
+ */
 export async function listUsers(
   database: Pool | ClientBase,
   accountId: string | null,
+  belowId: string | null = null,
+  limit: number | null = null,
 ): Promise<readonly StoredUser[]> {
   const { rows } = await database.query<StoredUser>(
-    `select ${USER} from sealpost.users where $1::uuid is null or account_id = $1 order by id desc`,
-    [accountId],
+    `select ${USER} from sealpost.users
+     where ($1::uuid is null or account_id = $1) and ($2::uuid is null or id < $2) order by id desc limit $3`,
+    [accountId, belowId, limit],
   );
   return rows;
+}
+
+/** Those disabled too. */
+export async function countUsers(database: Pool | ClientBase, accountId: string): Promise<number> {
+  const text = "select count(*)::integer as n from sealpost.users where account_id = $1";
+  return (await database.query<{ n: number }>(text, [accountId])).rows[0]!.n;
+}
+
+/** Revokes its keys. At what time, now or earlier: the first time stays. Null: there is none. */
+export async function disableUser(tx: ClientBase, id: string): Promise<StoredUser | null> {
+  const { rows } = await tx.query<StoredUser>(
+    `update sealpost.users set disabled_at = coalesce(disabled_at, now()) where id = $1 returning ${USER}`,
+    [id],
+  );
+  // A statement of its own: it sees the keys of whoever the first one has waited for.
+  await tx.query(
+    "update sealpost.api_keys set revoked_at = now() where user_id = $1 and revoked_at is null",
+    [id],
+  );
+  return rows[0] ?? null;
 }

@@ -4,11 +4,17 @@ import { z } from "zod";
 import { displayName, id } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
-import { API_KEY_LIFETIME_SECONDS_MAX, accountScopes, type KeyClass } from "../base/model/api-keys.ts";
+import {
+  ACCOUNTS_OWN_SCOPES,
+  API_KEY_LIFETIME_SECONDS_MAX,
+  accountScopes,
+  type KeyClass,
+  USERS_SCOPE,
+} from "../base/model/api-keys.ts";
 import { digestSecret, formatApiKey } from "../http/api-keys.ts";
 import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
-import { type FieldError, Problem } from "../http/problems.ts";
+import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { ApiKey, CreatedApiKey } from "./accounts-schema.ts";
 import {
   ACCOUNT_KEYS_MAX,
@@ -29,6 +35,9 @@ const NewApiKey = z.strictObject({
     .min(1)
     .max(accountScopes.length)
     .describe("What it may do: scopes of the caller's own key only."),
+  user_id: id
+    .optional()
+    .describe(`The user that it acts for: any, with \`${USERS_SCOPE}\`. Absent: the caller's own, or none.`),
   expires_in_seconds: z
     .int()
     .min(1)
@@ -74,8 +83,8 @@ export function apiKeyOperations({
       description:
         "Creates a key of the account and shows it only once; a repeat with the same Idempotency-Key shows it " +
         "again, for a day. It cannot have a scope that the caller's own key lacks, nor outlive that key: 403. It " +
-        "acts for the same user as that key, or for none if that " +
-        `key acts for none. An account can have at most ${ACCOUNT_KEYS_MAX} keys that are valid or were created ` +
+        "acts for the same user as that key; if that acts for none, for `user_id`, or for none. " +
+        `An account can have at most ${ACCOUNT_KEYS_MAX} keys that are valid or were created ` +
         "within a day; so can each user.",
       method: "POST",
       path,
@@ -92,6 +101,14 @@ export function apiKeyOperations({
       response: jsonResponse(201, CreatedApiKey),
       errors: ["exceeds_own_key", "too_many_api_keys"],
       handle: async ({ accountId, caller, body }, tx) => {
+        const { user_id: userId = null } = body;
+        if (userId !== null && caller.userId === null) {
+          const own = body.scopes.find((scope) => ACCOUNTS_OWN_SCOPES.has(scope));
+          if (own !== undefined)
+            throw invalidRequest("body.scopes", `No key that acts for a user has ${own}.`);
+        } else if (userId !== null && userId !== caller.userId) {
+          throw invalidRequest("body.user_id", "Your own key acts for another user.");
+        }
         const text = formatApiKey(apiKeyBrand, apiKeyClass, randomBytes(32));
         const created = await createAccountKey(tx, accountId, caller, {
           digest: digestSecret(text),
@@ -99,8 +116,9 @@ export function apiKeyOperations({
           name: body.name,
           scopes: [...new Set(body.scopes)].sort(),
           expiresInSeconds: body.expires_in_seconds ?? null,
+          userId,
         });
-        if (created.outcome !== "created") throw problemOf(created, "body.scopes");
+        if (created.outcome !== "created") throw refusalProblem(created, "body.scopes");
         return { body: { ...created.key, api_key: text } };
       },
     }),
@@ -120,14 +138,14 @@ export function apiKeyOperations({
       errors: ["not_found", "exceeds_own_key"],
       handle: async ({ accountId, caller, params }, tx) => {
         const revoked = await revokeAccountKey(tx, accountId, caller, params.key_id);
-        if (revoked.outcome !== "revoked") throw problemOf(revoked, "params.key_id");
+        if (revoked.outcome !== "revoked") throw refusalProblem(revoked, "params.key_id");
       },
     }),
   ];
 }
 
 /** @param place of the request's field that names the scopes, or the key that has them */
-function problemOf(refusal: KeyRefusal, place: string): Problem {
+export function refusalProblem(refusal: KeyRefusal, place: string): Problem {
   switch (refusal.outcome) {
     // As it would be refused now.
     case "caller_ended":
@@ -143,6 +161,8 @@ function problemOf(refusal: KeyRefusal, place: string): Problem {
     }
     case "not_found":
       return new Problem("not_found");
+    case "unknown_user":
+      return invalidRequest("body.user_id", "The account has no such user, or it is disabled.");
     case "too_many":
       return new Problem("too_many_api_keys" satisfies DomainCode);
     default:

@@ -1,10 +1,11 @@
 import type { ClientBase, Pool } from "pg";
 import { timeText } from "../base/database/time-text.ts";
-import type { KeyClass } from "../base/model/api-keys.ts";
+import { type KeyClass, USERS_SCOPE } from "../base/model/api-keys.ts";
 import { cutPage, type ListPage } from "../base/model/list-page.ts";
 import type { ApiKey as ValidApiKey } from "../http/api-keys.ts";
 import type { Caller } from "../http/operation.ts";
 import type { ApiKey } from "./accounts-schema.ts";
+import { disableUser, type StoredUser } from "./accounts-sql.ts";
 
 const SHOWN = `id, name, class, scopes, user_id, ${timeText("created_at")} as created_at,
   ${timeText("expires_at")} as expires_at, ${timeText("revoked_at")} as revoked_at,
@@ -29,10 +30,15 @@ const INSERT = `
 insert into sealpost.api_keys (account_id, digest, class, name, scopes, expires_at, user_id)
 select $1, $2, $3, $4, $5, coalesce(
   now() + $6::float8 * interval '1 second', (select expires_at from sealpost.api_keys where id = $8::uuid)), $7
-where $1::uuid is null or exists (select from sealpost.accounts where id = $1 and erased_at is null)
+where ($1::uuid is null or exists (select from sealpost.accounts where id = $1 and erased_at is null))
+  and ($7::uuid is null or exists (
+    select from sealpost.users where account_id = $1 and id = $7 and disabled_at is null for share))
 returning ${SHOWN}`;
 
-/** Null for an unknown account. @param makerId the key that makes it; null: the command line */
+/**
+ * Null for an unknown account, or an unknown or disabled user.
+ * @param makerId the key that makes it; null: the command line
+ */
 export async function insertApiKey(
   database: Pool | ClientBase,
   key: NewApiKey,
@@ -145,6 +151,8 @@ export type KeyRefusal =
   | { readonly outcome: "caller_ended" }
   /** No such key, or none that the caller may see. */
   | { readonly outcome: "not_found" }
+  /** No such user, or a disabled one. */
+  | { readonly outcome: "unknown_user" }
   /** The account, or the user, has as many as it may. */
   | { readonly outcome: "too_many" }
   /** It would take scopes that the caller lacks, or a longer life than its own. */
@@ -177,16 +185,21 @@ async function lockCaller(
   return found ? { ...found, scopes: found.scopes.filter((scope) => usable.has(scope)) } : null;
 }
 
-/** Makes a key that can do no more, and for no longer, than the caller's, and acts for the same user, or for none. */
+/**
+ * Makes a key that can do no more, and for no longer, than the caller's. It acts for the same user as that; for another
+ * than none only where the caller's has the scope for it.
+ */
 export async function createAccountKey(
   client: ClientBase,
   accountId: string,
   callingKey: CallingKey,
-  key: Omit<NewApiKey, "accountId" | "userId">,
+  key: Omit<NewApiKey, "accountId">,
 ): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
   if (caller === null) return { outcome: "caller_ended" };
-  const scopes = missingScopes(key.scopes, caller);
+  const { keyId, userId = null } = { ...callingKey, userId: callingKey.userId ?? key.userId };
+  const forOther = userId === callingKey.userId ? [] : [USERS_SCOPE];
+  const scopes = missingScopes([...key.scopes, ...forOther], caller);
   if (scopes.length > 0 || caller.outlives) {
     return { outcome: "exceeds_caller", scopes, outlives: caller.outlives };
   }
@@ -194,11 +207,11 @@ export async function createAccountKey(
     `select count(*)::integer as n from sealpost.api_keys
      where account_id = $1 and user_id is not distinct from $2 and (created_at > now() - interval '1 day'
        or revoked_at is null and (expires_at is null or expires_at > now()))`,
-    [accountId, callingKey.userId],
+    [accountId, userId],
   );
   if (rows[0]!.n >= ACCOUNT_KEYS_MAX) return { outcome: "too_many" };
-  const { keyId, userId } = callingKey;
-  return { outcome: "created", key: (await insertApiKey(client, { ...key, accountId, userId }, keyId))! };
+  const made = await insertApiKey(client, { ...key, accountId, userId }, keyId);
+  return made === null ? { outcome: "unknown_user" } : { outcome: "created", key: made };
 }
 
 /** The caller's own, too, but none that can do more; a caller that acts for a user finds that user's keys only. */
@@ -243,6 +256,29 @@ export async function listAccountKeys(
   );
   const { total, items } = rows[0]!;
   return { ...cutPage(items, limit, ({ id }) => id), total };
+}
+
+/** Revokes its keys, none of which can do more than the caller's; a caller that acts for a user finds none. */
+export async function disableAccountUser(
+  client: ClientBase,
+  accountId: string,
+  callingKey: CallingKey,
+  userId: string,
+): Promise<{ readonly outcome: "disabled"; readonly user: StoredUser } | KeyRefusal> {
+  const caller = await lockCaller(client, accountId, callingKey, null);
+  if (caller === null) return { outcome: "caller_ended" };
+  const { rows } = await client.query<{ scopes: string[] }>(
+    `select array(
+       select distinct unnest(k.scopes) from sealpost.api_keys as k where k.user_id = u.id and k.revoked_at is null
+     ) as scopes
+     from sealpost.users as u where u.account_id = $1 and u.id = $2`,
+    [accountId, userId],
+  );
+  const [found] = rows;
+  if (found === undefined) return { outcome: "not_found" };
+  const scopes = missingScopes(found.scopes, caller);
+  if (scopes.length > 0) return { outcome: "exceeds_caller", scopes, outlives: false };
+  return { outcome: "disabled", user: (await disableUser(client, userId))! };
 }
 
 function missingScopes(wanted: readonly string[], { scopes }: LockedKey): readonly string[] {

@@ -9,7 +9,6 @@ import {
   ACTOR_KINDS,
   SECRETS_RESEALED,
   STAFF_SIGNED_IN,
-  USER_CREATED,
 } from "../base/model/audit.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
@@ -22,7 +21,6 @@ const BESIDE_OPERATIONS: Readonly<Record<string, string>> = {
   [ACCOUNT_CREATED]: "Add an account",
   [ACCOUNT_MOVED]: "Move an account",
   [ACCOUNT_ERASED]: "Erase an account",
-  [USER_CREATED]: "Add a user",
   [STAFF_SIGNED_IN]: "Sign in to support",
   [SECRETS_RESEALED]: "Encrypt secrets with another key",
 };

@@ -71,6 +71,11 @@ const ownProblems = {
     meaning: "The account already has as many API keys, valid or made within the last day, as it may have.",
     remedy: "Revoke keys that nobody uses; if the account has made very many today, wait until tomorrow.",
   },
+  user_exists: {
+    status: 409,
+    meaning: "The account already has a user with this `idp_user_id`.",
+    remedy: "Find it in `GET /v1/users`, and use its id.",
+  },
   too_many_sessions: {
     status: 409,
     meaning: `The account has 20,000 console sessions that have neither expired nor been ended, ${USER_SHARE}`,

@@ -2,6 +2,7 @@ import { apiKeyOperations } from "../accounts/api-keys-api.ts";
 import { auditOperations } from "../accounts/audit-api.ts";
 import { consoleOperations } from "../accounts/console-sessions-api.ts";
 import { usageOperations } from "../accounts/usage-api.ts";
+import { userOperations } from "../accounts/users-api.ts";
 import type { ApiPart } from "../api/operations.ts";
 import { problems } from "../api/problems.ts";
 import { analysisOperations } from "../delivery/analyses-api.ts";
@@ -47,6 +48,7 @@ export function createSealpostRegistry(
   const operations = [
     ...parts.flatMap((part) => part.operations),
     ...apiKeyOperations(dependencies),
+    ...userOperations(dependencies.pool),
     ...usageOperations(dependencies.pool, parts),
   ];
   const all = [...operations, ...auditOperations(dependencies.pool, operations)];
@@ -107,7 +109,8 @@ export function createApiInfo(parts: readonly ApiPart[]): OpenApiInfo {
     tags: [
       ...parts.flatMap(({ tags }) => tags),
       ...tagsOf({
-        "API keys": "The account's own keys.",
+        "API keys": "The account's own keys, and those of its users.",
+        Users: "The people of the account, for whom keys can act.",
         Usage: "What the account stores, and how much it may store.",
         Support: "Across accounts, for support staff.",
         Audit: "Who changed what.",

@@ -85,6 +85,7 @@ export const SENTENCES: Readonly<Record<string, Tell>> = {
       : `moved the account to the cell ${text(to)}`,
   "accounts.erase": () => "erased the account",
   "users.create": ({ details }) => html`added the user ${code(details.idp_user_id)}`,
+  "users.disable": (told) => html`disabled ${about(told, "user", "user_id", USERS)}`,
   "secrets.reseal": ({ details }) => `encrypted ${countOf(details.resealed, "secret")} with another key`,
   ...ofSpaces(),
 };
@@ -144,6 +145,7 @@ const DELIVERIES: Place = ["webhooks:read", "/deliveries/"];
 const ANALYSES: Place = ["webhooks:read", "/deliveries?analysis_id="];
 const REPLAYS: Place = ["webhooks:replay", "/replays/"];
 const KEYS: Place = ["keys:write", "/keys#k-"];
+const USERS: Place = ["users:write", "/keys/users#u-"];
 
 /** By its noun and the end of its id, for whoever looks for it. */
 function about(told: Told, noun: string, member: string, place: Place | null = null): Part {

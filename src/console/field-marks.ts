@@ -23,6 +23,30 @@ export function marksOf(errors: readonly FieldError[]): Marks {
   return { areAny: true, field };
 }
 
+/**
+ * What a form was refused for: at its fields, or, in words for that, for all of it (the field `form`).
+ * @param words by codes of problems
+ * @throws what is no fault of the form's
+ */
+export function refusalsOf(error: unknown, words: Readonly<Record<string, string>>): readonly FieldError[] {
+  if (!(error instanceof Problem)) throw error;
+  const { code, errors } = error;
+  if (words[code] !== undefined) return [{ path: "body.form", message: words[code] }];
+  if (code !== "invalid_request" && code !== "exceeds_own_key") throw error;
+  return errors;
+}
+
+/** The same, marked; what is about none of these fields is the form's. */
+export function marksOfForm(errors: readonly FieldError[], fields: readonly string[]): Marks {
+  if (errors.length === 0) return NO_MARKS;
+  return marksOf(
+    errors.map((error) => (fields.includes(nameOf(error.path)) ? error : { ...error, path: "body.form" })),
+  );
+}
+
+/** Above a form: what is refused of all of it. */
+export const formRefusal = (marks: Marks) => marks.field(["form"], () => html``);
+
 /** `body.filter.status_code` and `query.status_code.0` are both the field `status_code`. */
 function nameOf(path: string): string {
   return path.replace(/^\w+\.(?:filter\.)?/, "").split(".", 1)[0] ?? "";

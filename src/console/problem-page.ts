@@ -181,6 +181,11 @@ export const PROBLEM_WORDS: Readonly<Record<string, Words>> = {
     "The account has as many keys as it may have, or as many were made today. Nothing was made.",
     "Revoke keys that nobody uses, or wait until tomorrow.",
   ],
+  user_exists: [
+    "This user is there already",
+    "The account has a user with this id at the identity provider. Nothing was added.",
+    "Look for it in the list of users.",
+  ],
   endpoint_options_conflict: [
     "Not both at once",
     "An endpoint that forgets what it has delivered cannot send references to it. Nothing was changed.",

@@ -1,5 +1,11 @@
 import type { z } from "zod";
-import type { AccountAuditEntry, ApiKey, AuditEntry, CreatedApiKey } from "../accounts/accounts-schema.ts";
+import type {
+  AccountAuditEntry,
+  ApiKey,
+  AuditEntry,
+  CreatedApiKey,
+  User,
+} from "../accounts/accounts-schema.ts";
 import type { ConsoleSession } from "../base/model/console.ts";
 import type { AnalysisOrigin, PublishedAnalysis } from "../base/model/events.ts";
 import type { DeliveredWorkflow, ShownRun } from "../base/model/origins.ts";
@@ -34,6 +40,9 @@ export type Answers = {
   "api_keys.revoke": null;
   "audit.list": PageBody<AuditEntry>;
   "search.find": Found;
+  "users.create": User;
+  "users.disable": User;
+  "users.list": PageBody<User>;
   "webhooks.activity": Activity;
   "webhooks.deliveries.get": DeliveryWithAttempts;
   "webhooks.deliveries.list": PageBody<Delivery>;

@@ -11,6 +11,7 @@ import { recipientScreens } from "./screens/recipients.ts";
 import { replayScreens } from "./screens/replays.ts";
 import { runScreen } from "./screens/run.ts";
 import { secretScreens } from "./screens/signing-secret.ts";
+import { userScreens } from "./screens/users.ts";
 
 /** Ends the session. */
 export function leaveTo(goTo: string): Screen {
@@ -39,6 +40,7 @@ export const screens: readonly Screen[] = [
   ...secretScreens,
   auditScreen,
   ...keyScreens,
+  ...userScreens,
   leaveTo("/console/left"),
   unknownScreen,
 ];

@@ -81,6 +81,9 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
   "api_keys.create": (ask) =>
     ask("POST", "/v1/api-keys", { body: { name: "walk", scopes: ["webhooks:read"] } }),
   "api_keys.revoke": (ask, made) => ask("DELETE", `/v1/api-keys/${made["api_keys.create"]}`),
+  "users.create": (ask) =>
+    ask("POST", "/v1/users", { body: { idp_user_id: "walk", email: "walk@example.com", name: "Walk" } }),
+  "users.disable": (ask, made) => ask("DELETE", `/v1/users/${made["users.create"]}`),
   ...Object.assign({}, ...areaTests.map((area) => area.writes)),
 };
 

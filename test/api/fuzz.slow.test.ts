@@ -11,7 +11,7 @@ import { countOf, fuzzApi, type KnownValues } from "../support/api-fuzz.ts";
 import { areaTests } from "../support/areas.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
-import { createTestKey, deleteRows, insertRow } from "../support/installation.ts";
+import { createTestKey, createTestUser, deleteRows, insertRow } from "../support/installation.ts";
 import { MAIL, startTestApi, type TestApi } from "../support/sealpost-api.ts";
 import { declaredOperations } from "../support/sealpost-operations.ts";
 import { patience } from "../support/time-limits.ts";
@@ -88,6 +88,7 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
   const keys = await Promise.all(
     Array.from({ length: 5 }, async () => (await createTestKey(pool, accountId)).keyId),
   );
+  const { id: someUser } = await createTestUser(pool, accountId);
   const forgetKeys = async () => {
     await pool.query("delete from sealpost.api_keys where account_id = $1 and name is not null", [accountId]);
   };
@@ -160,6 +161,8 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     // An account has a bounded number of them.
     "api_keys.create": { before: forgetKeys },
     "api_keys.revoke": { params: { key_id: fc.constantFrom(...keys) } },
+    "users.create": { body: fc.record({ idp_user_id: fc.uuid(), email: plainAddress, name: fc.string() }) },
+    "users.disable": { params: { user_id: fc.constant(someUser) } },
     ...Object.assign({}, ...(await Promise.all(areaTests.map((area) => area.knownValues(api))))),
   };
   const bearer = (key: string) => ({ authorization: `Bearer ${key}` });

@@ -14,7 +14,7 @@ test("every code of our own is raised by some operation, and explained", () => {
   const raised = new Set(operations.flatMap(({ errors }) => errors));
   const own = ["analysis_conflict"];
   const ofReplays = ["delivery_not_replayable", "replayed_too_often", "too_many_replays", "replay_changed"];
-  const ofKeys = ["exceeds_own_key", "too_many_api_keys"];
+  const ofKeys = ["exceeds_own_key", "too_many_api_keys", "user_exists"];
   const ofConsole = ["too_many_sessions"];
   const ofNotices = ["too_many_recipients", "mail_not_configured"];
   const others = [
@@ -73,6 +73,9 @@ webhooks:write reversible write sync
 api_keys.list GET /v1/api-keys keys:write none read sync
 api_keys.create POST /v1/api-keys keys:write irreversible write sync
 api_keys.revoke DELETE /v1/api-keys/{key_id} keys:write irreversible write sync
+users.list GET /v1/users users:write none read sync
+users.create POST /v1/users users:write reversible write sync
+users.disable DELETE /v1/users/{user_id} users:write irreversible write sync
 console.links.create POST /v1/console/links console:link reversible write sync
 console.sessions.list GET /v1/console/sessions console:link none read sync
 console.sessions.revoke POST /v1/console/sessions/revoke console:link irreversible write sync

@@ -92,6 +92,7 @@ const bodies: Readonly<Record<string, unknown>> = {
   "webhooks.replays.create": { filter: {} },
   "webhooks.notices.recipients.add": { address: "stranger@example.com" },
   "api_keys.create": { name: "stranger's", scopes: ["analyses:read"] },
+  "users.create": { idp_user_id: "stranger", email: "stranger@example.com", name: "Stranger" },
   ...Object.assign({}, ...areaTests.map((area) => area.bodies)),
 };
 

@@ -91,6 +91,8 @@ const PLAIN: readonly (readonly [operation: string, details: Record<string, unkn
     "made the API key “CI” (webhooks:read, keys:write), until 1 Jan 2027, 01:00:00",
   ],
   ["api_keys.revoke", { key_id: ID }, "revoked API key 456789ab"],
+  ["users.create", { user_id: ID, idp_user_id: "auth|1" }, "added the user auth|1"],
+  ["users.disable", { user_id: ID }, "disabled user 456789ab"],
   [
     "console.links.create",
     {

@@ -28,11 +28,11 @@ export async function createTestUser(database: Database, accountId: string): Pro
   const name = `user ${randomBytes(4).toString("hex")}`;
   const email = `${name.replace(" ", ".")}@example.com`;
   const created = await insertUser(database, {
-    accountId,
-    idpUserId: `idp|${name}`,
+    account_id: accountId,
+    idp_user_id: `idp|${name}`,
     email,
     name,
-    imageUrl: null,
+    image_url: null,
   });
   if (created === null) throw new Error(`There is no account ${accountId}.`);
   return created;

@@ -23,18 +23,19 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * fail spaced 28, what erasing did not do told as such 6; and for what the console's users asked for: its truth about
  * replays, hosts and times 122, its density (search, groups by cause, an explanation in parts, who replayed, an
  * endpoint's health, who is told, a pause's banner) 957 and a file, runs' pages and workflows in the log 384 and 3,
- * errors that people read and public pages in one design 416 and 2, changes in sentences and API keys 688 and 2.
+ * errors that people read and public pages in one design 416 and 2, changes in sentences and API keys 688 and 2, users
+ * of an account 500 and 2, what to do first 10.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 51_665,
+    max: 52_176,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 339,
+    max: 341,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

@@ -1,6 +1,12 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { Pool } from "pg";
-import { findUser, insertUser, listUsers, type StoredUser } from "../../accounts/accounts-sql.ts";
+import {
+  disableUser,
+  findUser,
+  insertUser,
+  listUsers,
+  type StoredUser,
+} from "../../accounts/accounts-sql.ts";
 import { type ListedApiKey, listApiKeys, revokeApiKey } from "../../accounts/api-keys-sql.ts";
 import { readCell } from "../../base/database/cells.ts";
 import {
@@ -9,8 +15,7 @@ import {
   STAFF_SCOPE,
   scopes,
 } from "../../base/model/api-keys.ts";
-import { USER_CREATED } from "../../base/model/audit.ts";
-import { judgeMailAddress } from "../../base/model/formats.ts";
+import { IMAGE_URL_CHARS_MAX, isImageUrl, judgeMailAddress } from "../../base/model/formats.ts";
 import { findMovedTo } from "../../cells/moves-sql.ts";
 import { changeAudited, issueApiKey } from "../create-api-key.ts";
 import { requireAccount, withDatabase } from "../database.ts";
@@ -18,13 +23,11 @@ import { inColumns, printResult, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { parseId, parseName, parseSeconds } from "./options.ts";
 
-const IMAGE_URL_CHARS_MAX = 2_048;
-
 export function addUserCommands(program: Command, context: ProcessContext): void {
   const user = program.command("user").description("manage the users of an account, for whom keys can act");
   user
     .command("create")
-    .description("add a user to an account")
+    .description("add a user to an account, or enable a disabled one of that --idp-user-id")
     .requiredOption("--account <id>", "account that the user belongs to", parseId)
     .requiredOption("--idp-user-id <id>", "id of the user at the account's identity provider", parseName)
     .requiredOption("--email <address>", "mail address", parseAddress)
@@ -33,16 +36,22 @@ export function addUserCommands(program: Command, context: ProcessContext): void
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool) => {
-        const { account: accountId, idpUserId, email, name, imageUrl = null } = options;
+        const {
+          account: accountId,
+          idpUserId: idp_user_id,
+          email,
+          name,
+          imageUrl: image_url = null,
+        } = options;
         await requireAccount(pool, accountId);
-        const created = await changeAudited(pool, USER_CREATED, async (tx) => {
-          const done = await insertUser(tx, { accountId, idpUserId, email, name, imageUrl });
+        const created = await changeAudited(pool, "users.create", async (tx) => {
+          const done = await insertUser(tx, { account_id: accountId, idp_user_id, email, name, image_url });
           if (done === null) {
             const known = `Account ${accountId} already has a user with that --idp-user-id`;
             throw new UsageError(`${known}; \`sealpost user list\` lists all users.`);
           }
           // Not the address: the audit log is kept longer than people stay.
-          return { done, accountId, details: { user_id: done.id, idp_user_id: idpUserId } };
+          return { done, accountId, details: { user_id: done.id, idp_user_id } };
         });
         printResult(context, options, userFields(created), inColumns({ user: created.id }));
       }),
@@ -59,6 +68,26 @@ export function addUserCommands(program: Command, context: ProcessContext): void
         printResult(context, options, users.map(userFields), text || "No users yet.");
       }),
     );
+  user
+    .command("disable")
+    .description("disable a user: every key that acts for it is revoked at once")
+    .argument("<user-id>", "the id of the user", parseId)
+    .option("--json", "print JSON, even on a terminal")
+    .action((id, options) =>
+      withDatabase(context, async (pool) => {
+        const disabled = await changeAudited(pool, "users.disable", async (tx) => {
+          const done = await disableUser(tx, id);
+          if (done === null) throw unknownUser(id);
+          return { done, accountId: done.account_id, details: { user_id: id } };
+        });
+        printResult(
+          context,
+          options,
+          userFields(disabled),
+          `User ${id} is disabled, and its keys are revoked.`,
+        );
+      }),
+    );
 }
 
 function parseAddress(text: string): string {
@@ -68,26 +97,17 @@ function parseAddress(text: string): string {
 }
 
 function parseImageUrl(text: string): string {
-  if (text.length <= IMAGE_URL_CHARS_MAX && URL.canParse(text) && new URL(text).protocol === "https:") {
-    return new URL(text).href;
-  }
+  if (isImageUrl(text)) return new URL(text).href;
   throw new InvalidArgumentError(`It must be an https URL of at most ${IMAGE_URL_CHARS_MAX} characters.`);
 }
 
-function userFields(user: StoredUser) {
-  return {
-    user_id: user.id,
-    account_id: user.accountId,
-    idp_user_id: user.idpUserId,
-    email: user.email,
-    name: user.name,
-    image_url: user.imageUrl,
-    created_at: user.createdAt.toISOString(),
-  };
+function userFields({ id: user_id, ...user }: StoredUser) {
+  return { user_id, ...user };
 }
 
 function userText(user: StoredUser): string {
-  return `${user.id}  account ${user.accountId}  ${user.idpUserId}  ${user.name}  ${user.email}`;
+  const state = user.disabled_at === null ? "" : `  disabled ${user.disabled_at}`;
+  return `${user.id}  account ${user.account_id}  ${user.idp_user_id}  ${user.name}  ${user.email}${state}`;
 }
 
 export function addKeyCommands(program: Command, context: ProcessContext): void {
@@ -175,8 +195,14 @@ export function addKeyCommands(program: Command, context: ProcessContext): void 
 /** @throws UsageError for an unknown user */
 async function accountOf(pool: Pool, userId: string): Promise<string> {
   const user = await findUser(pool, userId);
-  if (user !== null) return user.accountId;
-  throw new UsageError(`There is no user ${userId}; \`sealpost user list\` lists all users.`);
+  if (user !== null && user.disabled_at === null) return user.account_id;
+  if (user !== null)
+    throw new UsageError(`User ${userId} is disabled; \`sealpost user create\` enables it again.`);
+  throw unknownUser(userId);
+}
+
+function unknownUser(id: string): UsageError {
+  return new UsageError(`There is no user ${id}; \`sealpost user list\` lists all users.`);
 }
 
 /** @throws UsageError for an unknown scope */

@@ -137,8 +137,8 @@ async function createDemoAccount(pool: Pool, config: Config, receivers: DemoRece
   const { accountId, signingSecret } = await createAccount(pool, "Demo", await secretsKeyOf(config));
   receivers.trust(signingSecret);
   await setEndpoint(pool, accountId, receivers.url("steady"));
-  const who = { accountId, idpUserId: "demo|ada", email: "ada@example.com", name: "Ada", imageUrl: null };
-  const { id: userId } = (await insertUser(pool, who))!;
+  const ada = { idp_user_id: "demo|ada", email: "ada@example.com", name: "Ada", image_url: null };
+  const { id: userId } = (await insertUser(pool, { account_id: accountId, ...ada }))!;
   const common = { accountId, name: "Demo", expiresInSeconds: null };
   const { apiKey } = await createApiKey(pool, config, { ...common, scopes: accountScopes });
   const { apiKey: userKey } = await createApiKey(pool, config, { ...common, userId, scopes: userScopes });

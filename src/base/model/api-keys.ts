@@ -17,6 +17,7 @@ export const scopes = [
   "spaces:write",
   "staff:read",
   "usage:read",
+  "users:write",
   "webhooks:read",
   "webhooks:replay",
   "webhooks:secrets",
@@ -31,6 +32,9 @@ type Scope = (typeof scopes)[number];
 /** It goes across accounts: no account's key has it. */
 export const STAFF_SCOPE = "staff:read" satisfies Scope;
 
+/** Whoever has it makes keys that act for any user of the account, and so can do what each of them may. */
+export const USERS_SCOPE = "users:write" satisfies Scope;
+
 /** What keys of accounts can have. */
 export const accountScopes = scopes.filter((scope) => scope !== STAFF_SCOPE);
 
@@ -39,6 +43,7 @@ type AccountScope = (typeof accountScopes)[number];
 /** With them a user's key would change what is the account's, such as its endpoint. The database refuses it, too. */
 export const ACCOUNTS_OWN_SCOPES: ReadonlySet<string> = new Set<AccountScope>([
   "audit:read",
+  USERS_SCOPE,
   "webhooks:secrets",
   "webhooks:write",
 ]);

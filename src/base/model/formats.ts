@@ -66,6 +66,12 @@ export function judgeMailAddress(text: string) {
   return { isAllowed: true, address: `${local}@${domain}` } as const;
 }
 
+export const IMAGE_URL_CHARS_MAX = 2_048;
+
+export function isImageUrl(text: string): boolean {
+  return text.length <= IMAGE_URL_CHARS_MAX && URL.canParse(text) && new URL(text).protocol === "https:";
+}
+
 /** `a***@example.com`: for who knows the address to recognise. `address`: as judgeMailAddress gives it. */
 export function maskMailAddress(address: string): string {
   return `${address.slice(0, 1)}***${address.slice(address.lastIndexOf("@"))}`;

@@ -1,14 +1,16 @@
 import type { ApiKey } from "../../accounts/accounts-schema.ts";
-import { accountScopes } from "../../base/model/api-keys.ts";
+import { accountScopes, USERS_SCOPE, userScopes } from "../../base/model/api-keys.ts";
 import { DISPLAY_NAME_CHARS_MAX } from "../../base/model/formats.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
-import { Problem } from "../../http/problems.ts";
+import { type FieldError, Problem } from "../../http/problems.ts";
 import { shortId } from "../change-sentences.ts";
+import { formRefusal, marksOfForm, refusalsOf } from "../field-marks.ts";
 import { type Html, html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
 import {
   type Column,
   facts,
+  hidden,
   keyField,
   older,
   options,
@@ -23,6 +25,7 @@ import { type Fields, get, type Page, post, type View } from "../screen.ts";
 import { momentOf } from "../times.ts";
 
 const UP = "/keys";
+export const USERS_PATH = `${UP}/users`;
 const PAGE_ITEMS = 50;
 const PAGE_ITEMS_MAX = 100;
 
@@ -34,9 +37,12 @@ const keysScreen = get(UP, async (view) => {
   const { items, next_cursor: next } = await ask("api_keys.list", { query: page });
   return {
     title: "API keys",
-    beside: view.hasKey && html`<a class="button primary" href="${base}${UP}/new">New key</a>`,
+    beside: [
+      view.may(USERS_SCOPE) && html`<a class="button" href="${base}${USERS_PATH}">Users</a> `,
+      view.hasKey && html`<a class="button primary" href="${base}${UP}/new">New key</a>`,
+    ],
     main: html`${query.done === "revoked" && said("Revoked: whatever uses that key is refused from now on.")}
-<p class="fine">${view.hasKey ? HOW_USERS : NO_KEY}</p>
+${!view.hasKey && NO_KEY}
 ${items.length === 0 ? EMPTY : table("keys", columnsOf(view, items), plain(items), ROW)}
 ${next !== null && older(`${base}${UP}${searchOf({ cursor: next })}`)}`,
   };
@@ -50,11 +56,10 @@ const ROW: RowParts<ApiKey> = {
 const EMPTY = html`<section class="empty"><h2>No API keys yet</h2>
 <p>Programs use one to publish analyses and to read the log.</p></section>`;
 
-const HOW_USERS = html`A new key acts for whomever the key behind this session acts for. Users of the account, and their
-first keys, are made on the command line: <code>sealpost user create</code>, <code>sealpost key create --user</code>.`;
-
-const NO_KEY = html`No API key opened this session, and only a key can make or revoke others here. Open the console with
-one, or use <code>sealpost key create</code> and <code>sealpost key revoke</code> on the command line.`;
+/** Beside a list of what only a key makes and ends. */
+export const NO_KEY = html`<p class="fine">No API key opened this session, and only a key can make or revoke others
+here. Open the console with one, or use <code>sealpost key</code> and <code>sealpost user</code> on the command
+line.</p>`;
 
 function columnsOf(view: View, keys: readonly ApiKey[]): readonly Column<ApiKey>[] {
   const { base, hasKey, session } = view;
@@ -103,56 +108,54 @@ function stateOf({ revoked_at: revoked, expires_at: end }: ApiKey, nowMs: number
   return end !== null && Date.parse(end) <= nowMs ? "expired" : "active";
 }
 
-/** What was typed, and by field what is wrong with it; `form`: with none of them. */
+/** What was typed, and what was refused of it. */
 type Typed = {
   readonly name: string;
   readonly scopes: readonly string[];
   readonly seconds: string;
-  readonly faults: Readonly<Partial<Record<Field, string>>>;
+  readonly errors: readonly FieldError[];
 };
-type Field = "name" | "scopes" | "expires_in_seconds" | "form";
 
-const NOTHING: Typed = { name: "", scopes: [], seconds: "", faults: {} };
+const NOTHING: Typed = { name: "", scopes: [], seconds: "", errors: [] };
 
-const newKeyForm = get(`${UP}/new`, async (view) => newKeyPage(view, NOTHING));
+const newKeyForm = get(`${UP}/new`, async (view) => {
+  const { user } = view.query;
+  return newKeyPage(view, typeof user === "string" ? user : null, NOTHING);
+});
 
 /** Answers with the key itself: a POST, so that no address, history or refresh has it. */
 const makeKey = post(`${UP}/new`, async (view) => {
   refuseWithoutKey(view);
   const { form } = view;
   const [name, seconds] = [(form.get("name") ?? "").trim(), form.get("expires_in_seconds") ?? ""];
-  const [scopes, body] = [form.getAll("scopes"), { name, scopes: form.getAll("scopes") }];
+  const [scopes, userId] = [form.getAll("scopes"), form.get("user_id")];
   try {
     const made = await view.ask("api_keys.create", {
-      body: seconds === "" ? body : { ...body, expires_in_seconds: Number(seconds) },
+      body: {
+        name,
+        scopes,
+        ...(userId !== null && { user_id: userId }),
+        ...(seconds !== "" && { expires_in_seconds: Number(seconds) }),
+      },
     });
     return madePage(view, made);
   } catch (error) {
-    return { ...newKeyPage(view, { name, scopes, seconds, faults: faultsOf(error, scopes) }), status: 422 };
+    const told = refusalsOf(error, REFUSALS);
+    const isEmpty = scopes.length === 0;
+    const errors = told.map((one) => {
+      return isEmpty && one.path.startsWith("body.scopes")
+        ? { ...one, message: "Choose at least one." }
+        : one;
+    });
+    return { ...(await newKeyPage(view, userId, { name, scopes, seconds, errors })), status: 422 };
   }
 });
 
 /** Where no form is offered, none is taken. @throws Problem 403 */
-function refuseWithoutKey(view: View): void {
+export function refuseWithoutKey(view: View): void {
   refuseUnless(view, "keys:write");
   if (!view.hasKey) throw new Problem("access_denied");
 }
-
-/** In words, at the fields that they are about. @throws what is no fault of the form's */
-function faultsOf(error: unknown, scopes: readonly string[]): Typed["faults"] {
-  if (!(error instanceof Problem)) throw error;
-  const { code, errors } = error;
-  if (code in REFUSALS) return { form: REFUSALS[code]! };
-  if (code !== "invalid_request" && code !== "exceeds_own_key") throw error;
-  const faults: Partial<Record<Field, string>> = {};
-  for (const { path, message } of errors) {
-    const field = FIELDS.find((name) => path.startsWith(`body.${name}`)) ?? "form";
-    faults[field] = field === "scopes" && scopes.length === 0 ? "Choose at least one." : message;
-  }
-  return faults;
-}
-
-const FIELDS = ["name", "scopes", "expires_in_seconds"] as const;
 
 const REFUSALS: Readonly<Record<string, string>> = {
   too_many_api_keys:
@@ -163,53 +166,50 @@ const REFUSALS: Readonly<Record<string, string>> = {
     "This form was already sent, and its key was made. To make another one, send it again.",
 };
 
-function newKeyPage(view: View, typed: Typed): Page {
+/** @param userId for whom it is to act; null: whomever the key behind the session acts for. @throws Problem 404 */
+async function newKeyPage(view: View, userId: string | null, typed: Typed): Promise<Page> {
   refuseWithoutKey(view);
-  const { name, scopes, seconds, faults } = typed;
-  const isRefused = Object.keys(faults).length > 0;
-  const heading = "New API key";
+  const user =
+    userId === null ? null : await findListed((query) => view.ask("users.list", { query }), userId);
+  const { name, scopes, seconds, errors } = typed;
+  const marks = marksOfForm(errors, ["name", "scopes", "expires_in_seconds"]);
+  const heading = user === null ? "New API key" : `New API key for ${user.name}`;
+  const back = view.base + (user === null ? UP : USERS_PATH);
+  const offered = user === null ? accountScopes : userScopes;
   return {
-    title: isRefused ? `Not made: ${heading}` : heading,
+    title: marks.areAny ? `Not made: ${heading}` : heading,
     heading,
-    up: { href: view.base + UP, name: "Keys" },
+    up: { href: back, name: user === null ? "Keys" : "Users" },
     main: html`<section class="panel">
-${fault(faults, "form")}
+${formRefusal(marks)}
 <form class="new-key" method="post" action="${view.base}${UP}/new">${keyField()}
-<p><label for="name">Name</label>
+${user !== null && hidden("user_id", user.id)}
+${marks.field(
+  ["name"],
+  (marked) => html`<p><label for="name">Name</label>
 <input id="name" name="name" value="${name}" maxlength="${DISPLAY_NAME_CHARS_MAX}" required
-  autocomplete="off"${marked(faults, "name")}></p>
-${fault(faults, "name")}
+  autocomplete="off"${marked}></p>`,
+)}
 <p class="fine">Who or what uses it. Changes show it beside what the key did.</p>
-<fieldset${marked(faults, "scopes")}><legend>It may</legend>
-${accountScopes.filter(view.may).map((scope) => {
+${marks.field(
+  ["scopes"],
+  (marked) => html`<fieldset${marked}><legend>It may</legend>
+${offered.filter(view.may).map((scope) => {
   const isChosen = scopes.includes(scope) && html` checked`;
   return html`<label><input type="checkbox" name="scopes" value="${scope}"${isChosen}> ${SCOPES[scope]}
 <code class="fine">${scope}</code></label>`;
-})}</fieldset>
-${fault(faults, "scopes")}
+})}</fieldset>`,
+)}
 <p class="fine">No more than this session may itself.</p>
-<p><label for="lifetime">It ends</label>
-<select id="lifetime" name="expires_in_seconds"${marked(faults, "expires_in_seconds")}>${options(
-      Object.keys(LIFETIMES).sort((a, b) => Number(a) - Number(b)),
-      seconds,
-      LIFETIMES,
-    )}</select></p>
-${fault(faults, "expires_in_seconds")}
-<div class="actions"><button class="primary">Make key</button> <a href="${view.base}${UP}">Cancel</a></div>
+${marks.field(["expires_in_seconds"], (marked) => {
+  const ends = Object.keys(LIFETIMES).sort((one, other) => Number(one) - Number(other));
+  return html`<p><label for="lifetime">It ends</label>
+<select id="lifetime" name="expires_in_seconds"${marked}>${options(ends, seconds, LIFETIMES)}</select></p>`;
+})}
+<div class="actions"><button class="primary">Make key</button> <a href="${back}">Cancel</a></div>
 </form>
 </section>`,
   };
-}
-
-function marked(faults: Typed["faults"], field: Field): Html | false {
-  return faults[field] !== undefined && html` aria-invalid="true" aria-describedby="${field}-refusal"`;
-}
-
-function fault(faults: Typed["faults"], field: Field): Html | false {
-  return (
-    faults[field] !== undefined &&
-    html`<p class="refusal" id="${field}-refusal"><span aria-hidden="true">✕</span> ${faults[field]}</p>`
-  );
 }
 
 const LIFETIMES: Readonly<Record<string, string>> = {
@@ -235,6 +235,7 @@ const SCOPES: Readonly<Record<(typeof accountScopes)[number], string>> = {
   "spaces:read": "See spaces and their members",
   "spaces:write": "Make spaces, and choose their members",
   "usage:read": "See how much is stored",
+  "users:write": "Add and disable users, and make their keys",
   "webhooks:read": "See deliveries and the endpoint",
   "webhooks:replay": "Replay deliveries",
   "webhooks:secrets": "See and rotate the signing secret",
@@ -285,7 +286,7 @@ const revokeKey = post(`${UP}/{key_id}/revoke`, async (view) => {
 async function revocationPage(view: View, refusal: string | null): Promise<Page> {
   refuseWithoutKey(view);
   const { base, params, session, nowMs } = view;
-  const key = await findKey(view, params.key_id ?? "");
+  const key = await findListed((query) => view.ask("api_keys.list", { query }), params.key_id);
   const isOver = stateOf(key, nowMs) !== "active";
   const title = isOver ? "This key has ended" : "Revoke this key?";
   const { timeZone } = session;
@@ -312,12 +313,15 @@ Keys that it made stay.</p>
   };
 }
 
-/** @throws Problem 404 */
-async function findKey({ ask }: View, id: string): Promise<ApiKey> {
+/** One of a list, by its id. @throws Problem 404 */
+export async function findListed<Item extends { readonly id: string }>(
+  read: (query: Fields) => Promise<{ readonly items: readonly Item[]; readonly next_cursor: string | null }>,
+  id: string | undefined,
+): Promise<Item> {
   let query: Fields = { limit: String(PAGE_ITEMS_MAX) };
   while (true) {
-    const { items, next_cursor: cursor } = await ask("api_keys.list", { query });
-    const found = items.find((key) => key.id === id);
+    const { items, next_cursor: cursor } = await read(query);
+    const found = items.find((one) => one.id === id);
     if (found !== undefined) return found;
     if (cursor === null) throw new Problem("not_found");
     query = { ...query, cursor };

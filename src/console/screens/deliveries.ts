@@ -311,20 +311,25 @@ function hostOf(url: string | null): string {
   return url === null ? "–" : (URL.parse(url)?.host ?? url);
 }
 
-/** What to do first. */
+/** What to do first, in order. */
 async function nothingYet(view: View): Promise<Html> {
+  const { base } = view;
   const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
+  const may = view.may("webhooks:write");
   const [said, act] =
     endpoint === null
-      ? ["First say where webhooks go.", "Set the endpoint"]
+      ? ["Say where webhooks go.", "Set the endpoint"]
       : [html`Webhooks go to <code>${endpoint.url}</code>.`, "Send a test event"];
   return html`<section class="empty"><h2>Nothing has been published yet</h2>
-<p>As soon as an analysis is finished, its delivery shows up here.</p><p>${said}</p>
-${
-  view.may("webhooks:write")
-    ? html`<a class="button primary" href="${view.base}/endpoint">${act}</a>`
-    : endpoint === null && html`<p>Ask an administrator of the account to set the endpoint.</p>`
-}</section>`;
+<p>As soon as an analysis is finished, its delivery shows up here. Before that:</p>
+<ol class="steps">
+<li>${endpoint !== null && html`<span class="good" aria-hidden="true">✓</span> `}${said}${
+    endpoint === null && !may && " Ask an administrator of the account to set the endpoint."
+  }</li>
+<li>Have your server <a href="/guide">verify what it gets</a>, with the endpoint's signing secret.</li>
+<li>Send a test event: it is signed and delivered like any other, and listed here.</li>
+</ol>
+${may && html`<a class="button primary" href="${base}/endpoint">${act}</a>`}</section>`;
 }
 
 /** The log's address with these filters, some of them changed; an empty list takes one away. */

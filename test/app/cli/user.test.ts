@@ -38,6 +38,7 @@ describe("user", () => {
       name: "Ada",
       image_url: "https://img.example.com/a.png",
       created_at: expect.any(String),
+      disabled_at: null,
     });
     expect(JSON.parse((await run("user", "list", "--account", accountId)).stdout)).toEqual([user]);
     // The audit log is kept longer than people stay: it has no address.
@@ -56,11 +57,24 @@ describe("user", () => {
     });
   });
 
+  test("disable revokes the keys of one, and no more are made until create enables it again", async () => {
+    const { user_id } = JSON.parse((await create("auth|6")).stdout);
+    const makeKey = () => run("key", "create", "--user", user_id, "--scopes", "spaces:read");
+    const { key_id } = JSON.parse((await makeKey()).stdout);
+    const disabled = await run("user", "disable", user_id);
+    expect(JSON.parse(disabled.stdout)).toMatchObject({ user_id, disabled_at: expect.any(String) });
+    expect((await rowOf(database.pool, "api_keys", { id: key_id })).revoked_at).not.toBeNull();
+    expect(await makeKey()).toMatchObject({ code: 2, stderr: expect.stringContaining("is disabled") });
+    expect(JSON.parse((await create("auth|6")).stdout)).toMatchObject({ user_id, disabled_at: null });
+    expect(await makeKey()).toMatchObject({ code: 0 });
+  });
+
   test.each([
     ["an id that the account has already", () => create("auth|2").then(() => create("auth|2")), "already"],
     ["an unknown account", () => create("auth|3", { account: randomUUID() }), "sealpost account list"],
     ["no address", () => create("auth|3", { email: "ada" }), "name@example.com"],
     ["a picture that is not https", () => create("auth|3", { "image-url": "http://x/" }), "https URL"],
+    ["to disable an unknown one", () => run("user", "disable", randomUUID()), "sealpost user list"],
     [
       "a key for an unknown user",
       () => run("key", "create", "--user", randomUUID(), "--scopes", "spaces:read"),

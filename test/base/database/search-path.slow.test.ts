@@ -351,6 +351,10 @@ test("every operation of the API, and deliveries from publishing to housekeeping
   const made = await ask("api_keys.create", { body: { name: "made", scopes: ["webhooks:read"] } });
   await ask("api_keys.list");
   await ask("api_keys.revoke", { id: String(made.id) });
+  const who = { idp_user_id: "one", email: "one@example.com", name: "One" };
+  const added = await ask("users.create", { body: who });
+  await ask("users.list");
+  await ask("users.disable", { id: String(added.id) });
   await ask("console.links.create", { body: { viewer: { id: "one", label: "One" } } });
   await ask("console.sessions.list");
   await ask("console.sessions.revoke");

@@ -190,8 +190,8 @@ type Ask = (method: string, path: string, body?: object) => Promise<Record<strin
 
 async function openWorkspace(pool: BenchDatabase["pool"], url: string): Promise<Ask> {
   const { accountId } = await createAccount(pool, "runs", SECRETS_KEY);
-  const person = { accountId, idpUserId: "bench", email: "bench@example.com", name: "Bench", imageUrl: null };
-  const { id: userId } = (await insertUser(pool, person))!;
+  const person = { idp_user_id: "bench", email: "bench@example.com", name: "Bench", image_url: null };
+  const { id: userId } = (await insertUser(pool, { account_id: accountId, ...person }))!;
   const asked = { accountId, userId, name: null, scopes: userScopes, expiresInSeconds: null };
   const { apiKey } = await createApiKey(pool, readConfig({}), asked);
   return async (method, path, body = {}) => {
