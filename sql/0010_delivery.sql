@@ -240,16 +240,12 @@ $$;
 -- lane's million rows are not read over and over in front of everybody else's. (Pushing all of them to the next second
 -- was tried on paper: a million index updates a second.)
 --
--- A lost wake-up is found after 15 s. Once steps have been full for that long, not everything can be looked at in that
--- time: then it is a minute, since of such a backlog dispatchers have most at hand, and waking 500,000 rows every 15 s
--- took a third of what their draining cost.
---
 -- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
 -- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed
 -- just before it was locked is in a place that this statement does not see; the next step moves it.
 create function sealpost.promote(
   at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz,
-  jobs_from timestamptz, full_for interval, out looked integer, out woken integer
+  jobs_from timestamptz, out looked integer, out woken integer
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -260,7 +256,7 @@ set enable_hashjoin = off
 set enable_mergejoin = off
 as $$
 declare
-  wake_after constant interval := case when full_for < '15 s' then interval '15 seconds' else interval '1 minute' end;
+  wake_after constant interval := '15 seconds';
   account_max constant integer := 2 * lane_max;
   is_any_paused constant boolean := exists (select from sealpost.endpoints where paused_at is not null);
   ids uuid[];
@@ -327,8 +323,11 @@ create or replace function sealpost.promote(
 language sql volatile
 begin atomic
   select coalesce(p.looked, 0), p.woken
-  from sealpost.promote(at, rows_max, lane_max, waiting_jobs_max, '-infinity', '-infinity', '0') as p;
+  from sealpost.promote(at, rows_max, lane_max, waiting_jobs_max, '-infinity', '-infinity') as p;
 end;
+
+-- looked_from: the wake_at from which on the leader looks for what is due; null: from the first. For the gauges.
+alter table sealpost.leader add column looked_from timestamptz;
 
 -- Makes of_holder the leader, or lets it stay the leader, for `lease` from now, unless another one is: then `leads` is
 -- false. What there is for the leader to do is told in the same breath, since most of the time it is nothing: whether
@@ -346,9 +345,12 @@ set jit = off
 as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  insert into sealpost.leader as l (holder, until) values (of_holder, now() + lease)
-  on conflict (only_row) do update set holder = excluded.holder, until = excluded.until
-  where l.holder = excluded.holder or l.until < now();
+  insert into sealpost.leader as l (holder, until, looked_from) 
+  values (of_holder, now() + lease, case when isfinite(wake_from) then wake_from end)
+  on conflict (only_row) do update set holder = excluded.holder, until = excluded.until,
+    looked_from = coalesce(excluded.looked_from, l.looked_from)
+  -- Beyond one lease it is of a clock that has been set back.
+  where l.holder = excluded.holder or l.until < now() or l.until > now() + lease;
   leads := found;
   at := now();
   is_due := leads and exists (

@@ -321,6 +321,7 @@ create table sealpost.leader (
   only_row boolean default true not null,
   holder uuid not null,
   until timestamptz not null,
+  looked_from timestamptz,
   constraint leader_pkey PRIMARY KEY (only_row),
   constraint leader_only_row_check CHECK (only_row)
 );
@@ -1096,7 +1097,7 @@ function sealpost.pause_endpoint(of_account uuid, looks_max integer) returns boo
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, OUT looked integer, OUT woken integer) returns record
   sql, 0010_delivery.sql
-function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz, jobs_from timestamptz, full_for interval, OUT looked integer, OUT woken integer) returns record
+function sealpost.promote(at timestamptz, rows_max integer, lane_max integer, waiting_jobs_max integer, wake_from timestamptz, jobs_from timestamptz, OUT looked integer, OUT woken integer) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.prove_from_log() returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql

@@ -32,11 +32,14 @@ type QueueLevels = Readonly<
  * not counted.
  */
 const QUEUE = `
-with looked_at as materialized (
+with bound as materialized (
+  select coalesce(min(looked_from) filter (where until > now()), '-infinity') as looked_from from sealpost.leader
+), looked_at as materialized (
   select account_id, delivery_id, lane, coalesce(lease_until > now(), false) as is_leased,
     extract(epoch from now() - due_at)::float8 as due_for
   from sealpost.open_deliveries
-  where wake_at <= now() + interval '30 seconds'
+  -- Before the leader's bound are only the entries of what is gone, for as long as anybody holds a snapshot.
+  where wake_at >= (select looked_from from bound) and wake_at <= now() + interval '30 seconds'
   order by wake_at
   limit ${ROWS_LOOKED_AT_MAX}
 ), counted as (
@@ -61,7 +64,10 @@ select
   ) as held,
   greatest(max(oldest) filter (where not is_at_work), 0) as "oldestDueIdleSeconds",
   greatest(max(oldest) filter (where is_at_work), 0) as "oldestDueAtWorkSeconds",
-  (select count(*)::integer from (${WAITING_WAKEUPS} limit ${WAKEUPS_COUNTED_MAX}) as jobs) as "wakeupsWaiting",
+  (
+    select count(*)::integer from (
+      ${WAITING_WAKEUPS} and run_at >= $1::timestamptz limit ${WAKEUPS_COUNTED_MAX}) as jobs
+  ) as "wakeupsWaiting",
   (
     select coalesce(sum(matched - replayed - skipped), 0)::integer
     from sealpost.replays as r join sealpost.accounts as a on a.id = r.account_id and a.moved_to is null
@@ -70,8 +76,9 @@ select
   pg_stat_get_tuples_inserted('sealpost.analyses'::regclass)::float8 as "publishedEver"
 from lanes`;
 
-export async function readQueueLevels(pool: Pool): Promise<QueueLevels> {
-  const { rows } = await pool.query<QueueLevels>({ name: "queue_levels", text: QUEUE });
+/** @param jobsFrom the `run_at` from which on wake-ups wait */
+export async function readQueueLevels(pool: Pool, jobsFrom = "-infinity"): Promise<QueueLevels> {
+  const { rows } = await pool.query<QueueLevels>({ name: "queue_levels", text: QUEUE, values: [jobsFrom] });
   return rows[0]!;
 }
 
@@ -156,12 +163,13 @@ export function sampleQueue(
   pool: Pool,
   queue: QueueMetrics,
   retentionMs: Readonly<Record<PartitionedTable, number>>,
+  jobsFrom: () => string,
 ): Sampled {
   const addPublished = addingGrowth(queue.published.of({}));
   return {
     gauges: Object.values(queue).filter((metric) => "clear" in metric),
     read: async () => {
-      const levels = await readQueueLevels(pool);
+      const levels = await readQueueLevels(pool, jobsFrom());
       for (const name of LEVELS) queue[name].of({}).set(levels[name]);
       queue.oldestDue.of({ lane: "idle" }).set(levels.oldestDueIdleSeconds);
       queue.oldestDue.of({ lane: "at_work" }).set(levels.oldestDueAtWorkSeconds);

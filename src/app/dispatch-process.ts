@@ -132,6 +132,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   const promoting = createPromoting(general, {
     leaseMs: delivering.leaseMs,
     jobsFrom: () => pools.wakeups.bound.from,
+    onClock: (atMs) => pools.wakeups.bound.learnClock(atMs),
   });
   const leads = metrics.dispatch.leads.of({});
   watchDispatcher(metrics, dispatcher, laneLimits);

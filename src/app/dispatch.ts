@@ -152,12 +152,17 @@ async function createOptions(context: ProcessContext, onInterruptedTwice: (deliv
 }
 
 /** On the connections that slow work is kept from, so that metrics and probes answer whatever that waits for. */
-async function startDispatchMonitoring(options: DispatchOptions, { general }: DispatcherPools) {
+async function startDispatchMonitoring(options: DispatchOptions, { general, wakeups }: DispatcherPools) {
   const { config, metrics } = options;
   const { registry, database } = metrics;
   const pool = readingGauges(general);
   const sampled = [
-    sampleQueue(pool, createQueueMetrics(registry), daysKeptMs(retentionOf(config))),
+    sampleQueue(
+      pool,
+      createQueueMetrics(registry),
+      daysKeptMs(retentionOf(config)),
+      () => wakeups.bound.from,
+    ),
     sampleFeed(pool, registry),
     sampleCapacity(pool, createCapacityMetrics(registry)),
   ];

@@ -16,7 +16,7 @@ export async function freeLeases(
   });
 }
 
-export const ROWS_PER_STEP_MAX = 10_000;
+const ROWS_PER_STEP_MAX = 10_000;
 /** Wake-ups of one lane in a step: about what its dispatchers hold of it. */
 const LANE_PER_STEP_MAX = 1_000;
 /** Jobs of 50 ids: nothing is promoted while 10,000 wake-ups wait. */
@@ -35,21 +35,18 @@ const fromParameter = (n: number) => `coalesce(to_timestamp($${n}::float8 / 1000
 /**
  * Wakes what is due and not leased; see sql/0010_delivery.sql. `at` null: the database's clock. Looked at is from the
  * `wake_at` of rows `fromMs` (ms since the epoch; null: the first) and the `run_at` of jobs `jobsFrom` on.
- * `fullForMs`: for how long no step has seen everything.
  */
 export async function promoteDue(
   pool: Pool,
   at: Date | null,
   fromMs: number | null = null,
   jobsFrom = "-infinity",
-  fullForMs = 0,
 ): Promise<Promotion> {
   const { rows } = await pool.query<{ looked: number | null; woken: number }>({
     name: "promote",
     text: `select looked, woken
-      from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz,
-        $7::float8 * interval '1 millisecond')`,
-    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, fromMs, jobsFrom, fullForMs],
+      from sealpost.promote(coalesce($1::timestamptz, now()), $2, $3, $4, ${fromParameter(5)}, $6::timestamptz)`,
+    values: [at, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX, WAITING_JOBS_MAX, fromMs, jobsFrom],
   });
   const { looked, woken } = rows[0]!;
   return { looked, woken, isFull: looked === ROWS_PER_STEP_MAX };
@@ -66,7 +63,10 @@ export type Lead = {
   readonly atMs: number;
 };
 
-/** `holder` is the leader from now for `leaseMs`, unless another one is; asked again before it ends, it stays that. */
+/**
+ * `holder` is the leader from now for `leaseMs`, unless another one is; asked again before it ends, it stays that.
+ * @param wakeFromMs ms since the epoch; null: everything is looked at
+ */
 export async function lead(
   pool: Pool,
   holder: string,
@@ -94,13 +94,17 @@ const LATE_MS = 30_000;
  */
 export function createPromoting(
   pool: Pool,
-  options: { readonly leaseMs: number; readonly jobsFrom: () => string },
+  options: {
+    readonly leaseMs: number;
+    readonly jobsFrom: () => string;
+    readonly onClock: (atMs: number) => void;
+  },
 ) {
   const lateMs = options.leaseMs + LATE_MS;
   let fromMs: number | null = null;
   let allAgainAtMs = Number.NEGATIVE_INFINITY;
-  /** Since the first of full steps; null: the last one has seen everything. */
-  let fullSinceMs: number | null = null;
+  /** Looking at everything took so long that it failed: nobody would lead if that were tried each time. */
+  let hasFailed = false;
   let looked: { readonly fromMs: number | null; readonly atMs: number } = { fromMs, atMs: 0 };
 
   function done(): void {
@@ -110,25 +114,23 @@ export function createPromoting(
   return {
     lead: async (holder: string, leaseMs: number): Promise<Lead> => {
       const startedMs = performance.now();
-      const asked = startedMs >= allAgainAtMs ? null : fromMs;
-      const found = await lead(pool, holder, leaseMs, asked);
-      const tookMs = performance.now() - startedMs;
-      if (asked === null) allAgainAtMs = startedMs + Math.max(ALL_EVERY_MS, tookMs / ALL_SHARE_MAX);
+      const isAll = startedMs >= allAgainAtMs || (fromMs === null && !hasFailed);
+      const asked = isAll ? null : (fromMs ?? Number.POSITIVE_INFINITY);
+      if (isAll) hasFailed = true;
+      const found = await lead(pool, holder, leaseMs, asked).finally(() => {
+        const tookMs = performance.now() - startedMs;
+        if (isAll) allAgainAtMs = startedMs + Math.max(ALL_EVERY_MS, tookMs / ALL_SHARE_MAX);
+      });
+      if (isAll) hasFailed = false;
+      options.onClock(found.atMs);
       looked = { fromMs: asked, atMs: found.atMs };
-      if (!found.leads || !found.isDue) fullSinceMs = null;
       if (!found.leads) fromMs = null;
       else if (!found.isDue) done();
       return found;
     },
     promote: async (): Promise<Promotion> => {
-      const startedMs = performance.now();
-      const fullForMs = fullSinceMs === null ? 0 : startedMs - fullSinceMs;
-      const promotion = await promoteDue(pool, null, looked.fromMs, options.jobsFrom(), fullForMs);
-      if (promotion.isFull) fullSinceMs ??= startedMs;
-      else if (promotion.looked !== null) {
-        fullSinceMs = null;
-        done();
-      }
+      const promotion = await promoteDue(pool, null, looked.fromMs, options.jobsFrom());
+      if (promotion.looked !== null && !promotion.isFull) done();
       return promotion;
     },
   };

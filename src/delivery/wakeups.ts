@@ -38,8 +38,8 @@ export type WakeupsOptions = {
 export function createWakeups({ queue, wake, onPublished, onRunnerEnded, random }: WakeupsOptions) {
   const stopping = new AbortController();
   const { signal } = stopping;
-  /** Jobs whose deliveries have been woken. */
-  const known = new TtlMap<string, true>(KNOWN_MAX);
+  /** Jobs whose deliveries have been woken, with the first of these: who tells may have told of another. */
+  const known = new TtlMap<string, string>(KNOWN_MAX);
   /** Asks the present runner to end, and waits only so long. */
   let endRunner: () => void = () => undefined;
   let signOfLifeMs = 0;
@@ -101,8 +101,9 @@ export function createWakeups({ queue, wake, onPublished, onRunnerEnded, random 
   }
 
   function wakeOnce(jobId: string, waiting: readonly WaitingDelivery[]): void {
-    if (known.has(jobId)) return;
-    known.set(jobId, true, KNOWN_FOR_MS);
+    const [first] = waiting;
+    if (first === undefined || (waiting.length === 1 && known.get(jobId) === first.deliveryId)) return;
+    known.set(jobId, first.deliveryId, KNOWN_FOR_MS);
     wake(waiting);
   }
 
@@ -119,7 +120,7 @@ export function createWakeups({ queue, wake, onPublished, onRunnerEnded, random 
   queue.onAdded = (told) => {
     onPublished?.();
     const { jobId, waiting } = readTold(told);
-    if (waiting.length === 0) return false;
+    if (waiting.length !== 1) return false;
     wakeOnce(jobId, waiting);
     looksLeft = Math.max(looksLeft, 1);
     lookSoon();

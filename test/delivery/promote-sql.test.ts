@@ -1,15 +1,16 @@
 import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
-import {
-  createPromoting,
-  lead,
-  promoteDue,
-  ROWS_PER_STEP_MAX,
-  sweepStuckJobs,
-} from "../../src/delivery/promote-sql.ts";
+import { createPromoting, lead, promoteDue, sweepStuckJobs } from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { attemptOf, claim, claimOne, LEASE_MS, openRow, publishAt } from "../support/delivery-rows.ts";
-import { changeRows, deleteRows, forgetOpen, insertAccount } from "../support/installation.ts";
+import {
+  changeRows,
+  deleteRows,
+  forgetOpen,
+  insertAccount,
+  insertRow,
+  rowOf,
+} from "../support/installation.ts";
 import { openForDispatch } from "../support/open.ts";
 import { addJobs, jobIds, lockJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
@@ -130,41 +131,6 @@ describe("promoting", () => {
     expect((await takeWakeups(database.pool)).ids.sort()).toEqual([...first].sort());
   });
 
-  it.each([
-    [14_999, WAKE_AFTER_MS],
-    [15_000, 60_000],
-  ])("after %i ms of full steps looks again at what it woke after %i ms", async (fullForMs, againAfterMs) => {
-    const ids = await publishSome(2);
-    const at = later(WAKE_AFTER_MS);
-    expect(await promoteDue(pool, at, null, "-infinity", fullForMs)).toMatchObject({ looked: 2, woken: 2 });
-    await takeWakeups(database.pool);
-    expect(await wokenAt(later(WAKE_AFTER_MS + againAfterMs - 1))).toEqual([]);
-    expect((await wokenAt(later(WAKE_AFTER_MS + againAfterMs))).sort()).toEqual([...ids].sort());
-  });
-
-  it("counts for how long steps have been full, until one has seen everything", async () => {
-    const told: unknown[] = [];
-    let looked = ROWS_PER_STEP_MAX;
-    const seen = {
-      query: async ({ name, values }: { name: string; values: unknown[] }) => {
-        if (name === "lead") return { rows: [{ leads: true, isDue: true, isPaced: false, atMs: 0 }] };
-        told.push(Math.sign(Number(values[6])));
-        return { rows: [{ looked, woken: 0 }] };
-      },
-    };
-    const promoting = createPromoting(seen as unknown as typeof pool, {
-      leaseMs: 1,
-      jobsFrom: () => "-infinity",
-    });
-    for (const found of [ROWS_PER_STEP_MAX, ROWS_PER_STEP_MAX, 3, ROWS_PER_STEP_MAX]) {
-      looked = found;
-      await promoting.lead("holder", 1);
-      await promoting.promote();
-    }
-    // Told before the step: the first, and the first after one that has seen everything, begin anew.
-    expect(told).toEqual([0, 1, 1, 0]);
-  });
-
   it("adds nothing while enough wake-ups wait, and goes on when they have gone", async () => {
     const [id] = await publishSome(1);
     await addJobs(database.pool, "deliver", 3);
@@ -229,6 +195,44 @@ describe("other people's jobs", () => {
 });
 
 describe("leading", () => {
+  beforeEach(() => deleteRows(database.pool, "leader"));
+
+  it("goes on after the database's clock was set back", async () => {
+    const row = { holder: randomUUID(), until: new Date(Date.now() + 3_600_000) };
+    await insertRow(database.pool, "leader", row);
+    expect(await lead(pool, randomUUID(), 2_500)).toMatchObject({ leads: true });
+  });
+
+  it("keeps where it looks from, but for a look at everything", async () => {
+    const holder = randomUUID();
+    const lookedFrom = async () => (await rowOf(database.pool, "leader", {})).looked_from;
+    await lead(pool, holder, 2_500, null);
+    expect(await lookedFrom()).toBeNull();
+    await lead(pool, holder, 2_500, T0.getTime());
+    await lead(pool, holder, 2_500, Number.POSITIVE_INFINITY);
+    await lead(pool, holder, 2_500, null);
+    expect(await lookedFrom()).toEqual(T0);
+  });
+
+  it("goes on where a look at everything takes so long that it fails", async () => {
+    const asked: unknown[] = [];
+    let isSlow = true;
+    const seen = {
+      query: async ({ values }: { values: unknown[] }) => {
+        asked.push(values[2]);
+        if (isSlow && values[2] === null) throw new Error("canceling statement due to statement timeout");
+        return { rows: [{ leads: true, isDue: false, isPaced: false, atMs: 100_000 }] };
+      },
+    };
+    const options = { leaseMs: 20_000, jobsFrom: () => "-infinity", onClock: () => undefined };
+    const promoting = createPromoting(seen as unknown as typeof pool, options);
+    await expect(promoting.lead("holder", 2_500)).rejects.toThrow("statement timeout");
+    isSlow = false;
+    for (const _ of [1, 2]) expect(await promoting.lead("holder", 2_500)).toMatchObject({ leads: true });
+    // Everything; nothing, only to lead; from then on what came since.
+    expect(asked).toEqual([null, Number.POSITIVE_INFINITY, 50_000]);
+  });
+
   it("is one's for a while, as long as one asks again in time", async () => {
     const [first, second] = [randomUUID(), randomUUID()];
     expect(await lead(pool, first, 60_000)).toMatchObject({ leads: true });

@@ -4,7 +4,7 @@ import { afterEach, describe, expect, test } from "vitest";
 import { createWakeupQueue, JobsBound, type WakeupQueue } from "../../src/base/database/graphile-worker.ts";
 import type { WaitingDelivery } from "../../src/delivery/lane.ts";
 import { createWakeups } from "../../src/delivery/wakeups.ts";
-import { begin, insertAccount, publish } from "../support/installation.ts";
+import { begin, insertAccount, publish, publishMany } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 import { countJobs, takeWakeups } from "../support/wakeup-jobs.ts";
 
@@ -179,6 +179,24 @@ test("goes on after graphile-worker's cleanup of tasks without jobs", async () =
   expect(await woken(2)).toHaveLength(2);
 });
 
+test("is not kept from a delivery by whoever tells of its job with another one", async () => {
+  const woken = startWaking();
+  const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+  await publish(database.pool, accountId, '{"id":"k-0","status":"succeeded"}');
+  await woken(1);
+  const other = "01a1f7ca-e1a9-7f60-9da2-4fd69a9a3458";
+  // Of the jobs to come.
+  await database.pool.query(
+    `select pg_notify('jobs:insert', json_build_object('job', last.id + n, 'wakes', $1::json)::text)
+     from pg_sequence_last_value(pg_get_serial_sequence('graphile_worker._private_jobs', 'id')) as last (id),
+       generate_series(1, 5) as n`,
+    [JSON.stringify({ ids: [other], accounts: [accountId], lanes: ["1"] })],
+  );
+  await woken(6);
+  const id = await publish(database.pool, accountId, '{"id":"k-1","status":"succeeded"}');
+  expect((await woken(7)).at(-1)?.deliveryId).toBe(id);
+});
+
 describe("looks begin where everything before has been fetched", () => {
   let bound: JobsBound;
   const wakeFromBound = () => {
@@ -213,6 +231,47 @@ describe("looks begin where everything before has been fetched", () => {
     expect((await woken(count)).map(({ deliveryId }) => deliveryId)).not.toContain(late);
     await commit();
     expect((await woken(count + 1)).at(-1)?.deliveryId).toBe(late);
+  });
+
+  test("though there is always more than a look may take, and then no further than that", async () => {
+    bound = new JobsBound(0, 100);
+    const clock = { at: "2026-01-01T00:00:09.000000Z" };
+    const fake = {
+      query: async () => ({ rows: [{ ...clock, adding: [] }] }),
+    } as unknown as typeof database.pool;
+    const full = async (atMs: number) => {
+      bound.beginLook();
+      await bound.endLook(
+        Array.from({ length: 100 }, (_, n) => new Date(atMs - (n % 7))),
+        fake,
+      );
+    };
+    const atMs = Date.parse("2026-01-01T00:00:05Z");
+    for (let n = 0; n < 6; n++) await full(atMs + n);
+    expect(bound.from).toBe("2026-01-01T00:00:05.005000Z");
+    // Not beyond the moment before which all have ended.
+    for (let n = 0; n < 3; n++) await full(atMs + 60_000);
+    expect(bound.from).toBe(clock.at);
+  });
+
+  test("and begin anew when the database's clock was set back", async () => {
+    const woken = wakeFromBound();
+    const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+    await moveOn(woken, 0, "-infinity");
+    const passed = bound.from;
+    bound.learnClock(Date.parse(passed) + 1);
+    expect(bound.from >= passed).toBe(true);
+    bound.learnClock(Date.parse(passed) - 1_000);
+    expect(bound.from).toBe("-infinity");
+    const before = (await woken(1)).length;
+    const ids = await publishMany(
+      database.pool,
+      [accountId, accountId],
+      ['{"id":"back-1","status":"succeeded"}', '{"id":"back-2","status":"succeeded"}'],
+      [null, null],
+    );
+    const found = await woken(before + 2);
+    expect(found.map(({ deliveryId }) => deliveryId)).toEqual(expect.arrayContaining(ids));
   });
 
   test("so that a look takes no longer while somebody holds a snapshot", async () => {

@@ -69,6 +69,8 @@ const FROM_THE_FIRST = "-infinity";
 const BOUND_EVERY_MS = 1_000;
 /** What the bound has missed (the clock was set back, a dispatcher has given jobs back) is found then. */
 const ALL_JOBS_EVERY_MS = 60_000;
+/** … and, while somebody holds a snapshot, no more often than this share of the time allows. */
+const ALL_JOBS_SHARE_MAX = 0.01;
 /** So long the bound waits for a transaction that has added jobs and is still open. */
 const STRAGGLER_AFTER_MS = 5_000;
 
@@ -86,8 +88,9 @@ select to_char(now() at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at,
  * 80 times as long after two minutes.
  *
  * A job has as its `run_at` the time at which it was added (sealpost.add_wakeups), and may be committed much later. So
- * the bound moves to a moment when all who could still commit earlier ones have ended and two looks have found less
- * than they may. For a transaction that takes too long to wait for, one look goes back when it has ended.
+ * the bound moves to a moment when all who could still commit earlier ones have ended and two looks more have been
+ * made, and no further than these have taken. For a transaction that takes too long to wait for, one look goes back
+ * when it has ended.
  */
 export class JobsBound {
   #from = FROM_THE_FIRST;
@@ -102,7 +105,8 @@ export class JobsBound {
   readonly #stragglers = new Map<string, string>();
   #isAsking = false;
   #askedAtMs = Number.NEGATIVE_INFINITY;
-  #allAtMs = performance.now();
+  #beganAtMs = performance.now();
+  #allAgainAtMs = this.#beganAtMs + ALL_JOBS_EVERY_MS;
   readonly #everyMs: number;
   readonly #stragglerAfterMs: number;
 
@@ -116,24 +120,34 @@ export class JobsBound {
     return this.#from;
   }
 
+  /** The database's clock: a bound that is ahead of it would find nothing until it is as late again. */
+  learnClock(atMs: number): void {
+    if (this.#from === FROM_THE_FIRST || Date.parse(this.#from) <= atMs) return;
+    this.#from = FROM_THE_FIRST;
+    this.#settled = null;
+    this.#candidate = null;
+  }
+
   beginLook(): string {
+    this.#beganAtMs = performance.now();
     this.#lookedFrom = this.#once;
     this.#once = null;
     return this.#lookedFrom ?? this.#from;
   }
 
-  /** The look has ended and found so many jobs. Asks `pool` now and then. Never rejects. */
-  async endLook(found: number, pool: pg.Pool): Promise<void> {
+  /** The look has ended and taken the jobs of these `run_at`s. Asks `pool` now and then. Never rejects. */
+  async endLook(runAts: readonly Date[], pool: pg.Pool): Promise<void> {
     const nowMs = performance.now();
-    const isFull = found === JOBS_FETCHED_MAX;
-    if (isFull && this.#lookedFrom !== null) this.#lookOnceFrom(this.#lookedFrom);
-    // The first of the two may have begun before it was known that all had ended.
-    if (!isFull && this.#settled !== null && --this.#looksLeft === 0) {
-      this.#from = this.#settled;
-      this.#settled = null;
-    }
-    if (nowMs - this.#allAtMs > ALL_JOBS_EVERY_MS) {
-      this.#allAtMs = nowMs;
+    const found = runAts.length;
+    // A full one has taken all up to its last; else it has taken everything.
+    const upTo = found === JOBS_FETCHED_MAX ? microseconds(Math.max(...runAts.map(Number))) : null;
+    if (this.#lookedFrom === null || upTo === null) this.#moveOn(upTo);
+    else this.#lookOnceFrom(upTo);
+    if (this.#lookedFrom === FROM_THE_FIRST) {
+      this.#allAgainAtMs =
+        nowMs + Math.max(ALL_JOBS_EVERY_MS, (nowMs - this.#beganAtMs) / ALL_JOBS_SHARE_MAX);
+    } else if (nowMs > this.#allAgainAtMs) {
+      this.#allAgainAtMs = nowMs + ALL_JOBS_EVERY_MS;
       this.#lookOnceFrom(FROM_THE_FIRST);
     }
     const isQuiet = found === 0 && this.#candidate === null && this.#stragglers.size === 0;
@@ -162,10 +176,24 @@ export class JobsBound {
       const open = last.adding.filter((one) => adding.includes(one) && !this.#stragglers.has(one));
       if (open.length > 0 && sinceMs - last.sinceMs < this.#stragglerAfterMs) return;
       for (const one of open) this.#stragglers.set(one, this.#from);
-      this.#settled = last.at;
-      this.#looksLeft = 2;
+      // Not while two looks have still to be made for the one before: long ones would never come to their end.
+      if (this.#settled === null) {
+        this.#settled = last.at;
+        this.#looksLeft = 2;
+      }
     }
     this.#candidate = isActive ? { at, adding, sinceMs } : null;
+  }
+
+  #moveOn(upTo: string | null): void {
+    // The first of the two may have begun before it was known that all had ended.
+    if (this.#settled === null || --this.#looksLeft > 0) return;
+    if (upTo !== null && upTo < this.#settled) {
+      this.#from = upTo;
+      return;
+    }
+    this.#from = this.#settled;
+    this.#settled = null;
   }
 
   #lookOnceFrom(from: string): void {
@@ -173,12 +201,18 @@ export class JobsBound {
   }
 }
 
+/** As the database writes a time in ADDING, so that both can be compared as texts. */
+function microseconds(atMs: number): string {
+  return new Date(atMs).toISOString().replace("Z", "000Z");
+}
+
 /** Runs our jobs until stopped, or until graphile-worker gives up. */
 export async function startWakeupRunner(options: WakeupRunnerOptions) {
   const { pool, bound } = options.queue;
   const events: WorkerEvents = new EventEmitter();
   events.on("localQueue:getJobs:complete", ({ localQueue, jobs }) => {
-    void bound.endLook(jobs.length, pool);
+    const runAts = jobs.map(({ run_at }) => run_at);
+    void bound.endLook(runAts, pool);
     const jobIds = jobs.map(({ id }) => id);
     options.onLook(jobIds, () => localQueue.pulse(1));
   });
