@@ -89,7 +89,7 @@ export function accountOperations({
       description:
         "Finds accounts by name or id, deliveries by their id or their analysis's, and hosts with their accounts. " +
         "The beginning of an id is enough, of a delivery's its first 8 digits, and so is a host's. At most " +
-        `${FOUND_MAX} of each. For staff keys only, without X-Account-Id.`,
+        `${FOUND_MAX} of each, of one account's analyses 3. For staff keys only, without X-Account-Id.`,
       path: "/v1/search",
       scope: "staff:read",
       query: z.strictObject({

@@ -31,6 +31,9 @@ export const Account = z
         target_host: z.string().nullable().describe("Null: they had no target."),
         error_code: errorCode.nullable().describe("Null: there was no attempt."),
         reason: z.enum(END_REASONS).nullable().describe("Null: they are tried again."),
+        accepted_at: time
+          .nullable()
+          .describe("When the target accepted one last, if none has failed there since. Null: it has."),
       })
       .nullable()
       .describe("The most common error of the newest of these; null: there are none."),

@@ -40,7 +40,13 @@ left join sealpost.endpoints as e on e.account_id = a.id
 left join sealpost.endpoint_health as h on h.account_id = a.id and h.url = e.url
 left join lateral (
   select newest.since, json_build_object(
-    'target_host', newest.host, 'error_code', newest.code, 'reason', newest.reason) as leading
+    'target_host', newest.host, 'error_code', newest.code, 'reason', newest.reason, 'accepted_at', (
+      select case when good > coalesce(bad, '-infinity') then ${timeText("good")} end from (
+        select max(last_at) filter (where outcome = 'succeeded') as good,
+          max(last_at) filter (where outcome <> 'succeeded') as bad
+        from sealpost.activity
+        where account_id = a.id and target_host = newest.host and bucket > now() - interval '1 day') as day
+    )) as leading
   from (
     select ${TARGET_HOST} as host, d.last_error_code as code, d.reason, count(*) as deliveries,
       sealpost.uuid_v7_time(min(d.id::text)::uuid) as since
@@ -181,8 +187,11 @@ export async function findDeliveriesBetween(
   return rows;
 }
 
+/** Of one account, whose many of one beginning hide nobody else's. */
+const ACCOUNT_FOUND_MAX = 3;
+
 /**
- * Of every account that has one the delivery of the analysis of this id, else of the first whose id begins with it. An
+ * Of every account that has one the delivery of the analysis of this id, and of the first whose ids begin with it. An
  * index on it would burden publishing.
  */
 export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): Promise<Found["deliveries"]> {
@@ -193,11 +202,12 @@ export async function findDeliveriesOfAnalysis(pool: Pool, analysisId: string): 
         order by id desc limit ${ACCOUNTS_SEARCHED_MAX}) as a
       cross join lateral (
         select delivery_id from (
-          select id, delivery_id from sealpost.analyses where account_id = a.id and id >= $1 order by id limit 1
+          select id, delivery_id from sealpost.analyses where account_id = a.id and id >= $1
+          order by id limit ${ACCOUNT_FOUND_MAX}
         ) as next where starts_with(next.id, $1)) as found
       cross join lateral (
         select * from sealpost.deliveries where account_id = a.id and id = found.delivery_id limit 1) as d
-      order by d.id desc limit ${FOUND_MAX}`,
+      order by d.analysis_id = $1 desc, d.id desc limit ${FOUND_MAX}`,
     values: [analysisId],
   });
   return rows;

@@ -25,7 +25,7 @@ function failingList(view: View, accounts: readonly Account[]): Html {
 }
 
 function failingItem(view: View, account: Account): Html {
-  const { id, name, abandoned, failed, since, last_success_at: last } = account;
+  const { id, name, abandoned, failed, since, last_success_at: last, leading } = account;
   const { timeZone } = view.session;
   const base = `${STAFF_PATH}/a/${id}`;
   const log = `${base}/deliveries${searchOf({ status: ["failed", "abandoned"] })}`;
@@ -40,9 +40,11 @@ ${
 }</span></div>
 <p class="cause">${causeOf(account)}</p>
 <p class="fine">${since !== null && html`Since ${awaitedOf(since, timeZone, view.nowMs)}. `}${
-    last === null
-      ? "No success among the newest deliveries."
-      : html`${since !== null && last > since ? "Others succeeded" : "Last success"} ${momentOf(last, timeZone)}.`
+    leading?.accepted_at
+      ? html`<span class="good">✓ It accepts again</span>, the last ${momentOf(leading.accepted_at, timeZone)}.`
+      : last === null
+        ? "No success among the newest deliveries."
+        : html`${since !== null && last > since ? "Others succeeded" : "Last success"} ${momentOf(last, timeZone)}.`
   }${account.endpoint_paused && " The endpoint is paused."}</p>
 </li>`;
 }
