@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { ANSWERER_KINDS, meaningOfAnswerer } from "../base/model/answered-by.ts";
 import { EVENTS } from "../base/model/events.ts";
 import { DISPLAY_NAME_CHARS_MAX, isDisplayName } from "../base/model/formats.ts";
 import { TARGET_URL_LENGTH_MAX } from "../egress/rules/target-url.ts";
@@ -56,3 +57,13 @@ function inUsualSpelling(input: unknown): unknown {
 }
 
 export const event = z.enum(EVENTS);
+
+export const AnsweredBy = z
+  .object({
+    kind: z
+      .enum(ANSWERER_KINDS)
+      .describe(`${ANSWERER_KINDS.map((kind) => `\`${kind}\`: ${meaningOfAnswerer(kind)}`).join("; ")}.`),
+    name: z.string().describe("A product or a service, such as `ngrok`."),
+    evidence: z.string().describe("What in the response shows it."),
+  })
+  .meta({ id: "AnsweredBy", description: "Who responded in place of the receiver's application." });

@@ -5,6 +5,7 @@ import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
 import { createdAtMs } from "../base/database/partitions.ts";
+import { answeredBy } from "../base/model/answered-by.ts";
 import { endsBeforeSending } from "../base/model/error-codes.ts";
 import type { FindWorkflowDeliveries } from "../base/model/origins.ts";
 import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
@@ -26,6 +27,7 @@ import { searchedFilters } from "./delivery-filter-api.ts";
 import { createListDeliveries } from "./delivery-pages-sql.ts";
 import { ATTEMPTS_SHOWN_MAX, Delivery, DeliveryWithAttempts } from "./delivery-schema.ts";
 import {
+  answerOf,
   concernsSecret,
   type ExplanationContext,
   explainAttempt,
@@ -253,6 +255,7 @@ function deliveryWithAttemptsBody(
       ...attempt,
       target_url: attempt.target_url ?? (attempt.outcome === "interrupted" ? ownUrl : null),
       error_message: explainAttempt(attempt, known),
+      answered_by: attempt.error_code === null ? null : answeredBy(answerOf(attempt)),
       request_headers: sentHeaders(found, attempt, sending),
     })),
   };

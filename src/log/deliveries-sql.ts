@@ -62,7 +62,7 @@ export const loggedColumns = (deliveries: string) => `
   ) as logged`;
 
 /** One attempt as the API answers, but for what is said of it. Its error code may be one that a newer version wrote. */
-export type LoggedAttempt = Omit<Attempt, "error_message" | "request_headers">;
+export type LoggedAttempt = Omit<Attempt, "error_message" | "answered_by" | "request_headers">;
 
 const columnsOf = (seen: Sight) =>
   loggedColumns(`(select * from sealpost.deliveries as d where account_id = $1 and id = $2${seen.and})`);

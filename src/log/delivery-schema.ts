@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { analysisId, event, id, time } from "../api/fields.ts";
+import { AnsweredBy, analysisId, event, id, time } from "../api/fields.ts";
 import { DELIVERY_STATES, DELIVERY_STATUSES, END_REASONS, OUTCOMES } from "../base/model/statuses.ts";
 import { errorCode } from "./error-codes-api.ts";
 import { ReplayMaker } from "./replays-schema.ts";
@@ -65,6 +65,10 @@ const Attempt = z
       .nullable()
       .describe("What the error means and what to do about it. Null if there is none."),
     status_code: z.int().nullable(),
+    answered_by: AnsweredBy.nullable().describe(
+      "Who answered in place of the application; null where it succeeded, where there was no response, and where it " +
+        "was the application or that is not plain.",
+    ),
     request_headers: z
       .record(z.string(), z.string())
       .nullable()

@@ -1,3 +1,4 @@
+import { type Answer, explainAnswer } from "../base/model/answered-by.ts";
 import { explainEndReason, explainErrorCode } from "../base/model/error-codes.ts";
 import { type Explanation, hasNothingLeft } from "../base/model/statuses.ts";
 import { timeInWords } from "../base/model/time.ts";
@@ -11,8 +12,13 @@ export type Explainable = Omit<LoggedDelivery, "id" | "event" | "analysis_id" | 
 export type ExplanationContext = {
   /** Ms since the epoch; null: it never was. */
   readonly secretRotatedAtMs?: number | null;
-  readonly lastAttempt?: Pick<LoggedAttempt, "ended_at" | "response_headers"> | undefined;
+  readonly lastAttempt?: (Pick<LoggedAttempt, "ended_at"> & Answered) | undefined;
 };
+
+/** What an attempt got in return; without it, its error code is all that is known. */
+type Answered = Partial<
+  Pick<LoggedAttempt, "error_code" | "status_code" | "response_headers" | "response_excerpt">
+>;
 
 /** What an explanation's sentences are about: what happened, what happens next and until when, what to do about it. */
 const PARTS = ["cause", "next", "remedy"] as const;
@@ -58,15 +64,15 @@ function saidOf(
         ["cause", delivery.run === 1 ? "The event has not been delivered yet." : "A replay was requested."],
         ["next", whatIsNext(delivery, "The attempt")],
         // Of an earlier run: why there is another.
-        ["next", delivery.last_error_code === null ? "" : `Before that: ${lastFailure(delivery)}`],
+        ["next", delivery.last_error_code === null ? "" : `Before that: ${lastFailure(delivery, known)}`],
       ];
     case "failed":
       return [
         mark,
-        ["cause", lastFailure(delivery)],
+        ["cause", lastFailure(delivery, known)],
         ["next", whatIsNext(delivery, "The next attempt")],
         ["next", effectOfRetryAfter(delivery, known)],
-        ["remedy", lastRemedy(delivery)],
+        ["remedy", lastRemedy(delivery, known)],
         ["remedy", lastRotation(delivery, known)],
         ["next", delivery.in_flight || delivery.held ? "" : "To retry at once, replay it."],
       ];
@@ -79,7 +85,7 @@ function saidOf(
     case "abandoned":
       return [
         mark,
-        ...whyAbandoned(delivery),
+        ...whyAbandoned(delivery, known),
         ["remedy", lastRotation(delivery, known)],
         ["next", untilWhen(delivery, analysisRetentionMs)],
       ];
@@ -95,19 +101,37 @@ export function concernsSecret({ last_error_code }: Pick<Explainable, "last_erro
 
 /** One attempt in plain words: what happened and what can be done; null for one that succeeded. */
 export function explainAttempt(
-  { error_code, started_at }: Pick<LoggedAttempt, "error_code" | "started_at">,
+  attempt: Pick<LoggedAttempt, "error_code" | "started_at"> & Answered,
   { secretRotatedAtMs }: ExplanationContext = {},
 ): string | null {
+  const { error_code, started_at } = attempt;
   if (error_code === null) return null;
-  const { message, remedy, concernsSecret } = explainErrorCode(error_code);
+  const { message, remedy, concernsSecret } = explainAnswer(answerOf(attempt), explainErrorCode(error_code));
   if (concernsSecret !== true) return sentences(message, remedy);
   const when = secretRotatedAtMs == null || secretRotatedAtMs > Date.parse(started_at) ? "after" : "before";
   return sentences(message, remedy, rotationInWords(secretRotatedAtMs, `, ${when} this attempt`));
 }
 
+/** For whoever wants to know who gave it. */
+export function answerOf({ status_code, response_headers, response_excerpt }: Answered): Answer {
+  return {
+    statusCode: status_code ?? null,
+    headers: response_headers ?? null,
+    excerpt: response_excerpt ?? null,
+  };
+}
+
+/** What there is to say of the error of the last attempt; null: there is none. */
+function lastError({ last_error_code: code }: Explainable, { lastAttempt }: ExplanationContext) {
+  if (code === null) return null;
+  const explained = explainErrorCode(code);
+  // A URL that is refused for its text ends a run after attempts that were answered.
+  return lastAttempt?.error_code === code ? explainAnswer(answerOf(lastAttempt), explained) : explained;
+}
+
 /** A wrong secret is what a rotation brings. */
-function lastRotation(delivery: Explainable, { secretRotatedAtMs }: ExplanationContext): string {
-  return concernsSecret(delivery) ? rotationInWords(secretRotatedAtMs) : "";
+function lastRotation(delivery: Explainable, known: ExplanationContext): string {
+  return lastError(delivery, known)?.concernsSecret === true ? rotationInWords(known.secretRotatedAtMs) : "";
 }
 
 function rotationInWords(rotatedAtMs: number | null | undefined, more = ""): string {
@@ -150,13 +174,13 @@ const HELD =
   "It is held because the endpoint is paused, or has only just been resumed. After it is resumed, what was held is " +
   "delivered oldest first, with all the attempts and time that were left.";
 
-function lastFailure({ last_error_code }: Explainable): string {
-  return last_error_code === null ? "The last attempt failed." : explainErrorCode(last_error_code).message;
+function lastFailure(delivery: Explainable, known: ExplanationContext): string {
+  return lastError(delivery, known)?.message ?? "The last attempt failed.";
 }
 
-function lastRemedy(delivery: Explainable): string {
-  const { last_error_code } = delivery;
-  return last_error_code === null ? "" : remedyFor(delivery, explainErrorCode(last_error_code));
+function lastRemedy(delivery: Explainable, known: ExplanationContext): string {
+  const explained = lastError(delivery, known);
+  return explained === null ? "" : remedyFor(delivery, explained);
 }
 
 function remedyFor({ target_source }: Explainable, { remedy, concernsUrl }: Explanation): string {
@@ -170,12 +194,12 @@ function withStatus({ last_status_code }: Explainable): string {
   return last_status_code === null ? "" : ` with status ${last_status_code}`;
 }
 
-function whyAbandoned(delivery: Explainable): readonly Said[] {
+function whyAbandoned(delivery: Explainable, known: ExplanationContext): readonly Said[] {
   const { reason } = delivery;
   if (reason === null)
     return [
-      ["cause", lastFailure(delivery)],
-      ["remedy", lastRemedy(delivery)],
+      ["cause", lastFailure(delivery, known)],
+      ["remedy", lastRemedy(delivery, known)],
     ];
   const ended = explainEndReason(reason);
   const { message, remedy } = ended;
@@ -186,8 +210,8 @@ function whyAbandoned(delivery: Explainable): readonly Said[] {
       if (delivery.attempts_count > 0 && delivery.last_error_code !== null)
         return [
           ["next", message],
-          ["cause", lastFailure(delivery)],
-          ["remedy", lastRemedy(delivery)],
+          ["cause", lastFailure(delivery, known)],
+          ["remedy", lastRemedy(delivery, known)],
         ];
       return [
         ["cause", message],
@@ -196,13 +220,16 @@ function whyAbandoned(delivery: Explainable): readonly Said[] {
     // The code says which rule the URL breaks.
     case "target_refused":
       return [
-        ["cause", delivery.last_error_code === null ? message : lastFailure(delivery)],
-        ["remedy", delivery.last_error_code === null ? remedyFor(delivery, ended) : lastRemedy(delivery)],
+        ["cause", delivery.last_error_code === null ? message : lastFailure(delivery, known)],
+        [
+          "remedy",
+          delivery.last_error_code === null ? remedyFor(delivery, ended) : lastRemedy(delivery, known),
+        ],
       ];
     case "no_target":
       return [
         ["cause", delivery.attempts_count === 0 ? message : ENDPOINT_REMOVED],
-        ["next", delivery.attempts_count === 0 ? "" : `Before that: ${lastFailure(delivery)}`],
+        ["next", delivery.attempts_count === 0 ? "" : `Before that: ${lastFailure(delivery, known)}`],
         ["remedy", remedy],
       ];
     case "refused_by_receiver":

@@ -1,6 +1,8 @@
 import { z } from "zod";
-import { explainErrorCode } from "../base/model/error-codes.ts";
+import { answeredBy } from "../base/model/answered-by.ts";
 import {
+  answerOf,
+  explainProbe,
   type Findings,
   isMissing,
   isRedirect,
@@ -142,7 +144,7 @@ export type Fault = z.output<typeof Fault>;
 function fault(code: FaultCode, probes: ProbeName[], shown: string | ProbeAnswer = ""): Fault {
   const severity = SEVERITIES.find((one) => code in FAULTS[one])!;
   if (typeof shown !== "string") {
-    const { message, remedy } = explainErrorCode(shown.errorCode ?? "unexpected_failure");
+    const { message, remedy } = explainProbe(shown);
     return { code, severity, message, remedy, probes };
   }
   const texts: Readonly<Record<string, readonly [string, string] | null>> = FAULTS[severity];
@@ -188,10 +190,17 @@ function consentFaults({ refused }: Findings, { isUnproven, unconfirmed }: Conse
   const unproven = isUnproven ? [fault("unproven", [])] : [];
   // Where genuine webhooks are refused, that is the reason.
   if (unconfirmed === null || refused("genuine")) return unproven;
-  if (!isMissing(unconfirmed))
-    return [fault("ignores_challenge", [], `${unconfirmed.statusCode}`), ...unproven];
+  if (!isMissing(unconfirmed)) {
+    const shown = isOthers(unconfirmed) ? unconfirmed : `${unconfirmed.statusCode}`;
+    return [fault("ignores_challenge", [], shown), ...unproven];
+  }
   // Where they are sent, they show the same.
   return isUnproven ? [fault("no_answer", [], unconfirmed), ...unproven] : [];
+}
+
+/** It says nothing of the receiver. */
+function isOthers(answer: ProbeAnswer): boolean {
+  return answeredBy(answerOf(answer)) !== null;
 }
 
 /** The probes whose header is not a signature. */
@@ -255,12 +264,13 @@ function wholeFault(findings: Findings): Fault {
     const redirected = genuineProbes(findings).filter((name) => isRedirect(decisive(name)!));
     const location = answer.responseHeaders?.location;
     const to = location === undefined ? "" : ` to ${location}`;
-    return fault("redirects", redirected, `(${answer.statusCode})${to}`);
+    return fault("redirects", redirected, isOthers(answer) ? answer : `(${answer.statusCode})${to}`);
   }
   const off = clockIsOffBy(findings);
   if (off !== null) {
     return fault("clock_wrong", ["genuine", off === "behind" ? "too_old" : "too_far_ahead"], off);
   }
+  if (isOthers(answer)) return fault("refuses_genuine", ["genuine"], answer);
   // As a signature check rejects.
   if ([400, 401, 403, 422].some((status) => status === answer.statusCode)) {
     return fault("refuses_genuine", ["genuine"], String(answer.statusCode));

@@ -1,4 +1,7 @@
 import { randomUUID } from "node:crypto";
+import { type Answer, explainAnswer } from "../base/model/answered-by.ts";
+import { explainErrorCode } from "../base/model/error-codes.ts";
+import type { Explanation } from "../base/model/statuses.ts";
 import {
   exampleAnalysis,
   type WebhookHeaders,
@@ -210,6 +213,16 @@ export function isMissing({ statusCode }: ProbeAnswer): boolean {
 }
 
 const PUTS_OFF: ReadonlySet<number> = new Set([429, 502, 503, 504]);
+
+/** For whoever wants to know who gave it. */
+export function answerOf({ statusCode, responseHeaders, responseExcerpt }: ProbeAnswer): Answer {
+  return { statusCode, headers: responseHeaders, excerpt: responseExcerpt };
+}
+
+/** Of one that is no success. */
+export function explainProbe(answer: ProbeAnswer): Explanation {
+  return explainAnswer(answerOf(answer), explainErrorCode(answer.errorCode ?? "unexpected_failure"));
+}
 
 export function isRedirect({ statusCode }: ProbeAnswer): boolean {
   return statusCode !== null && statusCode >= 300 && statusCode < 400;

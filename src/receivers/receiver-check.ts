@@ -1,8 +1,8 @@
 import { createSecretKey, randomUUID } from "node:crypto";
 import { setTimeout as wait } from "node:timers/promises";
 import { z } from "zod";
-import { time } from "../api/fields.ts";
-import { explainErrorCode } from "../base/model/error-codes.ts";
+import { AnsweredBy, time } from "../api/fields.ts";
+import { answeredBy } from "../base/model/answered-by.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
 import type { ReceiverTurn } from "../delivery/receivers-sql.ts";
 import { challengeBody, confirmsChallenge, webhookSignature } from "../delivery/webhook.ts";
@@ -10,9 +10,11 @@ import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import { Fault, faultsOf } from "./faults.ts";
 import {
+  answerOf,
   createProbes,
   decisiveAnswer,
   exampleBody,
+  explainProbe,
   type Findings,
   findingsOf,
   isAccepted,
@@ -74,6 +76,9 @@ export const ReceiverCheck = z
       .boolean()
       .nullable()
       .describe("Whether it answers a challenge with its text. Null: its response does not tell."),
+    answered_by: AnsweredBy.nullable().describe(
+      "Who answered a genuine webhook in place of the receiver's application; null: it did, or that is not plain.",
+    ),
     connection: Connection.describe("Null: there was no connection, or it did not show this."),
     probes: z.array(Probe).describe("Only what was sent, if the receiver is `unproven`."),
   })
@@ -233,6 +238,7 @@ export function createReceiverCheck({
         isUnproven: first?.isLast === true,
         unconfirmed: challenges && asked !== undefined && !isConfirmed(asked) ? asked : null,
       };
+      const genuine = findings.decisive("genuine") ?? asked;
       const faults = faultsOf(findings, decodesSecret, connection.certificate_days_left, consent);
       return {
         url: url.href,
@@ -242,6 +248,7 @@ export function createReceiverCheck({
         faults,
         accepts_secrets: acceptedSecrets(trials, findings),
         answers_challenge: asked === undefined || isMissing(asked) ? null : isConfirmed(asked),
+        answered_by: genuine === undefined || isSuccess(genuine) ? null : answeredBy(answerOf(genuine)),
         connection,
         probes: probed
           .filter(({ answers }) => !consent.isUnproven || answers.length > 0)
@@ -302,8 +309,7 @@ function judgeGenuine(probed: Probed): Judgement {
   if (probe.posts.length > 1 && (answers.length < probe.posts.length || decisive === answers[0])) {
     return ["not_judged", "The first of the two was not accepted."];
   }
-  const why = decisive.errorCode === null ? "" : explainErrorCode(decisive.errorCode).message;
-  return ["wrong", `It did not accept a genuine webhook. ${why}`];
+  return ["wrong", `It did not accept a genuine webhook. ${explainProbe(decisive).message}`];
 }
 
 function judgeForged(probed: Probed, { acceptsSomething }: Findings): Judgement {

@@ -18,6 +18,7 @@ let dispatcher: TestDispatcher;
 beforeAll(async () => {
   const handler = ({ path }: { path: string }) => {
     const status = Number(path.slice(1, 4));
+    if (path.endsWith("ngrok")) return { status, headers: { "ngrok-error-code": "ERR_NGROK_3200" } };
     return { status, body: `answer ${status}`, headers: { "retry-after": "1" } };
   };
   [database, receiver] = await Promise.all([createTestDatabase(), startReceiver({ handler })]);
@@ -102,6 +103,7 @@ describe("reading a delivery", () => {
           error_code: null,
           error_message: null,
           status_code: 200,
+          answered_by: null,
           request_headers: expect.any(Object),
           response_headers: expect.any(Object),
           response_excerpt: "answer 200",
@@ -134,9 +136,30 @@ describe("reading a delivery", () => {
         /^The receiver returned 401.*signature.*The secret has never been rotated\.$/,
       ),
       status_code: 401,
+      answered_by: null,
       response_headers: { "retry-after": "1" },
       response_excerpt: "answer 401",
     });
+  });
+
+  test("one that somebody else refused says who, and what to do about it", async () => {
+    const body = await read(await attempted(receiver.url("/404/ngrok").href));
+    expect(body).toMatchObject({
+      last_error_code: "status_404",
+      cause: "ngrok answered: the tunnel is not running (status 404).",
+      remedy: expect.stringMatching(/^Start the tunnel .* The URL came with the request/),
+    });
+    expect((body.attempts as Json[])[0]).toMatchObject({
+      error_message: expect.stringMatching(/^ngrok answered: the tunnel is not running/),
+      answered_by: {
+        kind: "tunnel",
+        name: "ngrok",
+        evidence: "Shown by the header ngrok-error-code: err_ngrok_3200.",
+      },
+    });
+    expect((await read(await attempted(receiver.url("/200/ngrok").href))).attempts).toMatchObject([
+      { outcome: "succeeded", answered_by: null },
+    ]);
   });
 
   test("one that could not be reached", async () => {

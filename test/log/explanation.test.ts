@@ -189,6 +189,38 @@ describe("what is known besides", () => {
     expect(explainKnown({ ...failed, last_error_code }, {})).not.toMatch(/rotated/);
   });
 
+  const refusedBy = (error_code: string, response_headers: Record<string, string>) => ({
+    ended_at: DUE_TEXT,
+    error_code,
+    status_code: Number(error_code.slice(-3)),
+    response_headers,
+    response_excerpt: null,
+  });
+
+  test.each<[string, Record<string, string>, RegExp]>([
+    [
+      "status_404",
+      { "ngrok-error-code": "ERR_NGROK_3200" },
+      /^ngrok answered: the tunnel is not running \(status 404\)\. .*Start the tunnel .* webhook URL\. The URL came/,
+    ],
+    [
+      "status_401",
+      { "www-authenticate": "Cloudflare-Access" },
+      /^(?!.*secret)(?!.*rotated).*Exempt .* login;/,
+    ],
+    ["status_401", {}, /signing secret.*never been rotated/],
+  ])("%s of who answers with %j", (last_error_code, headers, said) => {
+    const known = { secretRotatedAtMs: null, lastAttempt: refusedBy(last_error_code, headers) };
+    const ended = { status: "abandoned", reason: "attempts_exhausted", next_attempt_at: null } as const;
+    expect(explainKnown({ ...failed, last_error_code }, known)).toMatch(said);
+    expect(explainKnown({ ...failed, ...ended, last_error_code }, known)).toMatch(
+      new RegExp(said.source.replace("^ngrok", "ngrok")),
+    );
+    // Where that is not what ended it.
+    const other = { ...failed, last_error_code: "dns_not_found" };
+    expect(explainKnown(other, known)).toBe(explainKnown(other, {}));
+  });
+
   test.each([
     ["30", 30_000, /The receiver asked for that time with "Retry-After: 30"\./],
     ["1", 30_000, /receiver's "Retry-After: 1" asks for no longer wait than that\./],
@@ -238,6 +270,14 @@ describe("an attempt in plain words", () => {
     );
     expect(said(DUE - 1_000)).toMatch(/last rotated at 2026-03-01 12:00:04 UTC, before this attempt\.$/);
     expect(said(DUE + 1_000)).toMatch(/last rotated at 2026-03-01 12:00:06 UTC, after this attempt\.$/);
+  });
+
+  test("is about who answered, where that was somebody else", () => {
+    const attempt = { error_code: "status_503", started_at: DUE_TEXT, status_code: 503 };
+    const [response_headers, response_excerpt] = [{ "content-type": "text/plain" }, "no available server\n"];
+    expect(explainAttempt({ ...attempt, response_headers, response_excerpt })).toMatch(
+      /^The receiver returned 503: .* Traefik answered: this is its own page, not the application's\. Check /,
+    );
   });
 
   test("needs none when it succeeded", () => {

@@ -25,18 +25,18 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * its density (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a
  * pause's banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public
  * pages in one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to
- * do first 10.
+ * do first 10, and for integrators: who answered in place of the application 480 and 2.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 52_242,
+    max: 52_722,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 341,
+    max: 343,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

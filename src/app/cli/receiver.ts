@@ -61,7 +61,7 @@ const verdictTexts: Readonly<Record<ReceiverReport["verdict"], string>> = {
 };
 
 function reportText(report: ReceiverReport): string {
-  const { url, verdict, faults, probes, accepts_secrets, connection } = report;
+  const { url, verdict, faults, probes, accepts_secrets, connection, answered_by: answered } = report;
   const list = faults.map(
     ({ severity, message, remedy }, index) =>
       `${index + 1}. ${severity}: ${message}\n   What to do: ${remedy}`,
@@ -78,6 +78,7 @@ function reportText(report: ReceiverReport): string {
     ...list,
     ...secretsText(accepts_secrets),
     ...(report.answers_challenge === null ? [] : [CHALLENGE_TEXTS[`${report.answers_challenge}`]]),
+    ...(answered === null ? [] : [`Answered by ${answered.name}, not the application. ${answered.evidence}`]),
     textTable(["verdict", "sent", "expected", "got", "time"], rows),
     connectionText(connection),
   ];

@@ -169,6 +169,7 @@ ${next !== null && html`<p class="soft">${inWords(next)}</p>`}
 function lastResponse(view: View, attempt: Attempt | undefined): Html | null {
   if (attempt?.status_code == null) return null;
   const { status_code: code, response_excerpt: excerpt, response_headers: headers, outcome } = attempt;
+  const { answered_by: answered } = attempt;
   const text = excerpt === null ? "" : legible(excerpt);
   return html`<section class="panel" aria-labelledby="response">
 <div class="line"><h2 id="response">Last response</h2>
@@ -177,6 +178,11 @@ function lastResponse(view: View, attempt: Attempt | undefined): Html | null {
     attempt.remote_address !== null && ` · ${attempt.remote_address}`
   }</span>
 ${text !== "" && html`<span class="end">${copyButton(text, "response")}</span>`}</div>
+${
+  answered !== null &&
+  html`<p><strong>Answered by ${answered.name}</strong>, not the application.
+<span class="soft">${answered.evidence}</span></p>`
+}
 ${text === "" ? html`<p class="soft">without a body</p>` : html`<pre>${text}</pre>`}
 ${headers !== null && html`<details><summary>Headers</summary><pre>${headerLines(headers)}</pre></details>`}
 </section>`;

@@ -44,7 +44,7 @@ const FORGERY_ACCEPTED = sign("abandoned", "✕", "accepted");
 
 /** What probes have shown of a receiver: faults with their probes first, forgeries that it accepted before all. */
 function reportOf(report: ReceiverReport, timeZone: string | null): Html {
-  const { verdict, faults, probes, checked_at, duration_ms, connection } = report;
+  const { verdict, faults, probes, checked_at, duration_ms, connection, answered_by: answered } = report;
   const { certificate_days_left: days, certificate_ends_at: endsAt, slowest_answer_ms: slowest } = connection;
   const reached = [connection.tls_version, connection.remote_address].filter((one) => one !== null);
   const told = new Set(faults.flatMap((fault) => fault.probes));
@@ -57,6 +57,7 @@ ${facts([
   ["Certificate", days === null || endsAt === null ? "not seen" : daysLeft(days, endsAt, timeZone)],
   ["Connection", reached.join(", ") || "none"],
   ["Challenge", CHALLENGED[`${report.answers_challenge}`]],
+  answered !== null && ["Answered by", html`${answered.name}. ${answered.evidence}`],
   ["Checked", html`${momentOf(checked_at, timeZone)}, in ${durationText(duration_ms)}`],
 ])}
 ${faults.map((fault) => faultSection(fault, probes))}

@@ -109,19 +109,27 @@ export function classifyAnswerError(error: Error): ErrorCode {
 /** Headers that help to find out why a receiver answered as it did; no cookies, nothing secret. */
 const RECORDED_HEADERS = [
   "allow",
+  "cf-mitigated",
   "cf-ray",
   "content-encoding",
   "content-length",
   "content-type",
   "date",
   "location",
+  "ngrok-error-code",
   "retry-after",
   "server",
   "via",
   "www-authenticate",
   "x-amzn-requestid",
   "x-amzn-trace-id",
+  "x-amzn-waf-action",
+  "x-azure-ref",
+  "x-railway-fallback",
+  "x-render-routing",
   "x-request-id",
+  "x-vercel-error",
+  "x-vercel-mitigated",
 ] as const;
 
 /** Characters of one header's value. */

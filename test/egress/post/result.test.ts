@@ -161,6 +161,15 @@ describe("the recorded headers", () => {
     expect(recorded?.via).toBe("one, two");
   });
 
+  it("are those, too, that only somebody in front of an application sends", () => {
+    const headers = {
+      "cf-mitigated": "challenge",
+      "ngrok-error-code": "ERR_NGROK_3200",
+      "x-vercel-error": "X",
+    };
+    expect(recordedHeaders({ ...headers, "x-iinfo": "10-1-0" })).toEqual(headers);
+  });
+
   it("are null if there are none", () => {
     expect(recordedHeaders({ "x-powered-by": "x" })).toBeNull();
   });
