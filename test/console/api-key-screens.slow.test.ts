@@ -4,7 +4,7 @@ import { type BrowsedConsole, browseConsole } from "../support/console-browser.t
 import { faultsOf } from "../support/page-faults.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
 
-const PERMISSIONS = ["webhooks:read", "webhooks:write", "audit:read", "keys:write"];
+const PERMISSIONS = ["webhooks:read", "webhooks:write", "audit:read", "keys:write", "users:write"];
 
 describe("API keys in a browser", () => {
   let stage: BrowsedConsole;
@@ -121,6 +121,28 @@ describe("API keys in a browser", () => {
         await page.click("table.keys td a >> nth=0");
         await page.waitForSelector("h1:has-text('Revoke this key?')");
         await look("revoke");
+        await page.goto(stage.address("/keys/users", account));
+        await page.click("text=New user");
+        await page.fill("#name", `Ada ${"x".repeat(180)}`);
+        await page.fill("#email", "ada@example.com");
+        await page.fill("#idp_user_id", `auth|${width}|${colorScheme}`);
+        await look("user's form");
+        await page.click("text=Add user");
+        await page.waitForSelector("text=Nobody acts for them yet");
+        await look("users");
+        await page
+          .getByRole("link", { name: /New key for/ })
+          .first()
+          .click();
+        await page.waitForSelector("h1:has-text('New API key for Ada')");
+        await look("user's key");
+        await page.goBack();
+        await page
+          .getByRole("link", { name: /^Disable/ })
+          .first()
+          .click();
+        await page.waitForSelector("h1:has-text('Disable this user?')");
+        await look("disable");
         for (const url of ["https://a.example.com/", `https://b.example.com/${"long".repeat(60)}`]) {
           await stage.api.ask("PUT", "/v1/webhooks/endpoint", { key: account.ownKey, body: { url } });
         }
