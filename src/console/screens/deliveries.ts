@@ -322,7 +322,7 @@ async function nothingYet(view: View): Promise<Html> {
       : [html`Webhooks go to <code>${endpoint.url}</code>.`, "Send a test event"];
   return html`<section class="empty"><h2>Nothing has been published yet</h2>
 <p>As soon as an analysis is finished, its delivery shows up here. Before that:</p>
-<ol class="steps">
+<ol>
 <li>${endpoint !== null && html`<span class="good" aria-hidden="true">✓</span> `}${said}${
     endpoint === null && !may && " Ask an administrator of the account to set the endpoint."
   }</li>
