@@ -28,8 +28,8 @@ interface PullOptions {
   readonly onCursor?: ((cursor: string) => void | Promise<void>) | undefined;
   /** Ends the loop without an error. */
   readonly signal?: StopSignal | undefined;
-  /** Told of each failure that is retried, and after how many milliseconds. */
-  readonly onRetry?: ((error: unknown, afterMs: number) => void) | undefined;
+  /** Told of each failure that is retried, in a sentence that is safe to log, and after how many milliseconds. */
+  readonly onRetry?: ((error: Error, afterMs: number) => void) | undefined;
   /** Called instead of yielding an event whose analysis was erased since. */
   readonly onErased?: ((deliveryId: string) => void | Promise<void>) | undefined;
   /** As for `verifyWebhook`. Default 300. */
@@ -179,7 +179,7 @@ export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
       const asked = error instanceof WebhookPullError ? error.retryAfterMs : 0;
       const backoff = Math.min(RETRY_MIN_MS * 2 ** failures++, RETRY_MAX_MS);
       const afterMs = Math.max(asked, Math.round((backoff * (100 + randomInt(100))) / 200));
-      onRetry?.(error, afterMs);
+      onRetry?.(error instanceof WebhookPullError ? error : noAnswer(request.baseUrl, error), afterMs);
       await delay(afterMs, stop);
       continue;
     }
@@ -192,6 +192,13 @@ export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
     if (isEarly) await delay(EMPTY_AGAIN_MS, stop);
   }
   return null;
+}
+
+/** What fetch throws says only that it failed, and its cause why: by name, as a message may quote what was received. */
+function noAnswer(baseUrl: string, cause: unknown): Error {
+  const { cause: why = cause } = cause as { readonly cause?: unknown };
+  const { code, name } = why as { readonly code?: unknown; readonly name?: unknown };
+  return new Error(`No answer from ${baseUrl} (${typeof code === "string" ? code : name}).`, { cause });
 }
 
 async function askOnce({ baseUrl, apiKey, cursor, stop }: FeedRequest): Promise<FeedPage> {

@@ -62,8 +62,8 @@ const RECEIVERS: Record<string, (options: Options) => Promise<Send>> = {
   },
   express: (options) => {
     const app = express();
-    // Else it prints what it answers to the terminal.
-    app.set("env", "test");
+    // As it is on a newcomer's machine, where express shows what went wrong.
+    app.set("env", "development");
     app.use(createExpressReceiver(options));
     app.use(express.json());
     return listen(createServer(app));
@@ -149,6 +149,20 @@ describe.each(Object.keys(RECEIVERS))("the %s example", (name) => {
     expect(store).not.toHaveBeenCalled();
   });
 
+  test("tells nobody where its code is, whatever goes wrong, and does not fill its log", async () => {
+    const printed = vi.spyOn(console, "error").mockImplementation(() => undefined);
+    closing.push(() => printed.mockRestore());
+    const store = vi.fn<Options["store"]>().mockRejectedValueOnce(new Error("the disk is full"));
+    const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store });
+    const { body, headers } = delivery();
+    const saysNothing = () => expect(lastText).not.toMatch(/\bat .*:\d+|\.ts\b|<html/i);
+    expect(await send(body, headers)).toBe(500);
+    saysNothing();
+    expect(await send(body, { ...headers, [SIGNATURE_HEADER]: "v1=1" })).toBe(400);
+    saysNothing();
+    expect(printed).not.toHaveBeenCalled();
+  });
+
   test("takes an analysis of 1 MiB, and any content type", async () => {
     const send = await start({ secret: SECRET, inbox: createMemoryInbox(), store: async () => {} });
     const { body, headers } = delivery({ text: "x".repeat(1024 * 1024) });
@@ -170,6 +184,16 @@ describe.each(Object.keys(RECEIVERS))("the %s example", (name) => {
     const { body, headers } = delivery();
     expect(await send(body, headers)).toBe(500);
   });
+});
+
+test("the express example says no more of a body beyond its limit than that", async () => {
+  const send = await RECEIVERS.express!({
+    secret: SECRET,
+    inbox: createMemoryInbox(),
+    store: async () => {},
+  });
+  const { body, headers } = delivery({ text: "x".repeat(3 * 1024 * 1024) });
+  expect([await send(body, headers), lastText]).toEqual([413, "Payload Too Large"]);
 });
 
 test("the node:http example stops reading a body beyond its limit", async () => {

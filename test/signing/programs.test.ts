@@ -17,6 +17,7 @@ import { publish } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import { freePort } from "../support/ports.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
 
 const pathOf = (file: string) => fileURLToPath(new URL(`../${file}`, import.meta.url));
 const LANGUAGES = {
@@ -129,6 +130,13 @@ for (const [language, { command, puller, receiver, tags }] of Object.entries(LAN
       await once(redirected.child, "close");
       server.close();
       expect([redirected.child.exitCode, asked]).toEqual([1, 1]);
+    });
+
+    test("says that nobody answers, and where it asks", async () => {
+      const url = `http://127.0.0.1:${await freePort()}`;
+      const { errors } = start(puller, { SEALPOST_URL: url });
+      const said = new RegExp(`${url}\\b.*refused.*[Aa]sking again in [\\d.]+ m?s\\.\\n`, "i");
+      await expect.poll(errors, { timeout: patience(10_000) }).toMatch(said);
     });
 
     test("asks again when there is no answer", async () => {

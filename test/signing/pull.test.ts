@@ -225,9 +225,19 @@ describe("what may pass", () => {
       });
     });
     const retried: number[] = [];
-    const events = pull({ baseUrl, onRetry: (_, afterMs) => retried.push(afterMs) });
+    const told: string[] = [];
+    const onRetry = (error: Error, afterMs: number) => {
+      told.push(error.message);
+      retried.push(afterMs);
+    };
+    const events = pull({ baseUrl, onRetry });
     expect(await take(events, 1)).toEqual(ids);
-    expect(retried).toHaveLength(4);
+    expect(told).toEqual([
+      `No answer from ${baseUrl} (UND_ERR_SOCKET).`,
+      expect.stringMatching(/^No answer from \S+ \(\w+\)\.$/),
+      "The answer has status 503 and is not the service's. Check baseUrl.",
+      "The answer has status 429 and is not the service's. Check baseUrl.",
+    ]);
     for (const [n, afterMs] of retried.entries()) {
       expect(afterMs).toBeGreaterThanOrEqual(250 * 2 ** n);
       expect(afterMs).toBeLessThanOrEqual(500 * 2 ** n);

@@ -1,4 +1,4 @@
-import http.client, json, os, time, urllib.error, urllib.parse, urllib.request
+import http.client, json, os, sys, time, urllib.error, urllib.parse, urllib.request
 
 from recipe import verify_webhook
 
@@ -10,9 +10,10 @@ class NoRedirect(urllib.request.HTTPRedirectHandler):
         return None
 
 
-def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, keep_cursor=None):
+def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, keep_cursor=None, report=None):
     """Yields every event, verified, oldest first, for ever. after: a cursor, "newest", or None for the oldest event that
-    is kept. keep_cursor: called with the cursor to go on from, once everything up to it has been handled."""
+    is kept. keep_cursor: called with the cursor to go on from, once everything up to it has been handled. report:
+    called with what failed and the seconds until it asks again."""
     opener, failures = urllib.request.build_opener(NoRedirect), 0
     while True:
         query = urllib.parse.urlencode({"wait": 25} | ({"cursor": after} if after else {}))
@@ -24,7 +25,10 @@ def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, k
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500 and error.code not in (408, 429):
                 raise RuntimeError(f"{error.code}: {error.read().decode(errors='replace')}") from error
-            time.sleep(min(0.5 * 2**failures, 30))
+            seconds = min(0.5 * 2**failures, 30)
+            if report:
+                report(error, seconds)
+            time.sleep(seconds)
             failures = min(failures + 1, 6)
             continue
         failures = 0
@@ -45,9 +49,13 @@ def save_cursor(cursor):
         file.write(cursor)
 
 
+def say(error, seconds):
+    print(f"No events from {api}: {error}. Asking again in {seconds} s.", file=sys.stderr, flush=True)
+
+
 if __name__ == "__main__":
     cursor = open("cursor.txt").read() if os.path.exists("cursor.txt") else None
     api = os.environ.get("SEALPOST_URL", "http://127.0.0.1:8080")
     key, secret = os.environ["SEALPOST_API_KEY"], os.environ["SIGNING_SECRET"]
-    for event in pull_webhooks(api, key, [secret], cursor, save_cursor):
+    for event in pull_webhooks(api, key, [secret], cursor, save_cursor, say):
         print("verified", event["id"], event["event"], event["data"]["id"], flush=True)

@@ -1,4 +1,4 @@
-import express, { type Router } from "express";
+import express, { type NextFunction, type Request, type Response, type Router } from "express";
 import {
   type DeliveryInbox,
   readChallenge,
@@ -16,7 +16,6 @@ export function createReceiver(options: {
   const router = express.Router();
   // An analysis can be 1 MiB; the default limit of express.raw is 100 KB.
   router.post("/webhooks", express.raw({ type: () => true, limit: "2mb" }), async (request, response) => {
-    // Its errors carry the status to answer with.
     const header = request.headers[SIGNATURE_HEADER];
     const input = { rawBody: request.body, header, secret: options.secret };
     const challenge = readChallenge(input);
@@ -30,6 +29,11 @@ export function createReceiver(options: {
       await options.inbox.acceptOnce(event.id, () => options.store(event));
     }
     response.sendStatus(204);
+  });
+  // Also for what is too large. Left to itself, express answers with the stack and prints it.
+  router.use("/webhooks", (error: unknown, _request: Request, response: Response, _next: NextFunction) => {
+    const { statusCode = 500 } = error as { statusCode?: number };
+    response.sendStatus(statusCode);
   });
   return router;
 }

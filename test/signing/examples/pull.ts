@@ -9,6 +9,8 @@ const events = pullWebhooks({
   after: await readFile("cursor.txt", "utf8").catch(() => undefined),
   // Everything up to it has been handled. Keep it in your database, beside what you made of the events.
   onCursor: (cursor) => writeFile("cursor.txt", cursor),
+  // Nobody answers, or not now: it asks again, for ever.
+  onRetry: (error, afterMs) => console.error(error.message, `Asking again in ${afterMs} ms.`),
 });
 for await (const event of events) {
   console.log("verified", event.id, event.event, event.data.id);
