@@ -74,6 +74,21 @@ export function proseHtml(text: string): string {
   return escapeHtml(text).replace(/`([^`]+)`/g, "<code>$1</code>");
 }
 
+/** The same prose as Markdown, also in a table: what is between backticks is code, and nothing else has a meaning. */
+export function proseMarkdown(text: string): string {
+  const meant = /[\\`*[\]<|]|(?<!\w)_|_(?!\w)|&(?=#?\w+;)/g;
+  const parts = text.split(/(`[^`]+`)/);
+  return parts.map((part, at) => (at % 2 === 1 ? part : part.replace(meant, "\\$&"))).join("");
+}
+
+/** For who asks for Markdown by its address, browser or not. */
+export function sendMarkdown(reply: FastifyReply, text: string): FastifyReply {
+  reply.headers({ "cache-control": "public, max-age=300", "content-type": MARKDOWN });
+  return reply.send(Buffer.from(text));
+}
+
+const MARKDOWN = "text/markdown; charset=utf-8";
+
 /** Those of assets/console.css, whose scale of texts and spaces this style has, too: a test compares them. */
 export const PALETTE = `--paper: light-dark(#ffffff, #171b21);
   --ground: light-dark(#f5f6f8, #0f1216);
@@ -176,12 +191,13 @@ export function addDocumentPages(
   admit: PageGuard,
 ): void {
   for (const { path, title, html, markdown } of documents) {
-    const text = { type: "text/markdown; charset=utf-8", bytes: Buffer.from(markdown) };
+    const text = { type: MARKDOWN, bytes: Buffer.from(markdown) };
     let body: string | undefined;
     const links = [`<a href="reference/">Reference</a>`, `<a href="errors">Errors</a>`];
     addPage(app, path, admit, async (request, reply) => {
       body ??= await html();
       return sendPage(request, reply, { title, body, links }, text);
     });
+    addPage(app, `${path}.md`, admit, async (_request, reply) => sendMarkdown(reply, markdown));
   }
 }

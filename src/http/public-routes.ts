@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { entityTag, matchesEntityTag } from "./bytes.ts";
 import { addErrorPages, type ErrorPagesOptions } from "./error-pages.ts";
 import { addDocumentPages, addPage, escapeHtml, type PageGuard, sendHtml } from "./html-page.ts";
-import { buildOpenApiDocument, type OpenApiOptions } from "./openapi.ts";
+import { buildOpenApiDocument, type OpenApiInfo, type OpenApiOptions } from "./openapi.ts";
 import type { OperationRegistry } from "./operation-registry.ts";
 import { addReferencePage } from "./reference-page.ts";
 import { beginRequest } from "./request-context.ts";
@@ -66,6 +66,13 @@ function sendAnswer(
   return sendHtml(reply, { title, body, isNotice: true }, { hasForm: button !== null });
 }
 
+/** A short Markdown text for programs that look for one (`/llms.txt`): what this is, and where to read on. */
+function overviewOf({ title, description, pages }: OpenApiInfo): string {
+  const documents = pages.map(({ path, title: about }) => `- [${about}](${path.slice(1)}.md)`);
+  const api = `- [Every operation, as OpenAPI 3.1](${OPENAPI_PATH.slice(1)}?errors=raised)`;
+  return [`# ${title}`, "", description.trim(), "", ...documents, api, ""].join("\n");
+}
+
 export type PageOptions = Omit<ErrorPagesOptions, "problems"> &
   Omit<OpenApiOptions, "errors"> & {
     /** Rejects while the process is not ready: its database is down, or not migrated. */
@@ -75,8 +82,9 @@ export type PageOptions = Omit<ErrorPagesOptions, "problems"> &
   };
 
 const OPENAPI_PATH = "/v1/openapi.json";
+const TEXT = "text/plain; charset=utf-8";
 
-/** Adds what needs no API key: health, the OpenAPI document, the reference, the error pages, links to confirm. */
+/** Adds what needs no API key: health, the OpenAPI document, what people and programs read, links to confirm. */
 export function addPublicPages(
   app: FastifyInstance,
   registry: OperationRegistry,
@@ -118,6 +126,10 @@ export function addPublicPages(
   addPage(app, "/", admit, async (_request, reply) => reply.redirect("/reference/", 302));
   addErrorPages(app, { ...options, problems: registry.problems }, admit);
   addDocumentPages(app, options.documents, admit);
+  const overview = Buffer.from(overviewOf(options.info));
+  addPage(app, "/llms.txt", admit, async (_request, reply) =>
+    reply.headers({ "cache-control": "public, max-age=300", "content-type": TEXT }).send(overview),
+  );
   addReferencePage(app, options.info.title, `${OPENAPI_PATH}?errors=raised`, admit);
   if (options.confirmations !== undefined) addConfirmationPages(app, options.confirmations, admit);
 }

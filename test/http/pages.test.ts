@@ -1,3 +1,4 @@
+import MarkdownIt from "markdown-it";
 import { afterEach, describe, expect, test } from "vitest";
 import { standardProblems } from "../../src/http/problem-catalogue.ts";
 import { explainProblem, TemporarilyUnavailable } from "../../src/http/problems.ts";
@@ -15,6 +16,16 @@ async function start(overrides: ToyOverrides = {}): Promise<void> {
 
 const get = (path: string, init: RequestInit = {}): Promise<Response> =>
   fetch(`http://127.0.0.1:${api.port()}${path}`, init);
+/** What people read of a page's main part, or of Markdown. */
+const textOf = (markup: string): string =>
+  markup
+    .replace(/^[\s\S]*<main>|<\/main>[\s\S]*$/g, "")
+    .replace(/<[^>]*>/g, " ")
+    .replace(/&#(\d+);/g, (_, char) => String.fromCharCode(Number(char)))
+    .replace(/&(amp|lt|gt|quot);/g, (_, name: string) => ({ amp: "&", lt: "<", gt: ">" })[name] ?? '"')
+    .replace(/\s+/g, " ")
+    .trim();
+const rendered = (markdown: string): string => textOf(new MarkdownIt({ html: true }).render(markdown));
 const html = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } };
 
 /** As people read them, some from the code and some with words of their own. */
@@ -42,11 +53,15 @@ describe("a page about an error", () => {
       const page = await get(`/errors/${code}`, html);
       expect(page.headers.get("content-type")).toBe("text/html; charset=utf-8");
       expect(page.headers.get("vary")).toBe("accept");
-      const text = (await page.text()).replace(/&#(\d+);/g, (_, char) => String.fromCharCode(Number(char)));
+      const markup = await page.text();
+      const text = markup.replace(/&#(\d+);/g, (_, char) => String.fromCharCode(Number(char)));
       const asText = text.replace(/<\/?code>/g, "`");
       expect(text).toContain(`<h1>${title}</h1>`);
       expect(asText).toContain(meaning);
       expect(asText).toContain(remedy);
+      const markdown = await get(`/errors/${code}.md`, html);
+      expect(markdown.headers.get("content-type")).toBe("text/markdown; charset=utf-8");
+      expect(rendered(await markdown.text())).toBe(`${textOf(markup)} All errors`);
       if (Number(page.headers.get("ratelimit")?.match(/r=(\d+)/)?.[1]) < 5) api.counter.reset();
     }
   });
@@ -69,9 +84,26 @@ describe("a page about an error", () => {
     const index = await (await get("/errors", html)).text();
     expect(index).toContain('href="reference/"');
     for (const { code } of items) expect(index).toContain(`href="errors/${code}"`);
+    const markdown = await (await get("/errors.md")).text();
+    expect(rendered(markdown)).toBe(textOf(index));
+    for (const { code } of items) expect(markdown).toContain(`(errors/${code}.md)`);
+    await expectProblem(await get("/errors/no_such_code.md"), 404, "not_found");
     await expectProblem(await get("/errors/no_such_code"), 404, "not_found");
     await expectProblem(await get("/errors/toString"), 404, "not_found");
   });
+});
+
+test("/llms.txt says what this is and where to read on", async () => {
+  await start();
+  const answer = await get("/llms.txt", html);
+  expect(answer.headers.get("content-type")).toBe("text/plain; charset=utf-8");
+  expect(await answer.text()).toBe(`# Boxes
+
+An API of boxes, for the tests of the kernel.
+
+- [What can go wrong](errors.md)
+- [Every operation, as OpenAPI 3.1](v1/openapi.json?errors=raised)
+`);
 });
 
 describe("the reference", () => {

@@ -84,6 +84,24 @@ test("the guide is a whole page, with the headings of its source", () => {
   expect(markdown).not.toContain("<!--");
 });
 
+test.each([
+  ["/guide.md", "/guide"],
+  ["/about-webhooks.md", "/about-webhooks"],
+])("%s is the source of %s, for browsers, too", async (path, of) => {
+  const asked = await fetch(`${api.url}${path}`, { headers: { accept: "text/html" } });
+  expect(asked.headers.get("content-type")).toBe("text/markdown; charset=utf-8");
+  expect(await asked.text()).toBe(await (await fetch(`${api.url}${of}`)).text());
+});
+
+test("/llms.txt is short, and leads to what it names", async () => {
+  const text = await (await fetch(`${api.url}/llms.txt`)).text();
+  expect(text).toMatch(/^# Sealpost\n\nNotifies /);
+  expect(text.length).toBeLessThan(2_000);
+  const links = [...text.matchAll(/\]\(([^)]*)\)/g)].map(([, path = ""]) => path);
+  expect(links).toEqual(["guide.md", "errors.md", "v1/openapi.json?errors=raised"]);
+  for (const path of links) expect((await fetch(`${api.url}/${path}`)).status, path).toBe(200);
+});
+
 test("a webhook signed by hand as the guide shows it is accepted, once, and refused when it is changed", {
   tags: ["slow"],
 }, async () => {
@@ -124,7 +142,10 @@ test.each([...ATTEMPT_ERROR_CODES, "status_503", "status_418"])(
       }),
     );
     const page = await fetch(`${api.url}/errors/${code}`, { headers: { accept: "text/html" } });
-    expect(unescaped(await page.text())).toContain(senses.find(({ kind }) => kind === "attempt")!.remedy);
+    const { remedy } = senses.find(({ kind }) => kind === "attempt")!;
+    expect(unescaped(await page.text())).toContain(remedy);
+    const source = await (await fetch(`${api.url}/errors/${code}.md`)).text();
+    expect(source.replaceAll(/\\(?=\W|_)/g, "")).toContain(remedy);
   },
 );
 
