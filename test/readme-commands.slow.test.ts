@@ -10,7 +10,7 @@ import { createApiKey } from "../src/app/create-api-key.ts";
 import { readConfig } from "../src/base/config/config.ts";
 import { createTestDatabase, type TestDatabase } from "./support/database.ts";
 import { createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
-import { type SealpostProcess, startProcess } from "./support/sealpost-process.ts";
+import { SealpostProcess, startProcess } from "./support/sealpost-process.ts";
 import { patience } from "./support/time-limits.ts";
 
 const README = readFileSync(new URL("../README.md", import.meta.url), "utf8");
@@ -84,6 +84,42 @@ async function typeNext(left: string[], named: string, ids: Record<string, strin
     }
   }
 }
+
+/** From `npm ci` done, on an idle machine, by who types fast. */
+const FIRST_WEBHOOK_WITHIN_MS = 60_000;
+
+test("the README's first commands bring a verified webhook within a minute, and nothing is restarted", {
+  timeout: patience(2 * FIRST_WEBHOOK_WITHIN_MS),
+}, async () => {
+  const blocks = [...README.matchAll(/^```sh\n([\s\S]*?)^```$/gm)].map(([, block = ""]) => block);
+  const typed = blocks.slice(0, 2).map((block) => block.replace(/#.*/, "").trim());
+  expect(typed).toEqual(["npm ci && npm start", "npm run -s sealpost -- receiver try"]);
+
+  const own = { STATE_DIR: join(folder, "first"), PORT: "0", LOG_LEVEL: "silent" };
+  const startedAtMs = performance.now();
+  const service = new SealpostProcess(["start", "--json"], own);
+  const { api_key, signing_secret } = await service.waitForLine((line) => line.event === "first_account");
+  const receiver = new SealpostProcess(["receiver", "try"], { STATE_DIR: own.STATE_DIR });
+  await receiver.waitForLine(({ msg }) =>
+    / → 204 {2}verified analysis\.succeeded, .*\(an example\)$/.test(String(msg)),
+  );
+  const tookMs = performance.now() - startedAtMs;
+  expect(signing_secret).toMatch(/^whsec_/);
+
+  const running = service.lines.find(({ name, url }) => name === "API" && url);
+  const [key = "", id = "", publish = ""] = commandsOf(README);
+  await shell.run(key.replace("svc_test_…", String(api_key)));
+  await shell.run(id);
+  const published = await shell.run(publish.replaceAll("http://127.0.0.1:8080", String(running?.url)));
+  expect(answerIn(published).status).toBe(202);
+  // Printed below the line that says that it verifies.
+  await receiver.waitForLine(({ data }) =>
+    /^quick-\d+$/.test((data as { id?: string } | undefined)?.id ?? ""),
+  );
+  expect(tookMs).toBeLessThan(patience(FIRST_WEBHOOK_WITHIN_MS));
+  await receiver.stop();
+  await service.stop();
+});
 
 test("the README's quickstart publishes and pulls", async () => {
   const left = commandsOf(README);

@@ -22,12 +22,16 @@ export function connectTimeoutOf({ egressProxyUrl, attemptDeadlineMs }: Config):
 
 /**
  * The only way out to targets, as configured: directly to checked addresses, or through a proxy.
+ * @param ca certificates in PEM that are trusted besides the public ones; absent: those of TARGET_CA_FILE
  * @throws ConfigError for an entry of UNSAFE_ALLOWED_TARGETS or a file of certificates that cannot be used
  */
-export function createEgress(config: Config, connectTimeoutMs = connectTimeoutOf(config)): Egress {
+export function createEgress(
+  config: Config,
+  connectTimeoutMs = connectTimeoutOf(config),
+  ca = readCertificates(config),
+): Egress {
   const { egressProxyUrl, targetCaFile } = config;
   const rules = targetRulesOf(config);
-  const ca = targetCaFile === null ? undefined : readCertificates(targetCaFile);
   try {
     const common = { ca, connectTimeoutMs };
     const connect =
@@ -45,12 +49,13 @@ export function createEgress(config: Config, connectTimeoutMs = connectTimeoutOf
   }
 }
 
-function readCertificates(path: string): string {
+function readCertificates({ targetCaFile }: Config): string | undefined {
+  if (targetCaFile === null) return undefined;
   try {
-    return readFileSync(path, "utf8");
+    return readFileSync(targetCaFile, "utf8");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    throw new ConfigError([`TARGET_CA_FILE (${path}) cannot be read (${code}).`]);
+    throw new ConfigError([`TARGET_CA_FILE (${targetCaFile}) cannot be read (${code}).`]);
   }
 }
 
@@ -73,13 +78,15 @@ export function targetRulesOf(config: Config) {
 
 /**
  * The receiver check, with the same egress and deadline as every delivery.
+ * @param ca as of `createEgress`
  * @throws ConfigError when the egress cannot be made from the configuration
  */
-export function createReceiverChecking(config: Config): CheckReceiver {
+export function createReceiverChecking(config: Config, ca?: string): CheckReceiver {
+  const create = () => createEgress(config, undefined, ca);
   // Made once to no use, so that a bad configuration is refused at start and not at the first check.
-  createEgress(config);
+  create();
   return createReceiverCheck({
-    createEgress: () => createEgress(config),
+    createEgress: create,
     deadlineMs: config.attemptDeadlineMs,
     publicUrl: config.publicUrl,
     challenges: config.targetConsent === "challenge",

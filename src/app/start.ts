@@ -10,9 +10,10 @@ import { openConsole } from "./console-sessions.ts";
 import { issueApiKey, openAccount } from "./create-api-key.ts";
 import { createCommandPool, loadSecretsKey, prepareDatabase } from "./database.ts";
 import { createEgress } from "./egress.ts";
+import { type OfferedReceiver, offerReceiver } from "./offered-receiver.ts";
 import { type Announce, inColumns, inFrame, UsageError } from "./output.ts";
 import type { ProcessContext } from "./process-context.ts";
-import { removeOwnDatabase, secretsKeyOf, writeOwnDatabase } from "./state-folder.ts";
+import { removeOwnDatabase, secretsKeyOf, writeOwnDatabase, writeRunning } from "./state-folder.ts";
 import { type ChildEvent, servicePlans, supervise } from "./supervisor.ts";
 
 /** A dispatcher ends within the deadline of its attempts and 2 s more; after that, waiting longer is pointless. */
@@ -43,12 +44,15 @@ export async function runStandalone(context: ProcessContext, announce: Announce)
 }
 
 async function runUntilShutdown(context: ProcessContext, shutdown: AbortSignal, announce: Announce) {
-  const { env, random } = context;
-  const config = readConfig(env);
+  const given = readConfig(context.env);
   // Made to no use: a certificate file that no child could read is told before anything is printed or made.
-  createEgress(config);
-  await secretsKeyOf(config);
-  const targets = config.unsafeAllowedTargets?.join(", ");
+  createEgress(given);
+  await secretsKeyOf(given);
+  const offered = await offerReceiver(given, context.now);
+  const env = { ...context.env, ...offered?.env };
+  const config = readConfig(env);
+  const { random } = context;
+  const targets = given.unsafeAllowedTargets?.join(", ");
   if (targets) {
     const text = `UNSAFE: webhooks may go to ${targets}, public or not (UNSAFE_ALLOWED_TARGETS).`;
     announce("unsafe", { targets }, text);
@@ -65,7 +69,7 @@ async function runUntilShutdown(context: ProcessContext, shutdown: AbortSignal, 
       const text = `The database is not available (${reason}); trying again in ${seconds(delayMs)}.`;
       announce("database_away", { reason }, text);
     });
-    const children = servicePlans(context, config, databaseUrl);
+    const children = servicePlans({ env }, config, databaseUrl);
     const running = new Set<string>();
     let apiUrl: string | null = null;
     return await supervise({
@@ -76,7 +80,7 @@ async function runUntilShutdown(context: ProcessContext, shutdown: AbortSignal, 
         if (event.kind !== "message") return;
         apiUrl ??= (event.message as { listening?: string }).listening ?? null;
         if (running.has(event.name) || running.add(event.name).size < children.length) return;
-        if (own !== null) welcomed = welcome(databaseUrl, config, apiUrl, announce);
+        if (own !== null) welcomed = welcome({ databaseUrl, config, env, apiUrl, offered }, announce);
       },
       graceMs: config.attemptDeadlineMs + GRACE_BEYOND_DEADLINE_MS,
       random,
@@ -95,20 +99,30 @@ async function prepare(databaseUrl: string, config: Config, announce: Announce):
   await loadSecretsKey(pool, config);
 }
 
+type Started = {
+  readonly databaseUrl: string;
+  readonly config: Config;
+  /** What `config` was read from. */
+  readonly env: ProcessContext["env"];
+  readonly apiUrl: string | null;
+  readonly offered: OfferedReceiver | null;
+};
+
 /**
- * For whoever started the service on a database of its own: a link to the console of the oldest account and, in a new
- * database, an account. Never rejects: the service runs without, and there are commands for both.
+ * For whoever started the service on a database of its own: a link to the console of the oldest account, how to see a
+ * webhook and, in a new database, an account. Never rejects: the service runs without, and there are commands for all.
  */
 async function welcome(
-  databaseUrl: string,
-  config: Config,
-  apiUrl: string | null,
+  { databaseUrl, config, env, apiUrl, offered }: Started,
   announce: Announce,
 ): Promise<void> {
   await using pool = createCommandPool(databaseUrl, "sealpost start", config);
   try {
+    const apiPort = apiUrl === null ? `${config.port}` : new URL(apiUrl).port || "80";
+    await writeRunning(config.stateDir, plainSettings(env), apiPort, offered?.port ?? null);
     const isFirst = (await findFirstAccount(pool)) === null;
     const created = isFirst ? await createFirstAccount(pool, config) : null;
+    if (offered !== null) announceOffered(offered, announce);
     if (config.areas.includes("webhooks")) await announceConsole(pool, config.publicUrl ?? apiUrl, announce);
     if (created === null) return;
     // Last, and in a frame: above it stand the lines of the start, and below it those of the service will follow.
@@ -118,7 +132,7 @@ async function welcome(
     announce("first_account", created, inFrame(`${text}\n\n${columns}`));
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error);
-    const text = `The link to the console, or a first account, could not be made: ${message}`;
+    const text = `The link to the console, a receiver, or a first account, could not be offered: ${message}`;
     announce("welcome_failed", { message }, text);
   }
 }
@@ -133,6 +147,15 @@ async function createFirstAccount(pool: Pool, config: Config) {
     expiresInSeconds: null,
   });
   return { account_id: accountId, key_id: keyId, api_key: apiKey, signing_secret: signingSecret };
+}
+
+function announceOffered({ port }: OfferedReceiver, announce: Announce): void {
+  const url = `https://localhost:${port}`;
+  const command = "npm run -s sealpost -- receiver try";
+  const text =
+    `To see a webhook arrive, verified, run this in another terminal:\n  ${command}\n` +
+    `Webhooks may go to it, at ${url}, although that is private: in development only.`;
+  announce("receiver_offered", { url, command }, text);
 }
 
 async function announceConsole(pool: Pool, publicUrl: string | null, announce: Announce): Promise<void> {

@@ -9,6 +9,7 @@ import { UsageError } from "./output.ts";
 const SECRETS_KEY_FILE = "secrets-key";
 const DATABASE_URL_FILE = "database-url";
 const SETTINGS_FILE = "settings.json";
+const RECEIVER_PORT_FILE = "receiver-port";
 
 /** The key that encrypts stored secrets and, while it is rotated, the one that they are read with, too. */
 export async function secretsKeyOf(config: Config): Promise<SecretsKey> {
@@ -50,13 +51,34 @@ export async function writeOwnDatabase(
   settings: Readonly<Record<string, string>>,
 ): Promise<void> {
   await mkdir(stateDir, { recursive: true });
-  await writeFile(join(stateDir, SETTINGS_FILE), JSON.stringify(settings, null, 2), { mode: 0o600 });
-  await writeFile(join(stateDir, DATABASE_URL_FILE), databaseUrl, { mode: 0o600 });
+  await writeIn(stateDir, SETTINGS_FILE, JSON.stringify(settings, null, 2));
+  await writeIn(stateDir, DATABASE_URL_FILE, databaseUrl);
+}
+
+const writeIn = (stateDir: string, name: string, text: string) =>
+  writeFile(join(stateDir, name), text, { mode: 0o600 });
+
+/** Tells other commands where the API listens, which the settings may leave open, and what is offered to receivers. */
+export async function writeRunning(
+  stateDir: string,
+  settings: Readonly<Record<string, string>>,
+  apiPort: string,
+  offeredPort: number | null,
+): Promise<void> {
+  await writeIn(stateDir, SETTINGS_FILE, JSON.stringify({ ...settings, PORT: apiPort }, null, 2));
+  if (offeredPort !== null) await writeIn(stateDir, RECEIVER_PORT_FILE, `${offeredPort}`);
+}
+
+/** The port that the `start` on this state folder allows a receiver on this machine; null: none, or none runs. */
+export async function offeredPortOf({ stateDir }: Config): Promise<number | null> {
+  const text = await readIn(stateDir, RECEIVER_PORT_FILE);
+  return text === null ? null : Number(text);
 }
 
 /** After a `start` that was killed the files stay, and nothing answers at the URL. */
 export async function removeOwnDatabase(stateDir: string): Promise<void> {
-  for (const name of [DATABASE_URL_FILE, SETTINGS_FILE]) await rm(join(stateDir, name), { force: true });
+  for (const name of [DATABASE_URL_FILE, SETTINGS_FILE, RECEIVER_PORT_FILE])
+    await rm(join(stateDir, name), { force: true });
 }
 
 /**

@@ -46,7 +46,11 @@ const STABLE_AFTER_MS = 10_000;
 const USAGE_ERROR_EXIT_CODE = 2;
 
 /** The processes of the service, besides its database. */
-export function servicePlans({ env }: ProcessContext, config: Config, databaseUrl: string): ChildPlan[] {
+export function servicePlans(
+  { env }: Pick<ProcessContext, "env">,
+  config: Config,
+  databaseUrl: string,
+): ChildPlan[] {
   const { metricsPort } = config;
   const serviceEnv = { ...env, DATABASE_URL: databaseUrl, DATABASE_URL_FILE: "" };
   // Both cannot listen on one port; 0 is any free one for each.

@@ -30,13 +30,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 52_831,
+    max: 53_155,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 343,
+    max: 346,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

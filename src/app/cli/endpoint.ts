@@ -1,5 +1,5 @@
 import { type Command, Option } from "commander";
-import type { ClientBase } from "pg";
+import type { ClientBase, Pool } from "pg";
 import { problems } from "../../api/problems.ts";
 import { type Endpoint, PAYLOADS } from "../../delivery/endpoint-schema.ts";
 import {
@@ -48,18 +48,28 @@ function addSet(endpoint: Command, context: ProcessContext): void {
         if (judged.verdict === "refuse") throw refusedTarget(judged, config);
         const { account: accountId } = options;
         await requireAccount(pool, accountId);
-        const changed = await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
-          const { payload, forgetAfterSuccess: forget } = options;
-          const forgetsAfterSuccess = forget && forget === "true";
-          const previous_url = (await lockEndpointUrl(tx, accountId)) ?? undefined;
-          const done = await setEndpoint(tx, accountId, judged.href, { payload, forgetsAfterSuccess });
-          if (done === null) throw new UsageError(problems.endpoint_options_conflict.remedy);
-          const details = { url: done.url, previous_url, payload, forget_after_success: forget };
-          return { done, accountId, details };
-        });
+        const changed = await setEndpointAudited(pool, accountId, judged.href, options);
         printResult(context, options, endpointFields(changed), inColumns({ endpoint: changed.url }));
       }),
     );
+}
+
+/** As the options of the command say. `url`: of a target that is allowed, in its normal form. */
+export async function setEndpointAudited(
+  pool: Pool,
+  accountId: string,
+  url: string,
+  options: { readonly payload?: Endpoint["payload"]; readonly forgetAfterSuccess?: "true" | "false" } = {},
+): Promise<Endpoint> {
+  const { payload, forgetAfterSuccess: forget } = options;
+  const forgetsAfterSuccess = forget && forget === "true";
+  return await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
+    const previous_url = (await lockEndpointUrl(tx, accountId)) ?? undefined;
+    const done = await setEndpoint(tx, accountId, url, { payload, forgetsAfterSuccess });
+    if (done === null) throw new UsageError(problems.endpoint_options_conflict.remedy);
+    const details = { url: done.url, previous_url, payload, forget_after_success: forget };
+    return { done, accountId, details };
+  });
 }
 
 function addHolding(

@@ -1,26 +1,24 @@
-import { once } from "node:events";
 import type { Command } from "commander";
-import { readConfig } from "../../base/config/config.ts";
-import { DAY_SECONDS } from "../../base/model/time.ts";
+import type { Config } from "../../base/config/config.ts";
 import { webhookHeaders } from "../../delivery/webhook.ts";
-import { createAddressSet } from "../../egress/rules/address.ts";
-import { bareHost } from "../../egress/rules/host.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
+import type { ProbesOptions } from "../../receivers/probes.ts";
 import type { ReceiverReport } from "../../receivers/receiver-check.ts";
-import { createMemoryInbox, WebhookPullError } from "../../signing/index.ts";
+import { WebhookPullError } from "../../signing/index.ts";
 import { isErased, nextPage, type PulledItem } from "../../signing/pull.ts";
 import { createReceiverChecking, refusedTarget, targetRulesOf } from "../egress.ts";
 import { httpUrl } from "../listening.ts";
-import { issueLocalCertificate } from "../local-certificate.ts";
 import { type Announce, createAnnounce, printResult, textTable, UsageError } from "../output.ts";
+import { checkPlainReceiver, namesThisMachine, plainReceiverIn } from "../plain-receiver.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { commandConfigOf } from "../state-folder.ts";
-import { type Arrival, startWebhookReceiver } from "../webhook-receiver.ts";
-import { collect, parseWholeNumber, readOptionFile } from "./options.ts";
+import { collect, readOptionFile } from "./options.ts";
+import { addListen, addTry } from "./receiver-listen.ts";
 import { readSigningSecrets, SECRET_FILE_OPTION, SECRET_OPTION } from "./secrets.ts";
 
 export function addReceiverCommands(program: Command, context: ProcessContext): void {
   const receiver = program.command("receiver").description("run a webhook receiver, or check one");
+  addTry(receiver, context);
   addCheck(receiver, context);
   addListen(receiver, context);
   addForward(receiver, context);
@@ -31,27 +29,36 @@ It sends 14 probes, up to 3 trials of the secret and a challenge in parallel, wi
 sealpost-probe: 1, whether or not the receiver has ever returned a 2xx: check your own receivers only. Given two
 secrets, it says which of them the receiver accepts. A correct receiver accepts the valid webhooks with a 2xx and
 refuses the forged and the outdated ones. Every probe's analysis has "example": true.
+A receiver on this machine (http://localhost, 127.0.0.0/8, [::1]) is checked through TLS that ends here, as behind a
+tunnel, unless ENVIRONMENT is production.
 The exit code is 0 when the receiver is right and 1 when something is wrong.`;
 
 function addCheck(receiver: Command, context: ProcessContext): void {
   receiver
     .command("check")
     .description("check that a receiver accepts valid webhooks and refuses forgeries")
-    .requiredOption("--url <url>", "the receiver's URL: a public https:// URL")
+    .requiredOption("--url <url>", "a public https:// URL; in development also http://localhost")
     .option("--secret <secret>", SECRET_OPTION, collect)
     .option("--secret-file <path>", SECRET_FILE_OPTION)
     .option("--json", "print JSON, even on a terminal")
     .addHelpText("after", CHECK_HELP)
     .action(async (options) => {
       const config = await commandConfigOf(context.env);
-      const judged = judgeTargetUrl(options.url, targetRulesOf(config));
-      if (judged.verdict === "refuse") throw refusedTarget(judged, config);
+      const check = checkOf(options.url, config);
       const secrets = await readSigningSecrets(context, options);
-      const nowMs = context.now();
-      const report = await createReceiverChecking(config)({ url: judged.url, secrets, nowMs });
+      const report = await check({ secrets, nowMs: context.now() });
       printResult(context, options, report, reportText(report));
       context.setExitCode(report.verdict === "right" ? 0 : 1);
     });
+}
+
+/** @throws UsageError for a URL that webhooks may not go to */
+function checkOf(text: string, config: Config): (sent: ProbesOptions) => Promise<ReceiverReport> {
+  const plain = plainReceiverIn(text, config);
+  if (plain !== null) return (sent) => checkPlainReceiver(plain, config, sent);
+  const judged = judgeTargetUrl(text, targetRulesOf(config));
+  if (judged.verdict === "refuse") throw refusedTarget(judged, config);
+  return (sent) => createReceiverChecking(config)({ url: judged.url, ...sent });
 }
 
 const verdictTexts: Readonly<Record<ReceiverReport["verdict"], string>> = {
@@ -110,92 +117,6 @@ function connectionText(connection: ReceiverReport["connection"]): string {
   return facts.length === 0 ? "No connection was established." : `${facts.join(", ")}.`;
 }
 
-const LISTEN_HELP = `
-It answers 204 to valid webhooks, 200 and its text to a challenge, and 400 to everything else, and prints why.
-
-Webhooks only go to public https:// addresses, so put a tunnel or a proxy in front of it and set its public
-address as your endpoint:
-
-  sealpost receiver listen --port 4000 --secret-file secret.txt
-
-A Sealpost on the same machine reaches it directly when it trusts the certificate and allows the target:
-
-  sealpost receiver listen --port 4000 --secret-file secret.txt --https --ca-file receiver-ca.pem
-  export TARGET_CA_FILE=receiver-ca.pem UNSAFE_ALLOWED_TARGETS=localhost:4000
-  sealpost start
-  sealpost endpoint set --account ID --url https://localhost:4000/webhooks`;
-
-function addListen(receiver: Command, context: ProcessContext): void {
-  receiver
-    .command("listen")
-    .description("run a receiver that verifies and prints webhooks, until Ctrl-C")
-    .requiredOption("--port <number>", "port to listen on; 0 for any free port", parseWholeNumber(0, 65_535))
-    .option("--secret <secret>", SECRET_OPTION, collect)
-    .option("--secret-file <path>", SECRET_FILE_OPTION)
-    .option("--host <address>", "address to listen on", "127.0.0.1")
-    .option("--tolerance <seconds>", "maximum age of a webhook", parseWholeNumber(1, DAY_SECONDS), 300)
-    .option("--https", "use HTTPS, with a certificate for localhost")
-    .option(
-      "--ca-file <path>",
-      "with --https: where senders find the certificate to trust (PEM); kept, with <path>.key, for the next start",
-    )
-    .option("--json", "print events as JSON lines")
-    .addHelpText("after", LISTEN_HELP)
-    .action(async (options) => {
-      const { host, port, https: isHttps = false, caFile = null, tolerance: toleranceSeconds } = options;
-      if (caFile !== null && !isHttps) throw new UsageError("--ca-file needs --https.");
-      const secrets = await readSigningSecrets(context, options);
-      const announce = createAnnounce(context, options);
-      const { now } = context;
-      const shutdown = context.createShutdownSignal();
-      const tls = isHttps ? await issueLocalCertificate(host, caFile, now, announce) : null;
-      const onArrival = createAnnounceArrival(announce, now);
-      const listening = { host, port, tls, secrets, toleranceSeconds, now, onArrival };
-      const receiver = await startWebhookReceiver(listening);
-      // The name in the help's UNSAFE_ALLOWED_TARGETS.
-      const shownHost = isHttps && host === "127.0.0.1" ? "localhost" : host;
-      const url = `${httpUrl(shownHost, receiver.port).replace("http:", isHttps ? "https:" : "http:")}/`;
-      announce("listening", { url }, `Listening at ${url} and verifying webhooks. Press Ctrl-C to stop.`);
-      if (!shutdown.aborted) await once(shutdown, "abort");
-      await receiver.close();
-    });
-}
-
-/** Handles each event once, as a receiver should, by announcing it. Returns the status to answer with. */
-function createAnnounceArrival(announce: Announce, now: () => number): (arrival: Arrival) => Promise<number> {
-  const inbox = createMemoryInbox();
-  return async ({ path, headers, body, event, isChallenge, rejection }) => {
-    const received_at = new Date(now()).toISOString();
-    const status = isChallenge ? 200 : (rejection?.statusCode ?? 204);
-    const is_repeat = event !== null && (await inbox.acceptOnce(event.id, () => undefined)) === "duplicate";
-    const is_probe = headers["sealpost-probe"] !== undefined;
-    const notes = [
-      ...(is_repeat ? ["a repeated delivery"] : []),
-      ...(is_probe ? ["a probe of the receiver check"] : []),
-      ...(event?.data.example === true ? ["an example"] : []),
-    ];
-    const note = notes.length === 0 ? "" : ` (${notes.join(", ")})`;
-    const what = isChallenge
-      ? `a challenge, answered${note}`
-      : event === null
-        ? `rejected${note}: ${rejection?.message ?? ""}`
-        : `${event.event}, delivery ${printable(event.id)}${note}\n${printable(body.toString())}`;
-    const judged = { is_valid: rejection === null, reason: rejection?.code ?? null, is_repeat, is_probe };
-    const fields = { received_at, path, status, ...judged, webhook: event };
-    announce("arrived", fields, `${received_at.slice(11, 23)}  POST ${printable(path)} → ${status}  ${what}`);
-    return status;
-  };
-}
-
-const SHOWN_CHARACTERS_MAX = 2_000;
-
-/** Without control sequences, which a terminal would obey. */
-function printable(text: string): string {
-  const isLong = text.length > SHOWN_CHARACTERS_MAX;
-  const shown = isLong ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;
-  return shown.replace(/[^\P{Cc}\n\t]/gu, "\ufffd");
-}
-
 /** An integrator's own setting, and none of Sealpost's configuration. */
 const KEY_VARIABLE = "SEALPOST_API_KEY";
 
@@ -212,7 +133,7 @@ function addForward(receiver: Command, context: ProcessContext): void {
     .command("forward")
     .description("pull an account's events and post them to a receiver on this machine, until Ctrl-C")
     .requiredOption("--to <url>", "the receiver's URL on this machine")
-    .option("--api <url>", "the API's URL, without /v1 (default: from this configuration)")
+    .option("--api <url>", "the API's URL, without /v1 (default: that of the service here)")
     .option(
       "--key-file <path>",
       `a file with the API key (/dev/stdin for standard input); default: ${KEY_VARIABLE}`,
@@ -223,7 +144,7 @@ function addForward(receiver: Command, context: ProcessContext): void {
     .addHelpText("after", FORWARD_HELP)
     .action(async ({ to, api, keyFile, from, unsafeAnyTarget, json }) => {
       const target = readTarget(to, unsafeAnyTarget === true);
-      const apiUrl = readApiUrl(context, api);
+      const apiUrl = await readApiUrl(context, api);
       const apiKey = await readApiKey(context, keyFile);
       const announce = createAnnounce(context, { json });
       await forward(context, announce, target, apiUrl, apiKey, from === "oldest" ? undefined : from);
@@ -238,19 +159,17 @@ function readTarget(text: string, isAnyAllowed: boolean): URL {
       "--to must be an http:// or https:// URL without a user name, such as http://localhost:3000/webhooks.",
     );
   }
-  if (isAnyAllowed || url.hostname === "localhost" || isLoopback(bareHost(url.hostname))) return url;
+  if (isAnyAllowed || namesThisMachine(url)) return url;
   throw new UsageError(
     `--to names ${url.hostname}, which is not this machine: events go to localhost, 127.0.0.0/8 or [::1]. ` +
       "With --unsafe-any-target they go anywhere.",
   );
 }
 
-const isLoopback = createAddressSet(["127.0.0.0/8", "::1"]);
-
 /** Without /v1. */
-function readApiUrl({ env }: ProcessContext, given: string | undefined): string {
+async function readApiUrl({ env }: ProcessContext, given: string | undefined): Promise<string> {
   if (given === undefined) {
-    const { publicUrl, host, port } = readConfig(env);
+    const { publicUrl, host, port } = await commandConfigOf(env);
     return publicUrl ?? httpUrl(host, port);
   }
   const url = URL.parse(given);
@@ -296,8 +215,8 @@ async function forward(
     const at = new Date(context.now()).toISOString();
     announce(event, { at, ...fields }, `${at.slice(11, 23)}  ${text}`);
   };
-  const onRetry = (error: unknown, afterMs: number) => {
-    const reason = reasonOf(error);
+  const onRetry = (error: Error, afterMs: number) => {
+    const reason = reasonOf(error.cause ?? error);
     const text = `no answer from ${apiUrl} (${reason}); asking again in ${afterMs} ms`;
     tell("waiting", { reason, retry_after_ms: afterMs }, text);
   };

@@ -2,6 +2,8 @@ import { afterEach, describe, expect, test } from "vitest";
 import { verifyWebhook } from "../../../src/signing/index.ts";
 import { runSealpost } from "../../support/command.ts";
 import { targetsEnv } from "../../support/dispatching.ts";
+import { SECRETS_KEY } from "../../support/installation.ts";
+import { freePort } from "../../support/ports.ts";
 import { type Receiver, type ReceiverHandler, startReceiver } from "../../support/receiver.ts";
 
 const SECRET = "whsec_Y2hlY2tlZCBmcm9tIHRoZSBjb21tYW5kIGxpbmU=";
@@ -65,6 +67,9 @@ describe("receiver check", () => {
 
   test.each([
     [["--url", "http://example.com/"], /https/],
+    [["--url", "http://10.0.0.1/"], /https/],
+    [["--url", "http://localhost.example.com/"], /https/],
+    [["--url", "http://user:word@localhost/"], /https/],
     [["--url", "https://10.0.0.1/"], /public/],
     [["--url", "https://example.com/", "--secret", " "], /empty/],
   ])("sends nothing and ends with 2 for %s", async (more, message) => {
@@ -74,5 +79,54 @@ describe("receiver check", () => {
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(message);
     expect(stderr.trim().split("\n")).toHaveLength(1);
+  });
+});
+
+describe("receiver check of plain HTTP on this machine", () => {
+  const startPlain = async (handler: ReceiverHandler) => {
+    receiver = await startReceiver({ handler, plain: true });
+    return receiver;
+  };
+
+  test.each(["localhost", "127.0.0.1"])("finds a right one at %s right, in development", async (host) => {
+    const { port, requests } = await startPlain(right);
+    const url = `http://${host}:${port}/webhooks?from=here`;
+    const env = { SEALPOST_SECRET: SECRET };
+    const { code, stdout, stderr } = await runSealpost(["receiver", "check", "--url", url], { env });
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+    const connection = { tls_version: null, certificate_days_left: null, remote_address: "127.0.0.1" };
+    expect(JSON.parse(stdout)).toMatchObject({ url, verdict: "right", faults: [], connection });
+    expect(requests.length).toBeGreaterThan(14);
+    expect(new Set(requests.map(({ path }) => path))).toEqual(new Set(["/webhooks?from=here"]));
+  });
+
+  test("tells one that verifies nothing so", async () => {
+    const { port } = await startPlain(() => ({ status: 200 }));
+    const args = ["receiver", "check", "--url", `http://localhost:${port}/`];
+    const { code, stdout } = await runSealpost(args, { env: { SEALPOST_SECRET: SECRET } });
+    expect([code, JSON.parse(stdout).faults[0].code]).toEqual([1, "verifies_nothing"]);
+  });
+
+  test("says that nobody listens there", async () => {
+    const url = `http://localhost:${await freePort()}/webhooks`;
+    const env = { SEALPOST_SECRET: SECRET };
+    const { code, stderr } = await runSealpost(["receiver", "check", "--url", url], { env });
+    expect(code).toBe(2);
+    expect(stderr).toBe(
+      `Nothing listens at ${new URL(url).origin} (ECONNREFUSED): start your receiver first.\n`,
+    );
+  });
+
+  test.each(["localhost", "127.0.0.1", "[::1]"])("sends nothing to %s in production", async (host) => {
+    const { port, requests } = await startPlain(right);
+    const production = { ENVIRONMENT: "production", SECRETS_KEY: SECRETS_KEY.toString("base64") };
+    const env = { SEALPOST_SECRET: SECRET, ...production };
+    for (const scheme of ["http", "https"]) {
+      const args = ["receiver", "check", "--url", `${scheme}://${host}:${port}/`];
+      const { code, stderr } = await runSealpost(args, { env });
+      expect(code).toBe(2);
+      expect(stderr).toMatch(scheme === "http" ? /does not begin with https/ : /not public|a local name/);
+    }
+    expect(requests).toEqual([]);
   });
 });

@@ -101,7 +101,9 @@ describe("receiver listen", () => {
       webhook({ event: { data: { id: "\u009b2J\u007f", status: "succeeded", example: true } } }),
     );
     const head = await next();
-    expect(head).toMatch(/POST \/ → 204 {2}analysis\.succeeded, delivery 01a1f7b0.* \(an example\)$/);
+    expect(head).toMatch(
+      /POST \/ → 204 {2}verified analysis\.succeeded, delivery 01a1f7b0.* \(an example\)$/,
+    );
     const shown = await next();
     expect(shown).toContain('"status":"succeeded"');
     expect(shown).not.toMatch(/\p{Cc}/u);

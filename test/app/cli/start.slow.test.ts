@@ -60,7 +60,7 @@ describe("start on a database of its own", { timeout: patience(90_000) }, () => 
 
     expect(await first.stop()).toBe(0);
     expect(first.errors).toBe("");
-    for (const file of ["database-url", "settings.json"]) {
+    for (const file of ["database-url", "settings.json", "receiver-port"]) {
       expect(existsSync(join(stateDir, file)), file).toBe(false);
     }
     expect((await runSealpost(["key", "list"], { env })).code).toBe(2);
