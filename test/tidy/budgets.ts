@@ -25,7 +25,9 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * its density (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a
  * pause's banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public
  * pages in one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to
- * do first 10, and for integrators: who answered in place of the application 480 and 2.
+ * do first 10, and for integrators: who answered in place of the application 480 and 2, programs that say when nobody
+ * answers 7, pages as Markdown 79, a first webhook without a restart and checks of plain HTTP on one's own machine 324
+ * and 3.
  */
 const budgets: readonly Budget[] = [
   {
