@@ -7,9 +7,12 @@ const root = new URL("../", import.meta.url);
 const read = (path: string): string => readFileSync(new URL(path, root), "utf8");
 const { scripts } = JSON.parse(read("package.json")) as { scripts: Record<string, string> };
 
-const documents = globSync(["*.md", "docs/*.md", "src/*/README.md", "test/*/README.md"], {
-  cwd: root,
-}).sort();
+const documents = globSync(
+  ["*.md", "docs/*.md", "src/*/README.md", "packages/*/README.md", "test/*/README.md"],
+  {
+    cwd: root,
+  },
+).sort();
 /** Without the blocks of code, which have paths and headings of their own. */
 const proseOf = (path: string): string => read(path).replaceAll(/^ *```[\s\S]*?^ *```/gm, "");
 
@@ -70,7 +73,7 @@ describe.each(documents)("%s", (path) => {
       const bases = isMap ? ["", "src/", `src/${spans[0]}`] : [""];
       const isPath = isMap
         ? /^[\w-]+(?:\/[\w.*-]*)+$|^[\w-]+\.(?:ts|mjs)$/
-        : /^(?:src|test|sql|docs|grafana|scripts)\/[\w./*-]*$/;
+        : /^(?:src|test|sql|docs|grafana|scripts|packages)\/[\w./*-]*$/;
       for (const span of spans.filter((one) => isPath.test(one))) {
         expect(
           bases.flatMap((base) => globSync(`${base}${span}`, { cwd: root })),

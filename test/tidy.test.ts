@@ -200,7 +200,11 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
   },
   "line length": {
-    wrong: { "sql/0002_long.sql": `-- ${"x".repeat(118)}` },
+    wrong: {
+      "sql/0002_long.sql": `-- ${"x".repeat(118)}`,
+      "packages/python/src/a.py": `# ${"x".repeat(119)}`,
+      "packages/go/a.go": `\t// ${"x".repeat(117)}`,
+    },
     right: {
       "sql/0002_long.sql": `-- ${"x".repeat(117)}`,
       "README.md": "x".repeat(500),
@@ -208,7 +212,11 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
   },
   "file length": {
-    wrong: { "src/http/long.ts": "x\n".repeat(401), "test/api/long.test.ts": "x\n".repeat(401) },
+    wrong: {
+      "src/http/long.ts": "x\n".repeat(401),
+      "test/api/long.test.ts": "x\n".repeat(401),
+      "packages/go/long.go": "x\n".repeat(401),
+    },
     right: { "src/http/long.ts": "x\n".repeat(400), "test/api/long.test.ts": "x\n".repeat(400) },
   },
   "file name": {
@@ -222,6 +230,7 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     right: {
       "src/http/request-id.ts": "",
       "test/api/request-id.test.ts": "",
+      "packages/python/src/sealpost_receiver/__init__.py": "",
       "sql/0001_first_start.sql": "",
       "sql/workspace/0001_first_start.sql": "",
     },
@@ -286,8 +295,8 @@ const MUTATED = [
   "src/delivery/schedule/{life,retry-schedule}.ts",
   "src/egress/rules/{address,host,target-url}.ts",
   "src/egress/post/result.ts",
-  "src/signing/{delivery-inbox,event,sign,signature-header,system-clock,verification-error}.ts",
-  "src/signing/{verification-input,verify,web}.ts",
+  "src/signing/{delivery-inbox,event,sign,signature-header,system-clock}.ts",
+  "src/signing/{verification-error,verification-input,verify,web}.ts",
   "src/delivery/webhook.ts",
   "src/delivery/{account-turns,lane,lanes}.ts",
   "src/http/idempotent-write.ts",

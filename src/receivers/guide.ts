@@ -5,7 +5,7 @@ import { type DocumentPage, escapeHtml } from "../http/html-page.ts";
 const SOURCE = new URL("../signing/README.md", import.meta.url);
 
 /**
- * The README of the receiver library as a page of this service: one text for who has the package and for who has not,
+ * The README of the receiver library as a page of this service: one text for who has a package and for who has none,
  * whose code is that of test/recipes and test/signing/examples.
  */
 export function receiversGuide(): DocumentPage {

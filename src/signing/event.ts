@@ -36,7 +36,7 @@ const CHALLENGE_BYTES_MAX = 1_024;
 /** The text to answer; null: the body is no challenge. */
 export function parseChallenge(body: Uint8Array): string | null {
   if (body.length > CHALLENGE_BYTES_MAX) return null;
-  const [, text = null] = CHALLENGE.exec(new TextDecoder().decode(body)) ?? [];
+  const [, text = null] = CHALLENGE.exec(new TextDecoder("utf-8", { ignoreBOM: true }).decode(body)) ?? [];
   return text;
 }
 

@@ -38,14 +38,12 @@ const asInAProject = (source: string) =>
   source
     .replaceAll('"../../../src/signing/index.ts"', '"sealpost-receiver"')
     .replaceAll('"../../../src/signing/web.ts"', '"sealpost-receiver/web"')
-    .replaceAll("from recipe import", "from webhooks import")
     .trimEnd();
 
 test.each(
-  globSync(
-    ["test/recipes/*/recipe.*", "test/recipes/python/{pull,receiver}.py", "test/signing/examples/*.ts"],
-    { cwd: REPOSITORY },
-  ),
+  globSync(["test/recipes/*/recipe.*", "test/recipes/*/{pull,receiver}.*", "test/signing/examples/*.ts"], {
+    cwd: REPOSITORY,
+  }),
 )("the guide has %s as it is tested", (path) => {
   const source = asInAProject(readFileSync(`${REPOSITORY}${path}`, "utf8"));
   const blocks = [...html.matchAll(/<pre tabindex="0"><code>([\s\S]*?)<\/code><\/pre>/g)];

@@ -73,6 +73,7 @@ for (const [language, { command, puller, receiver, tags }] of Object.entries(LAN
       const env = {
         PATH: process.env.PATH,
         PYTHONDONTWRITEBYTECODE: "1",
+        PYTHONPATH: pathOf("../packages/python/src"),
         SEALPOST_URL: api.url,
         SEALPOST_API_KEY: account.ownKey,
         SIGNING_SECRET: account.secret,

@@ -15,12 +15,11 @@ function asInAProject(source: string): string {
   return source
     .replaceAll('"../../../src/signing/index.ts"', '"sealpost-receiver"')
     .replaceAll('"../../../src/signing/web.ts"', '"sealpost-receiver/web"')
-    .replaceAll("from recipe import", "from webhooks import")
     .trimEnd();
 }
 
 const tested = globSync(
-  ["test/recipes/*/recipe.*", "test/recipes/python/{pull,receiver}.py", "test/signing/examples/*.ts"],
+  ["test/recipes/*/recipe.*", "test/recipes/*/{pull,receiver}.*", "test/signing/examples/*.ts"],
   {
     cwd: fileURLToPath(REPOSITORY),
   },

@@ -36,7 +36,7 @@ export type TestDispatcher = {
 };
 
 /** Environment variables of a process that may deliver to them, and trusts them. */
-export function targetsEnv(receivers: readonly Receiver[]) {
+export function targetsEnv(receivers: readonly Pick<Receiver, "port" | "caPem">[]) {
   const caFile = join(inject("runFolder"), `${randomUUID()}.pem`);
   writeFileSync(caFile, receivers.map((receiver) => receiver.caPem).join("\n"));
   return { TARGET_CA_FILE: caFile, UNSAFE_ALLOWED_TARGETS: unsafeAllowed(receivers).join(",") };
@@ -116,6 +116,6 @@ export function startTestDispatcher(
 }
 
 /** `host:port` of every name of the receivers. */
-export function unsafeAllowed(receivers: readonly Receiver[]): string[] {
+export function unsafeAllowed(receivers: readonly Pick<Receiver, "port">[]): string[] {
   return receivers.flatMap(({ port }) => [`localhost:${port}`, `127.0.0.1:${port}`, `*.localhost:${port}`]);
 }

@@ -1,5 +1,6 @@
 // The programs beside Node and npm that the second tier needs. `npm test` uses none of them; `npm run test:all` starts
 // with all of them only. As a program itself, it prints the Debian packages that are missing.
+import { execFileSync } from "node:child_process";
 import { accessSync, constants, readFileSync } from "node:fs";
 import { delimiter, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,12 +12,14 @@ const PACKAGES = {
   curl: "curl",
   git: "git",
   go: "golang",
+  gofmt: "golang",
   haproxy: "haproxy",
   java: "default-jdk-headless",
   javac: "default-jdk-headless",
   jq: "jq",
   openssl: "openssl",
   php: "php-cli",
+  pip3: "python3-pip",
   prometheus: "prometheus",
   promtool: "prometheus",
   python3: "python3",
@@ -41,13 +44,35 @@ export function program(name: Program): string {
  * the `node` in them is the one that runs the tests.
  */
 export function findProgram(name: string): string | null {
+  return findPrograms(name)[0] ?? null;
+}
+
+function findPrograms(name: string): readonly string[] {
   const folders = (process.env.PATH ?? "").split(delimiter);
-  return (
-    folders
-      .filter((folder) => !folder.split(sep).includes("node_modules"))
-      .map((folder) => join(folder, name))
-      .find(isExecutable) ?? null
-  );
+  return folders
+    .filter((folder) => !folder.split(sep).includes("node_modules"))
+    .map((folder) => join(folder, name))
+    .filter(isExecutable);
+}
+
+/** setuptools makes wheels since 70.1, and before with a package of that name. */
+const MAKES_WHEELS = `import setuptools, importlib.util
+assert importlib.util.find_spec("pip")
+try: import setuptools.command.bdist_wheel
+except ImportError: import wheel`;
+
+/** A Python that makes wheels without a network: a machine's first one is often bare. @throws Error if there is none */
+export function wheelMakingPython(): string {
+  const path = findPrograms("python3").find((python) => {
+    try {
+      execFileSync(python, ["-c", MAKES_WHEELS], { stdio: "ignore" });
+      return true;
+    } catch {
+      return false;
+    }
+  });
+  if (path === undefined) throw new Error("No python3 makes wheels (Debian: apt-get install python3-pip)");
+  return path;
 }
 
 /** The S3 server, which .ci/install-s3-server builds. @throws Error if it has not */
@@ -61,7 +86,8 @@ export function s3Server(): string {
 
 /** vitest global setup of the whole run. @throws Error that names all that is missing */
 export function setup(): void {
-  const wanted = [...Object.keys(PACKAGES).map((name) => () => program(name as Program)), s3Server];
+  const programs = Object.keys(PACKAGES).map((name) => () => program(name as Program));
+  const wanted = [...programs, wheelMakingPython, s3Server];
   const missing = wanted.flatMap((find) => {
     try {
       find();

@@ -5,14 +5,14 @@ import type { Rule, SourceFile } from "./source-files.ts";
 const columnsMax = 120;
 const linesMax = 400;
 
-const isCode = (file: SourceFile) => /\.(?:ts|mjs)$/.test(file.path);
+const isCode = (file: SourceFile) => /\.(?:ts|mjs|py|go)$/.test(file.path);
 
 export const lineLength: Rule = {
   name: "line length",
   find: (files) =>
     files
       // PostgreSQL breaks no lines, and wrote that file.
-      .filter((file) => /\.(?:ts|mjs|sql)$/.test(file.path) && file.path !== "sql/schema.sql")
+      .filter((file) => /\.(?:ts|mjs|py|go|sql)$/.test(file.path) && file.path !== "sql/schema.sql")
       .flatMap((file) =>
         file.text.split("\n").flatMap((line, index) => {
           const columns = [...line].length;
@@ -40,7 +40,8 @@ export const fileNames: Rule = {
   name: "file name",
   find: (files) =>
     files
-      .filter((file) => file.path.includes("/") && !file.path.startsWith("."))
+      // Python and Go have rules of their own for names.
+      .filter(({ path }) => path.includes("/") && !path.startsWith(".") && !/\.(?:py|go)$/.test(path))
       .flatMap((file) => {
         const isMigration = /^sql\/(?:[a-z]+\/)?\d{4}_[a-z0-9]+(?:_[a-z0-9]+)*\.sql$/.test(file.path);
         const words = file.path.split(/[/.-]/);

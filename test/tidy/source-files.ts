@@ -12,16 +12,20 @@ export type Breach = { readonly rule: string; readonly path: string; readonly me
 export type Rule = { readonly name: string; readonly find: (files: readonly SourceFile[]) => Breach[] };
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
-const folders = ["src", "test", "sql", "scripts", "docs", "grafana", ".ci"];
-const readEndings =
-  /\.(?:ts|mjs|css|sql|sh|md)$|^grafana\/.+\.(?:json|ya?ml)$|^(?:\.ci\/run|(?:compose|Docker|package-lock).*)$/;
+const folders = ["src", "packages", "test", "sql", "scripts", "docs", "grafana", ".ci"];
+const readEndings = [
+  /\.(?:ts|mjs|css|sql|sh|md)$/,
+  /^packages\/.+\.(?:py|go)$/,
+  /^grafana\/.+\.(?:json|ya?ml)$/,
+  /^(?:\.ci\/run|(?:compose|Docker|package-lock).*)$/,
+];
 
 /** All code that we wrote, and the texts at the root. Does not ask git, so that an image has the same list. */
 export function readSourceFiles(): SourceFile[] {
   const atRoot = readdirSync(root, { withFileTypes: true }).filter((entry) => entry.isFile());
   const paths = [...atRoot.map((entry) => entry.name), ...folders.flatMap(filesBelow)];
   return paths
-    .filter((path) => readEndings.test(path))
+    .filter((path) => readEndings.some((ending) => ending.test(path)))
     .sort()
     .map((path) => ({ path, text: readFileSync(join(root, path), "utf8") }));
 }

@@ -1,6 +1,6 @@
 import http.client, json, os, sys, time, urllib.error, urllib.parse, urllib.request
 
-from recipe import verify_webhook
+from sealpost_receiver import verify_signature
 
 
 class NoRedirect(urllib.request.HTTPRedirectHandler):
@@ -33,8 +33,7 @@ def pull_webhooks(base_url: str, api_key: str, secrets: list[str], after=None, k
             continue
         failures = 0
         for item in page["items"]:
-            if not verify_webhook(item["body"].encode(), item["signature"], secrets):
-                raise ValueError(f"{item['delivery_id']} does not verify: is it the account's signing secret?")
+            verify_signature(item["body"].encode(), item["signature"], secrets)
         for item in page["items"]:
             event = json.loads(item["body"])
             if event["data"] is not None:  # else the analysis was erased
