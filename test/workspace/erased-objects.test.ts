@@ -1,14 +1,28 @@
-// Objects that no row knows: of a database that was restored to a time before they were stored.
+// Objects that no row knows, of a database that was restored to a time before they were stored; and keys for objects
+// that are reserved beside an erasure.
 import { randomBytes } from "node:crypto";
 import { readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
+import { eraseAccount } from "../../src/cells/erase-account.ts";
+import { eraseWorkspace } from "../../src/workspace/moving/mover.ts";
 import type { ObjectStore } from "../../src/workspace/objects/object-store.ts";
+import { releaseKeys, reserveKeys } from "../../src/workspace/store/loose-objects.ts";
 import { runSealpost } from "../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { rowOf } from "../support/installation.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import {
+  begin,
+  changeRows,
+  deleteRows,
+  insertRow,
+  rowOf,
+  rowsOf,
+  untilSomebodyWaits,
+} from "../support/installation.ts";
+import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
+import { patience } from "../support/time-limits.ts";
 import { documentsOf } from "./support/documents.ts";
+import { endKeeping, removeAll } from "./support/moving.ts";
 import { putBytes } from "./support/object-bodies.ts";
 import { keysIn, openFileStore } from "./support/object-listing.ts";
 
@@ -59,4 +73,89 @@ test("objects of an erased account's spaces go, though no row knows them, and no
   await rm(foreign);
   expect(await keys(erased.end)).toEqual([]);
   expect(await keys(other.end)).toEqual(others);
+});
+
+/** An account with a document, and where its space has its objects. */
+async function filled() {
+  const documents = documentsOf(api.ask);
+  const account = await api.newAccount();
+  const { id: space_id, storage_prefix } = await documents.newSpace("Plans", { key: account.key });
+  await documents.uploaded({ space_id }, undefined, { key: account.key });
+  return { account, space_id, prefix: String(storage_prefix) };
+}
+
+/** Erases it, and does `late` once, when its loose objects have been looked through. */
+async function eraseWith({ accountId }: TestAccount, late: () => Promise<unknown>) {
+  let isDone = false;
+  const list: ObjectStore["list"] = async function* (...asked) {
+    if (!isDone) await late();
+    isDone = true;
+    yield* store.list(...asked);
+  };
+  const objects = Object.assign(Object.create(store) as ObjectStore, { list });
+  return await eraseAccount({
+    ...{ pool: database.pool, accountId, name: null, waitMaxMs: patience(10_000) },
+    tooLong: (_, whom) => new Error(`waited for ${whom}`),
+    eraseFromAreas: (onPage) => eraseWorkspace({ pool: database.pool, objects }, accountId, onPage),
+    onProgress: () => undefined,
+  });
+}
+
+const looseOf = ({ accountId }: TestAccount) =>
+  rowsOf(database.pool, "workspace.loose_objects", { account_id: accountId });
+
+test("no key is reserved or released for an account that is erased, which is erased all the same", async () => {
+  const { account, prefix } = await filled();
+  const keys = [`${prefix}late-1/a.txt`];
+  const late = async () => {
+    expect(await reserveKeys(database.pool, account, keys, 5)).toEqual([]);
+    await releaseKeys(database.pool, account, { keys });
+  };
+  expect(await eraseWith(account, late)).toMatchObject({ outcome: "erased", objectsLeft: 0 });
+  expect(await looseOf(account)).toEqual([]);
+});
+
+test("a key that was reserved all the same keeps nobody from being erased", async () => {
+  const { account, prefix } = await filled();
+  const { accountId: account_id, userId: user_id } = account;
+  const reserved = { account_id, user_id, bytes: 5, is_reserved: true, remove_at: new Date() };
+  const late = () =>
+    insertRow(database.pool, "workspace.loose_objects", {
+      ...reserved,
+      storage_key: `${prefix}late-1/a.txt`,
+    });
+  expect(await eraseWith(account, late)).toMatchObject({ outcome: "erased", objectsLeft: 1 });
+  expect(await looseOf(account)).toMatchObject([{ user_id: null, is_reserved: false }]);
+});
+
+test("an upload that would reserve its key once the account is erased is 401", async () => {
+  const { account, space_id } = await filled();
+  const { key } = account;
+  const documents = documentsOf(api.ask);
+  const { id } = await documents.created({ space_id, file_name: "second.txt" }, { key });
+  const before = await looseOf(account);
+  const other = await begin(database.pool, "lock table workspace.loose_objects in share mode");
+  const putting = documents.put(id, undefined, { key });
+  await untilSomebodyWaits(database.pool);
+  await changeRows(database.pool, "accounts", { id: account.accountId }, { erased_at: new Date() });
+  await other.commit();
+  const { status, body } = await putting;
+  expect([status, body.code]).toEqual([401, "unauthorized"]);
+  expect(await looseOf(account)).toEqual(before);
+});
+
+test("one account's counts that are wrong keep nobody else's objects from being removed", async () => {
+  const accounts = [await filled(), await filled()].toSorted((a, b) =>
+    a.account.accountId < b.account.accountId ? -1 : 1,
+  );
+  for (const { account, prefix } of accounts)
+    await reserveKeys(database.pool, account, [`${prefix}x-1/a.txt`], 5);
+  const [wrong, other] = accounts.map(({ account }) => account) as [TestAccount, TestAccount];
+  await deleteRows(database.pool, "workspace.storage", { account_id: wrong.accountId });
+  await endKeeping(database.pool, true);
+  // Told once there is nothing else to do.
+  const removing = removeAll(database.pool, store);
+  await expect(removing).rejects.toMatchObject({ constraint: "storage_bytes_check" });
+  expect(await looseOf(wrong)).toMatchObject([{ is_reserved: true }]);
+  expect(await looseOf(other)).toMatchObject([{ is_reserved: false }]);
 });

@@ -153,7 +153,8 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
     .map((document) => ({ ...document, newKey: newObjectKey(document) }));
   const stored = wanted.filter(({ has_content }) => has_content);
   const newKeys = stored.map(({ newKey }) => newKey);
-  await reserveKeys(pool, move, newKeys, 0);
+  // The account is erased, and this move with it.
+  if ((await reserveKeys(pool, move, newKeys, 0)).length < newKeys.length) return 0;
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();

@@ -98,7 +98,9 @@ export function contentOperations({
         const key = newObjectKey(document);
         try {
           await requireRoomForLeftovers(pool, user);
-          await reserveKeys(pool, user, [key], body.bytes);
+          const reserved = await reserveKeys(pool, user, [key], body.bytes);
+          // The account was erased meanwhile, and its keys with it.
+          if (reserved.length === 0) throw new Problem("unauthorized");
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.
           const opened = { [Symbol.asyncIterator]: () => body.open()[Symbol.asyncIterator]() };
           const within = AbortSignal.timeout(PUT_WITHIN_MS);

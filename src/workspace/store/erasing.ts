@@ -33,7 +33,12 @@ export const AROUND_DOCUMENTS: readonly DeletedTable[] = [
   },
   { name: "workspace.space_members", key: ["user_id", "space_id"] },
   { name: "workspace.spaces", key: ["id"] },
-  { name: "workspace.storage", key: ["kind", "user_id"], only: "user_id <> account_id" },
+  {
+    name: "workspace.storage",
+    key: ["kind", "user_id"],
+    only: `user_id <> account_id and not exists (select from workspace.loose_objects as l
+      where l.account_id = t.account_id and l.user_id = t.user_id)`,
+  },
 ];
 
 /** A workflow and its current version refer to each other. Returns how many of a page had one. */

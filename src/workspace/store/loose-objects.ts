@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../../base/database/account-rows.ts";
 import { DAY_MS } from "../../base/model/time.ts";
 import { accountsBehind } from "./lists.ts";
 import { rowsOf } from "./statements.ts";
@@ -18,11 +19,18 @@ type KeysOwner = { readonly accountId: string; readonly userId: string | null };
 
 /**
  * Before anything is stored under these keys. `bytes`: of each, which count towards the account's documents; 0 for
- * copies, whose documents count already.
+ * copies, whose documents count already. Returns those that are reserved: none once the account is erased, as its
+ * erasure may have looked through them already.
  */
-export const reserveKeys = rowsOf<object, KeysOwner, [keys: readonly string[], bytes: number]>(
+export const reserveKeys = rowsOf<
+  { readonly storageKey: string },
+  KeysOwner,
+  [keys: readonly string[], bytes: number]
+>(
   `insert into workspace.loose_objects (account_id, user_id, storage_key, bytes, is_reserved, remove_at)
-   select $1, $2, unnest($3::text[]), $4, true, now() + ${RESERVED_MS} * interval '1 millisecond'`,
+   select $1, $2, key, $4, true, now() + ${RESERVED_MS} * interval '1 millisecond'
+   from unnest($3::text[]) as key where ${notErased("$1")}
+   returning storage_key as "storageKey"`,
 );
 
 /** Of these keys those that documents can be given in this transaction: the others were released. */
@@ -44,7 +52,10 @@ export type ReleasedKeys = {
   readonly keptMs?: number;
 };
 
-/** Nobody brings these keys to a document any more; what is there is removed when its time is over. */
+/**
+ * Nobody brings these keys to a document any more; what is there is removed when its time is over. An erased account's
+ * were released by its erasure.
+ */
 export async function releaseKeys(
   database: Pool | ClientBase,
   { accountId, userId }: KeysOwner,
@@ -53,7 +64,7 @@ export async function releaseKeys(
   await database.query(
     `insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes, user_id)
      select $1, key, false, now() + $3::float8 * interval '1 millisecond', bytes, $5
-     from unnest($2::text[], $4::bigint[]) as released (key, bytes)
+     from unnest($2::text[], $4::bigint[]) as released (key, bytes) where ${notErased("$1")}
      on conflict (account_id, storage_key) do update set is_reserved = false, remove_at = excluded.remove_at`,
     [accountId, keys, Math.max(keptMs, KEPT_MS), bytes, userId],
   );
@@ -66,18 +77,21 @@ type LooseObject = {
   readonly wasReserved: boolean;
 };
 
-/**
- * Those whose time is over, of the next accounts behind this one: accounts take turns, however much each has left
- * behind. From now on no document can be given their keys. Empty: no account behind this one has any.
- */
-export const claimLoose = rowsOf<LooseObject, string, [countMax: number]>(
-  `with recursive ${accountsBehind("$1::uuid", "workspace.loose_objects")}, due as (
-     select loose.* from accounts cross join lateral (
-       select account_id, storage_key, is_reserved from workspace.loose_objects as l
-       where l.account_id = accounts.account_id and l.remove_at <= now()
-       order by l.remove_at limit $2 for update skip locked
-     ) as loose
-     limit $2
+/** The next accounts behind this one that have some whose time is over. */
+const readAccountsWithLoose = rowsOf<{ readonly accountId: string }, string, [countMax: number]>(
+  `with recursive ${accountsBehind("$1::uuid", "workspace.loose_objects")}
+   select accounts.account_id as "accountId" from accounts cross join lateral (
+     select from workspace.loose_objects as l
+     where l.account_id = accounts.account_id and l.remove_at <= now() limit 1
+   ) as due
+   limit $2`,
+  "loose_accounts",
+);
+
+const claimOfAccount = rowsOf<LooseObject, string, [countMax: number]>(
+  `with due as (
+     select account_id, storage_key, is_reserved from workspace.loose_objects
+     where account_id = $1 and remove_at <= now() order by remove_at limit $2 for update skip locked
    )
    update workspace.loose_objects as l
    set is_reserved = false, remove_at = now() + ${REMOVED_WITHIN_MS} * interval '1 millisecond'
@@ -85,6 +99,31 @@ export const claimLoose = rowsOf<LooseObject, string, [countMax: number]>(
    returning l.account_id as "accountId", l.storage_key as "storageKey", due.is_reserved as "wasReserved"`,
   "claim_loose",
 );
+
+/**
+ * Those whose time is over, of the next accounts behind this one: accounts take turns, however much each has left
+ * behind. From now on no document can be given their keys. Empty: no account behind this one has any. Each account's
+ * are claimed by themselves, so that one whose counts are wrong stops nobody else's.
+ * @throws what is wrong, once there is nothing but that
+ */
+export async function claimLoose(
+  pool: Pool,
+  afterAccountId: string,
+  countMax: number,
+): Promise<readonly LooseObject[]> {
+  const claimed: LooseObject[] = [];
+  const errors: unknown[] = [];
+  for (const { accountId } of await readAccountsWithLoose(pool, afterAccountId, countMax)) {
+    if (claimed.length === countMax) break;
+    try {
+      claimed.push(...(await claimOfAccount(pool, accountId, countMax - claimed.length)));
+    } catch (error) {
+      errors.push(error);
+    }
+  }
+  if (claimed.length === 0 && errors.length > 0) throw errors[0];
+  return claimed;
+}
 
 /** The object was removed. One that was reserved until now is looked at once more. */
 export async function forgetLoose(
