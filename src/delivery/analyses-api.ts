@@ -118,6 +118,12 @@ const ErasedAnalysis = z
     analysis_id: analysisId,
     delivery_id: id.nullable().describe("Null: its delivery is not known any more, after a restore."),
     in_flight: z.boolean().describe("An attempt was under way, which may still arrive."),
+    came_from: z
+      .string()
+      .nullable()
+      .describe(
+        "The cell that the account was moved from, which may have the text until its operator deletes it.",
+      ),
   })
   .meta({ id: "ErasedAnalysis", description: "The analysis that was erased, and its delivery." });
 
@@ -208,8 +214,8 @@ export function analysisOperations({
         if ((await findAnalysis(tx, await reader(tx), analysis_id)) === null) throw problem("not_found");
         const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller.userId);
         if (erased === "refused") throw problem("access_denied");
-        const { deliveryId, inFlight } = erased!;
-        return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight } };
+        const { deliveryId, inFlight, cameFrom } = erased!;
+        return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight, came_from: cameFrom } };
       },
     }),
     batchedWrite({

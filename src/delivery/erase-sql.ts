@@ -15,9 +15,14 @@ export type EraseFromRuns = (
 
 /**
  * `deliveryId` null: it was erased before a restore, to when it was not there yet. `inFlight`: an attempt was under
- * way, which may arrive. Null: the account has no such analysis.
+ * way, which may arrive. `cameFrom`: the cell that the account came from, which may have it still; null: it was always
+ * here. Null: the account has no such analysis.
  */
-export type Erased = { readonly deliveryId: string | null; readonly inFlight: boolean } | null;
+export type Erased = {
+  readonly deliveryId: string | null;
+  readonly inFlight: boolean;
+  readonly cameFrom: string | null;
+} | null;
 
 /** With what runs have made of it. `refused`: as `EraseFromRuns` says. See sealpost.erase_analysis. */
 export async function eraseAnalysis(
@@ -62,7 +67,9 @@ async function eraseOne(database: ClientBase, accountId: string, analysisId: str
      )
      select in_flight as "inFlight", (
        select id from sealpost.deliveries where account_id = $1 and id = its_delivery
-     ) as "deliveryId" from erased where its_delivery is not null`,
+     ) as "deliveryId", (
+       select other_cell from sealpost.moves where account_id = $1 and direction = 'in'
+     ) as "cameFrom" from erased where its_delivery is not null`,
     [accountId, analysisId],
   );
   return rows[0] ?? null;
@@ -93,6 +100,13 @@ const LOOK_EVERY_MS = 600_000;
 /** And what only a replay can deliver, which has it looked at sooner. */
 const LOOK_AT_ABANDONED_EVERY_MS = 6 * 3_600_000;
 
+/**
+ * SQL: whether what the account `a` has here is forgotten. Not while it is being moved, so that both cells have the
+ * same; once it is open elsewhere, what it has left here is.
+ */
+const IS_FORGOTTEN_HERE = `(a.moved_to is null or exists (
+  select from sealpost.moves as m where m.account_id = a.id and m.direction = 'out' and m.step = 'done'))`;
+
 /** `isOver`: it was delivered so long ago, or can never be. */
 type Looked = { readonly accountId: string; readonly analysisId: string; readonly isOver: boolean };
 
@@ -110,7 +124,7 @@ export async function forgetDelivered(
     `with due as (
        select f.delivery_id, f.account_id from sealpost.forgetting as f
        where f.look_at <= now() and exists (
-         select from sealpost.accounts as a where a.id = f.account_id and a.moved_to is null)
+         select from sealpost.accounts as a where a.id = f.account_id and ${IS_FORGOTTEN_HERE})
        order by f.look_at limit ${FORGOTTEN_PER_STEP} for update of f skip locked
      ), looked as (
        select due.*, d.analysis_id, d.status, d.forget_at,
@@ -142,6 +156,12 @@ export async function forgetDelivered(
   for (const { accountId, analysisId, deliveryId, isOver } of rows) {
     if (!isOver) continue;
     await inTransaction(pool, async (tx) => {
+      // Closed for a move meanwhile; from here on the move waits for this transaction.
+      const here = await tx.query(
+        `select from sealpost.accounts as a where id = $1 and ${IS_FORGOTTEN_HERE}`,
+        [accountId],
+      );
+      if (here.rowCount === 0) return;
       const made = await eraseFromRuns(tx, accountId, analysisId, "forgetting");
       if (made === null) return;
       await tx.query("select sealpost.erase_analysis($1, $2)", [accountId, analysisId]);

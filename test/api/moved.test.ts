@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
+import { deleteMoved } from "../../src/cells/calling-off.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
 import { createTestCells, TARGET_KEY, type TestCells } from "../support/cells.ts";
 import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -63,6 +64,19 @@ describe("at the source of a move", () => {
     );
     const page = await target.ask("GET", "/v1/webhooks/deliveries", { key: account.ownKey });
     expect(page.body).toMatchObject({ total: 1, items: [{ analysis_id: "a" }] });
+  });
+
+  it("what is erased at the target is read until the rest is deleted here, and the answer says so", async () => {
+    await publish(source, "e", "k-e");
+    const move = cells.move(account.accountId);
+    await moveAccount(move);
+    const path = "/v1/analyses/e";
+    const key = await target.newKey(account.accountId, ["analyses:erase", "analyses:read"]);
+    expect((await target.ask("DELETE", path, { key })).body).toMatchObject({ came_from: "c1" });
+    expect((await target.ask("GET", path, { key })).status).toBe(410);
+    expect((await source.ask("GET", path, { key: account.ownKey })).status).toBe(200);
+    await deleteMoved(move.source, account.accountId);
+    expect((await source.ask("GET", path, { key: account.ownKey })).status).toBe(404);
   });
 
   it("a batch goes on without the accounts that have moved", async () => {

@@ -2,15 +2,22 @@ import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { writeAnalysesUrl } from "../../src/delivery/endpoint-sql.ts";
-import { forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
+import { type EraseFromRuns, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { verifySignature } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
-import { allowTargets, changeRows, countRows, deleteRows, publish } from "../support/installation.ts";
+import {
+  allowTargets,
+  changeRows,
+  countRows,
+  deleteRows,
+  insertRow,
+  publish,
+} from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
-import { startTestApi, type TestApi } from "../support/sealpost-api.ts";
+import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 let database: TestDatabase;
 let receiver: Receiver;
@@ -106,7 +113,7 @@ describe("an analysis that is erased", () => {
     const first = await erase("e-1");
     expect([first.status, first.body]).toEqual([
       200,
-      { analysis_id: "e-1", delivery_id: id, in_flight: false },
+      { analysis_id: "e-1", delivery_id: id, in_flight: false, came_from: null },
     ]);
     expect(await tablesWith("canary-e-1")).toEqual([]);
     for (const path of ["/v1/analyses/e-1", `/v1/webhooks/deliveries/${id}/body`]) {
@@ -200,6 +207,7 @@ describe("an analysis that is erased", () => {
       analysis_id: "e-6",
       delivery_id: null,
       in_flight: false,
+      came_from: null,
     });
     expect((await erase("e-6", { key })).status).toBe(404);
     expect(await inTransaction(database.pool, (tx) => knowAsErased(tx, randomUUID(), "e-6"))).toBe(false);
@@ -212,6 +220,14 @@ describe("an analysis that is erased", () => {
     expect((await replay(id)).body.code).toBe("analysis_erased");
     await deleteRows(database.pool, "bodies", { delivery_id: id });
     expect((await replay(id)).body.code).toBe("analysis_erased");
+  });
+
+  test("says from which cell the account came, which may have it still", async () => {
+    const { accountId: account_id, ownKey: key } = await api.newAccount();
+    const done = { step: "done", ended_at: new Date(), other_cell: "c1" };
+    await insertRow(database.pool, "moves", { account_id, id: randomUUID(), direction: "in", ...done });
+    await published("e-8", null, account_id);
+    expect((await erase("e-8", { key })).body).toMatchObject({ analysis_id: "e-8", came_from: "c1" });
   });
 
   test("has to be there, and its key's scope", async () => {
@@ -269,6 +285,38 @@ describe("an endpoint with options", () => {
     for (const id of ["g-2", "g-3"])
       expect((await api.ask("GET", `/v1/analyses/${id}`, { key })).status).toBe(200);
     expect(await countRows(database.pool, "forgetting", { account_id: accountId })).toBe(1);
+  });
+
+  /** Delivered just now, in the order of these accounts, and looked at in that. */
+  async function delivered(word: string, accounts: readonly TestAccount[]): Promise<void> {
+    for (const [n, { accountId: account_id, ownKey: key }] of accounts.entries()) {
+      await set(key, { forget_after_success: true });
+      await untilTried(await published(`${word}-${n}`, null, account_id));
+      await changeRows(database.pool, "forgetting", { account_id }, { look_at: new Date(n) });
+    }
+  }
+
+  test("forgets nothing while its account is moved, even one that closes meanwhile, and goes on after", async () => {
+    const accounts = [await api.newAccount(), await api.newAccount()];
+    await delivered("m", accounts);
+    const [{ accountId: firstId }, { accountId: account_id }] = accounts as [TestAccount, TestAccount];
+    // It closes once both were chosen.
+    const closing = async (_: unknown, accountId: string) => {
+      if (accountId !== firstId) return [];
+      await changeRows(database.pool, "accounts", { id: account_id }, { moved_to: "c2" });
+      await insertRow(database.pool, "moves", { account_id, id: randomUUID(), direction: "out" });
+      return [];
+    };
+    const forget = async (from: EraseFromRuns = async () => []) => {
+      await forgetDelivered(database.pool, from, 0);
+      await changeRows(database.pool, "forgetting", { account_id }, { look_at: new Date(0) });
+      return await tablesWith("canary-m-1");
+    };
+    expect(await forget(closing)).toEqual(["attempts", "bodies"]);
+    expect(await tablesWith("canary-m-0")).toEqual([]);
+    expect(await forget()).toEqual(["attempts", "bodies"]);
+    await changeRows(database.pool, "moves", { account_id }, { step: "done", ended_at: new Date() });
+    expect(await forget()).toEqual([]);
   });
 
   test("has one of them, and keeps what is not given", async () => {

@@ -32,7 +32,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 53_202,
+    max: 53_228,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
