@@ -3,7 +3,7 @@ import type { Pool } from "pg";
 import { z } from "zod";
 import { event } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
-import { writeAuditEntry } from "../base/database/audit-log.ts";
+import { writeEntryUnlessErased } from "../base/database/audit-log.ts";
 import { type Counted, createRequestCounter } from "../base/database/rate-limits.ts";
 import { actorOf } from "../base/model/audit.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
@@ -113,13 +113,14 @@ export function receiverOperations({
         }
         const secrets = await findSigningSecrets(pool, accountId, secretsKey);
         const againSeconds = await refuseTooMany(checkPolicy, countCheck(`check:${accountId}`, checkPolicy));
-        const at = await writeAuditEntry(pool, {
+        const at = await writeEntryUnlessErased(pool, {
           accountId,
           actor: actorOf(caller),
           requestId,
           operationKey: "webhooks.endpoint.check",
           details: { url: judged.href },
         });
+        if (at === null) throw new Problem("unauthorized");
         const sent = { secrets: secrets.map(({ secret }) => secret), nowMs: at.getTime() };
         const onRefusal = () => refuseUrl(pool, accountId, endpoint.url);
         const found = await findTurn(accountId, judged.url);

@@ -5,7 +5,14 @@ import type { ReceiverReport } from "../../src/receivers/receiver-check.ts";
 import { readChallenge, SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { startTestDispatcher, targetsEnv } from "../support/dispatching.ts";
-import { deleteRows, rowsOf, withoutTable } from "../support/installation.ts";
+import {
+  changeRows,
+  deleteRows,
+  lockTable,
+  rowsOf,
+  untilSomebodyWaits,
+  withoutTable,
+} from "../support/installation.ts";
 import { type Receiver, type ReceiverHandler, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
@@ -102,6 +109,19 @@ describe("a test event", () => {
 });
 
 describe("the receiver check", () => {
+  test("of an account that is erased meanwhile sends nothing, and leaves no row", async () => {
+    const { ownKey: key, accountId } = await newAccount();
+    const other = await lockTable(database.pool, "signing_secrets");
+    const checking = api.ask("POST", CHECK, { key });
+    await untilSomebodyWaits(database.pool);
+    await changeRows(database.pool, "accounts", { id: accountId }, { erased_at: new Date() });
+    await other.commit();
+    const { status, body } = await checking;
+    expect([status, body.code]).toEqual([401, "unauthorized"]);
+    expect(receiver.requests).toEqual([]);
+    expect(await rowsOf(database.pool, "audit_log", { account_id: accountId })).toEqual([]);
+  });
+
   test("reports on the account's endpoint, and leaves an audit row and nothing in the log", async () => {
     const { ownKey: key, accountId } = await newAccount();
     const { status, body } = await api.ask("POST", CHECK, { key });

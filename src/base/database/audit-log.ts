@@ -1,5 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import type { Actor } from "../model/audit.ts";
+import { notErased } from "./account-rows.ts";
+import { inTransaction } from "./transaction.ts";
 
 export type AuditEntry = {
   /** Null: it concerns none, such as a staff key. */
@@ -37,4 +39,15 @@ export async function writeAuditEntry(client: ClientBase | Pool, entry: AuditEnt
     ],
   });
   return rows[0]!.at;
+}
+
+/**
+ * The same, where nothing else in a transaction looks whether the account is erased. An erasure that begins behind the
+ * look waits for the transaction, and finds the row. Null: the account is erased, and has no row.
+ */
+export async function writeEntryUnlessErased(pool: Pool, entry: AuditEntry): Promise<Date | null> {
+  return await inTransaction(pool, async (tx) => {
+    const { rowCount } = await tx.query(`select where ${notErased("$1")}`, [entry.accountId]);
+    return rowCount === 0 ? null : await writeAuditEntry(tx, entry);
+  });
 }
