@@ -125,7 +125,7 @@ async function fuzz(fuzzer: string, document: string, { url, key }: Running): Pr
   const config = join(folder, "schemathesis.toml");
   await writeFile(config, `[auth.openapi.apiKey]\nbearer = "${key}"\n`);
   const options = [
-    ...["--config-file", config, "run", document, "--url", url],
+    ...["--config-file", config, "run", document, "--url", `${url}/v1`],
     // Excluded: that schema-valid requests are accepted. An unknown cursor and the URL of a private host are valid by
     // schema, but refused.
     ...["--checks", "all", "--exclude-checks", "positive_data_acceptance"],

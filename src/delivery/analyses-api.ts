@@ -96,7 +96,7 @@ const { batchedWrite, read, write } = operationsOf("Analyses");
 /** Room in a request for everything but the analysis: the URL, names, whitespace. */
 const ENVELOPE_BYTES = 16_384;
 
-export const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
+const Analysis = z.looseObject({ id: analysisId, status: z.enum(ANALYSIS_STATUSES) }).meta({
   id: "Analysis",
   description: "A completed analysis, with whatever other fields were published.",
 });

@@ -96,15 +96,14 @@ export function successResponses(operation: Operation, schemas: SchemaWriter): J
     success[206] = { description: "The range that was asked for.", headers: ranged, ...content };
   }
   if (effect !== "read") return success;
-  return {
-    ...success,
-    304: { description: "Not modified: a tag in If-None-Match is still current.", headers: onSuccess },
-  };
+  return { ...success, 304: { $ref: "#/components/responses/304" } };
 }
 
 function contentOf({ response }: Operation, schemas: SchemaWriter): JsonSchema {
   if (response.kind === "empty") return {};
-  if (response.kind === "content") return { content: { "*/*": { schema: fileSchema } } };
+  // Of any media type; the other is for generators of clients, of which some read no response that is of any.
+  const ofFile = { schema: fileSchema };
+  if (response.kind === "content") return { content: { "application/octet-stream": ofFile, "*/*": ofFile } };
   const type = response.kind === "json" ? "application/json" : response.mediaType;
   const schema = response.kind === "json" ? response.schema : response.documentedAs;
   return { content: { [type]: { schema: schemas.write(schema, "output") } } };
@@ -117,15 +116,18 @@ const SUCCESSES: Readonly<Record<200 | 201 | 202 | 204, string>> = {
   204: "Success, without a body.",
 };
 
-/** Writes the sixteen error responses of an operation, or those it raises; equal ones share a component. */
-export function createProblemResponses(
-  problems: ProblemCatalogue,
-  docsUrl: string,
-  errors: "all" | "raised",
-) {
-  const components: Record<string, JsonSchema> = {};
+/**
+ * Writes what operations share: 304, and the sixteen error responses of one, or those it raises. All errors have one
+ * schema: of one for each status and its codes, generators of clients made thousands of classes.
+ */
+export function createSharedResponses(problems: ProblemCatalogue, docsUrl: string, errors: "all" | "raised") {
+  const responses: Record<string, JsonSchema> = {
+    304: { description: "Not modified: a tag in If-None-Match is still current.", headers: onSuccess },
+  };
+  const examples: Record<string, JsonSchema> = {};
+  const body = { $ref: "#/components/schemas/Problem" };
 
-  function responses(operation: Operation): JsonSchema {
+  function problemsOf(operation: Operation): JsonSchema {
     const raised = raisedCodes(operation);
     const codesOf = (status: Status) => raised.filter((code) => problems[code]?.status === status);
     const isFolded = (status: Status) => errors === "raised" && codesOf(status).length === 0;
@@ -135,16 +137,13 @@ export function createProblemResponses(
       .map((status) => [status, { $ref: `#/components/responses/${componentFor(status, codesOf(status))}` }]);
     const folded = PROBLEM_STATUSES.filter(isFolded);
     const description = `Declared on every operation; never returned by this one: ${folded.join(", ")}.`;
-    const content = { "application/problem+json": { schema: { $ref: "#/components/schemas/Problem" } } };
-    return {
-      ...Object.fromEntries(entries),
-      ...(folded.length > 0 ? { default: { description, content } } : {}),
-    };
+    const others = { description, content: { "application/problem+json": { schema: body } } };
+    return { ...Object.fromEntries(entries), ...(folded.length > 0 ? { default: others } : {}) };
   }
 
   function componentFor(status: Status, raised: readonly string[]): string {
     const name = `${status}-${raised.length > 0 ? raised.join("-") : "not-raised"}`;
-    components[name] ??= problemResponse(status, raised);
+    responses[name] ??= problemResponse(status, raised);
     return name;
   }
 
@@ -152,22 +151,12 @@ export function createProblemResponses(
     const ofStatus = Object.keys(problems).filter((code) => problems[code]?.status === status);
     const codes = raised.length > 0 ? raised : ofStatus;
     const meanings = raised.map((code) => `\`${code}\`: ${problems[code]?.meaning ?? ""}`);
-    const schema: JsonSchema = {
-      allOf: [
-        { $ref: "#/components/schemas/Problem" },
-        {
-          type: "object",
-          // With types, and without `const`: some generators of clients drop the whole response otherwise.
-          properties: { status: { type: "integer", enum: [status] }, code: { type: "string", enum: codes } },
-          required: ["status", "code"],
-        },
-      ],
-    };
-    const examples = Object.fromEntries(codes.map((code) => [code, { value: example(code) }]));
+    for (const code of codes) examples[code] ??= { value: example(code) };
+    const shown = codes.map((code) => [code, { $ref: `#/components/examples/${code}` }]);
     return {
       description: meanings.join("\n") || "Declared on every operation; never returned by this one.",
       headers: { ...always, ...extraHeaders(status) },
-      content: { "application/problem+json": { schema, examples } },
+      content: { "application/problem+json": { schema: body, examples: Object.fromEntries(shown) } },
     };
   }
 
@@ -184,7 +173,7 @@ export function createProblemResponses(
     };
   }
 
-  return { responses, components };
+  return { problemsOf, responses, examples };
 }
 
 function extraHeaders(status: Status): JsonSchema {

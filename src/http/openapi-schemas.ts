@@ -64,6 +64,8 @@ function tidy(schema: unknown, direction: Direction): unknown {
     const tidied: Record<string, unknown> = { ...object };
     delete tidied.$schema;
     delete tidied.id;
+    // Clients in Java have an enumeration for a constant, and one of booleans does not compile.
+    if (tidied.type === "boolean") delete tidied.const;
     if (FORMATS_THAT_SAY_ENOUGH.has(String(tidied.format))) delete tidied.pattern;
     if (tidied.minimum === Number.MIN_SAFE_INTEGER) delete tidied.minimum;
     if (tidied.maximum === Number.MAX_SAFE_INTEGER) delete tidied.maximum;

@@ -1,5 +1,5 @@
 import {
-  createProblemResponses,
+  createSharedResponses,
   fileSchema,
   headerComponents,
   problemSchema,
@@ -50,7 +50,7 @@ export type OpenApiOptions = {
 export function buildOpenApiDocument(registry: OperationRegistry, options: OpenApiOptions): OpenApiDocument {
   const { info, publicUrl, docsUrl, errors = "all" } = options;
   const schemas = createSchemaWriter();
-  const problems = createProblemResponses(registry.problems, docsUrl, errors);
+  const shared = createSharedResponses(registry.problems, docsUrl, errors);
   const tags = new Set(info.tags.map(({ name }) => name));
   const sends = info.sends.map(({ event, tag }) => ({ key: event, tag }));
   for (const { tag, key } of [...registry.operations, ...sends]) {
@@ -61,19 +61,17 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
   // All responses before the first request; see createSchemaWriter.
   const responses = registry.operations.map((operation) => ({
     ...successResponses(operation, schemas),
-    ...problems.responses(operation),
+    ...shared.problemsOf(operation),
   }));
   const paths: Record<string, Record<string, unknown>> = {};
   for (const [n, operation] of registry.operations.entries()) {
-    paths[operation.path] ??= {};
-    paths[operation.path]![operation.method.toLowerCase()] = describe(operation, schemas, responses[n]!);
+    const path = operation.path.slice(VERSION.length);
+    paths[path] ??= {};
+    paths[path][operation.method.toLowerCase()] = describe(operation, schemas, responses[n]!);
   }
 
-  const server = serverUrl(publicUrl);
-  const links = info.pages.map(({ path, title }) => ({
-    title,
-    url: `${server === "/" ? "" : server}${path}`,
-  }));
+  const origin = originOf(publicUrl);
+  const links = info.pages.map(({ path, title }) => ({ title, url: `${origin}${path}` }));
   const [start] = links;
   return {
     openapi: "3.1.0",
@@ -85,7 +83,7 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
       license: { name: "Proprietary", identifier: "LicenseRef-Proprietary" },
     },
     ...(start === undefined ? {} : { externalDocs: { description: start.title, url: start.url } }),
-    servers: [{ url: server, description: "The API" }],
+    servers: [{ url: `${origin}${VERSION}`, description: "The API" }],
     tags: info.tags,
     security: [{ apiKey: [] }],
     paths,
@@ -93,8 +91,9 @@ export function buildOpenApiDocument(registry: OperationRegistry, options: OpenA
     components: {
       schemas: { ...schemas.components, Problem: problemSchema },
       parameters: usedOf("parameters", parameterComponents, paths),
-      headers: usedOf("headers", headerComponents, { paths, responses: problems.components }),
-      responses: problems.components,
+      headers: usedOf("headers", headerComponents, { paths, responses: shared.responses }),
+      responses: shared.responses,
+      examples: shared.examples,
       securitySchemes: {
         apiKey: {
           type: "http",
@@ -161,9 +160,12 @@ function usedOf(
   return Object.fromEntries(Object.entries(components).filter(isUsed));
 }
 
-/** A local server is given as the URL that the document was served from. */
-function serverUrl(publicUrl: string): string {
+/** Every operation's path begins with it; those of the document begin after it. */
+const VERSION = "/v1";
+
+/** Without a slash at its end. Of a local server empty: where the document was served from. */
+function originOf(publicUrl: string): string {
   const { hostname } = new URL(publicUrl);
   const isLocal = hostname === "localhost" || hostname === "[::1]" || hostname.startsWith("127.");
-  return isLocal ? "/" : publicUrl.replace(/\/+$/, "");
+  return isLocal ? "" : publicUrl.replace(/\/+$/, "");
 }

@@ -1,7 +1,9 @@
 import type { Operation } from "./operation.ts";
-import type { ProblemCatalogue } from "./problems.ts";
+import type { ProblemCatalogue, ProblemKind } from "./problems.ts";
 
-/** The codes that the kernel raises, and three of the platform's that this service only declares. */
+const NO_INTEGRATIONS = "this service has no integrations";
+
+/** The codes that the kernel raises, and nine of the platform's that this service only declares. */
 export const standardProblems = {
   invalid_request: {
     status: 400,
@@ -27,6 +29,11 @@ export const standardProblems = {
     meaning: "The request uses a staff key and does not name an account.",
     remedy: "Send the account's id in the X-Account-Id header.",
   },
+  unsafe_lifecycle_details: platformsOwn(
+    400,
+    "lifecycle details are unsafe",
+    "no operation takes such details",
+  ),
   unauthorized: {
     status: 401,
     meaning: "The API key is missing or not valid.",
@@ -34,12 +41,11 @@ export const standardProblems = {
       "Send `Authorization: Bearer <API key>`. Check that the key is complete, neither revoked nor expired, and " +
       "made for this environment: production and development have separate keys.",
   },
-  billing_credits_exhausted: {
-    status: 402,
-    meaning: "The platform returns this when an account has no credits left; this service never does.",
-    remedy: "Nothing to do: no operation of this service costs credits.",
-    isRaised: false,
-  },
+  billing_credits_exhausted: platformsOwn(
+    402,
+    "an account has no credits left",
+    "no operation costs credits",
+  ),
   access_denied: {
     status: 403,
     meaning:
@@ -58,6 +64,7 @@ export const standardProblems = {
       "Check the URL and the id and, with a staff key, the account in X-Account-Id. Operations on the endpoint " +
       "need one to be set first.",
   },
+  integration_not_found: platformsOwn(404, "there is no such integration", NO_INTEGRATIONS),
   method_not_allowed: {
     status: 405,
     meaning: "The URL exists, but not for this method.",
@@ -87,6 +94,7 @@ export const standardProblems = {
       "is stored and what is left.",
     hasErrors: true,
   },
+  integration_disconnect_required: platformsOwn(409, "an integration is still connected", NO_INTEGRATIONS),
   route_retired: {
     status: 410,
     meaning: "The operation was deprecated and has been retired.",
@@ -97,6 +105,12 @@ export const standardProblems = {
     meaning: "The request body is larger than the operation accepts.",
     remedy: "Send a smaller body; the reference gives the limit.",
   },
+  zip_too_large: platformsOwn(
+    413,
+    "a ZIP archive would be too large",
+    "this service makes no archives. It refuses a body that is too large with `payload_too_large`, and one for which " +
+      "the account has no room left with `storage_full`",
+  ),
   unsupported_media_type: {
     status: 415,
     meaning:
@@ -120,30 +134,31 @@ export const standardProblems = {
     meaning: "The limit in the response's RateLimit-Policy header was exceeded.",
     remedy: "Wait for the number of seconds in Retry-After, and spread requests over the window.",
   },
+  integration_rate_limited: platformsOwn(429, "an integration is asked too often", NO_INTEGRATIONS),
   internal_error: {
     status: 500,
     meaning: "An internal error occurred.",
     remedy: "Retry with the same Idempotency-Key; if it fails again, report the request_id.",
   },
-  integration_provider_error: {
-    status: 502,
-    meaning: "The platform returns this when an integration's provider fails; this service never does.",
-    remedy: "Nothing to do: no operation of this service depends on a provider.",
-    isRaised: false,
-  },
+  integration_provider_error: platformsOwn(502, "an integration's provider fails", NO_INTEGRATIONS),
   temporarily_unavailable: {
     status: 503,
     meaning: "A dependency of the service, such as its database, is temporarily unavailable.",
     remedy: "Wait for the number of seconds in Retry-After, then retry with the same Idempotency-Key.",
   },
-  integration_timeout: {
-    status: 504,
-    meaning:
-      "The platform returns this when an integration's provider takes too long; this service never does.",
-    remedy: "Nothing to do: no operation of this service waits for a provider.",
-    isRaised: false,
-  },
+  integration_temporarily_unavailable: platformsOwn(503, "an integration is unavailable", NO_INTEGRATIONS),
+  integration_timeout: platformsOwn(504, "an integration's provider takes too long", NO_INTEGRATIONS),
 } as const satisfies ProblemCatalogue;
+
+/** What the platform declares of every operation. @param when it returns it @param why nobody has to do anything */
+function platformsOwn<const Status extends ProblemKind["status"]>(status: Status, when: string, why: string) {
+  return {
+    status,
+    meaning: `The platform returns this when ${when}; this service never does.`,
+    remedy: `Nothing to do: ${why}.`,
+    isRaised: false,
+  } as const;
+}
 
 /** The codes that the kernel raises for an operation, and those that its handler declares, some of them the same. */
 export function raisedCodes({

@@ -1,6 +1,6 @@
 import type { Pool } from "pg";
 import { z } from "zod";
-import { event, id, time } from "../api/fields.ts";
+import { id } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
 import type { ReadLog } from "../base/database/log-reader.ts";
@@ -9,10 +9,10 @@ import { answeredBy } from "../base/model/answered-by.ts";
 import { endsBeforeSending } from "../base/model/error-codes.ts";
 import type { FindWorkflowDeliveries } from "../base/model/origins.ts";
 import { type ReplayOutcome, RUNS_PER_HOUR_MAX } from "../base/model/statuses.ts";
-import { Analysis } from "../delivery/analyses-api.ts";
 import { findBody } from "../delivery/analyses-sql.ts";
 import { findLastRotation } from "../delivery/signing-secrets-sql.ts";
 import { challengeBody, webhookBody, webhookHeaders } from "../delivery/webhook.ts";
+import { sentEvents } from "../delivery/webhook-events.ts";
 import { bytesResponse, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
 import {
@@ -38,7 +38,7 @@ import { findReplaysOf, type ReplayLimits, replayDelivery, toldOf } from "./repl
 
 const { read, write } = operationsOf("Deliveries");
 const params = z.strictObject({ delivery_id: id });
-const WebhookBody = z.object({ id, event, created_at: time, data: Analysis });
+const WebhookBody = z.union(sentEvents.map(({ body }) => body));
 const listQuery = z.strictObject({ ...z.object(searchedFilters).partial().shape, ...pageQuery });
 /** Where there are none, nobody asks for one. */
 const listQueryWithoutWorkflows = listQuery.omit({ workflow_id: true }) as unknown as typeof listQuery;

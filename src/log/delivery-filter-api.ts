@@ -12,8 +12,10 @@ const statusCode = z.int().min(100).max(999);
 
 /** The filters of the delivery log, each by itself; what is asked for has to fit all of them. */
 export const filters = {
-  status: oneOrSeveral(DELIVERY_STATUSES).describe("One of these; `failed` and `abandoned` need attention."),
-  reason: oneOrSeveral(END_REASONS).describe("Abandoned for one of these reasons."),
+  status: oneOrSeveral("DeliveryStatus", DELIVERY_STATUSES).describe(
+    "One of these; `failed` and `abandoned` need attention.",
+  ),
+  reason: oneOrSeveral("EndReason", END_REASONS).describe("Abandoned for one of these reasons."),
   event,
   analysis_id: analysisId,
   target_host: z
@@ -59,9 +61,9 @@ export const searchedFilters = {
   workflow_id: id.describe(`Published by runs of this workflow; of its newest ${FOUND_MAX} deliveries.`),
 } as const;
 
-/** One of a closed set, or a list of some. */
-export function oneOrSeveral<const Value extends string>(values: readonly Value[]) {
-  const one = z.enum(values);
+/** One of a closed set, or a list of some. @param name in the OpenAPI document: in Go, both would get one without it */
+export function oneOrSeveral<const Value extends string>(name: string, values: readonly Value[]) {
+  const one = z.enum(values).meta({ id: name });
   const error = `Must be one of ${values.join(", ")}, or a list of them.`;
   // What aborts neither of the two is told in zod's words for it, not in ours.
   const abort = true;

@@ -20,7 +20,7 @@ export const ReplayMaker = z.object({
 /** Each filter may be missing or null; responses write a missing one as null. */
 const membersOfFilter = {
   ...filters,
-  status: oneOrSeveral(REPLAYABLE_STATUSES).describe("One of these. Both, if not given."),
+  status: oneOrSeveral("ReplayableStatus", REPLAYABLE_STATUSES).describe("One of these. Both, if not given."),
 };
 
 type Members = typeof membersOfFilter;

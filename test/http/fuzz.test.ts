@@ -23,9 +23,9 @@ const unlimited = {
 /** Requests of one operation alone, made from its document. */
 async function start(operation: Operation, overrides: ToyOverrides = {}): Promise<FuzzOptions> {
   api = await createToyApi({ policies: unlimited, more: [operation], ...overrides });
-  const baseUrl = await api.listen();
-  const document = (await (await fetch(`${baseUrl}/v1/openapi.json`)).json()) as OpenApiDocument;
-  const { path } = operation;
+  const baseUrl = `${await api.listen()}/v1`;
+  const document = (await (await fetch(`${baseUrl}/openapi.json`)).json()) as OpenApiDocument;
+  const path = operation.path.replace("/v1", "");
   return {
     document: { ...document, paths: { [path]: document.paths[path] ?? {} } },
     baseUrl,
@@ -49,9 +49,9 @@ describe(`requests made from the document, ${RUNS} for each operation, seed ${SE
 
   test("try files, too, which are taken and refused, given whole and in part", async () => {
     api = await createToyApi({ policies: unlimited });
-    const baseUrl = await api.listen();
-    const document = (await (await fetch(`${baseUrl}/v1/openapi.json`)).json()) as OpenApiDocument;
-    const path = "/v1/boxes/{box_id}/file";
+    const baseUrl = `${await api.listen()}/v1`;
+    const document = (await (await fetch(`${baseUrl}/openapi.json`)).json()) as OpenApiDocument;
+    const path = "/boxes/{box_id}/file";
     const id = "box-1";
     const made_at = "2026-01-02T03:04:05.678Z";
     api.boxes.rows.set(id, { id, color: "red", weight: null, made_at, accountId: ADA });
@@ -82,13 +82,13 @@ describe(`requests made from the document, ${RUNS} for each operation, seed ${SE
         return { body: { n: query.n } };
       },
     });
-    await expect(fuzzApi(await start(fails))).rejects.toThrow("boxes.wrong (GET /v1/wrong)");
+    await expect(fuzzApi(await start(fails))).rejects.toThrow("boxes.wrong (GET /wrong)");
   });
 
   test("show an operation that answers what it does not declare", async () => {
     const strays = read({ ...wrong, handle: async ({ query }) => ({ body: { n: query.n } }) });
     await expect(fuzzApi(await start(strays, { check: undefined }))).rejects.toMatchObject({
-      message: "boxes.wrong (GET /v1/wrong)",
+      message: "boxes.wrong (GET /wrong)",
       cause: { cause: { message: expect.stringContaining("the body is not of its schema") } },
     });
   });

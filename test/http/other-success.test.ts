@@ -39,7 +39,7 @@ test("an operation ends with either of its successes, each under its own status,
   expect(await stack({ only_say: true, as: 3 }, "k2")).toEqual([200, { height: 3 }, null]);
   expect(await stack({ only_say: true, as: 3 }, "k2")).toEqual([200, { height: 3 }, "true"]);
   const document = (await api.app.inject("/v1/openapi.json")).json();
-  const { responses } = document.paths["/v1/boxes/stack"].post;
+  const { responses } = document.paths["/boxes/stack"].post;
   expect(Object.keys(responses).slice(0, 2)).toEqual(["200", "202"]);
   expect(responses[200]).toMatchObject({ description: "Only said." });
 });

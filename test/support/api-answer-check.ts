@@ -81,7 +81,11 @@ export function checkAnswer(
   const type = headers.get("content-type") ?? "none";
   if (!(type in content)) return `the document does not declare the media type ${type}`;
   const validate = schemaAt(`${pointer}/content/${escapePointer(type)}/schema`);
-  if (validate(JSON.parse(body.toString()))) return null;
+  const value = JSON.parse(body.toString());
+  const { examples } = content[type] as { readonly examples?: object };
+  if (status >= 400 && !Object.hasOwn(examples ?? {}, value.code))
+    return `the document does not declare the code ${value.code}`;
+  if (validate(value)) return null;
   return `the body is not of its schema: ${JSON.stringify(validate.errors)}`;
 }
 

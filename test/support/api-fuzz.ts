@@ -23,6 +23,7 @@ export type KnownValues = {
 export type FuzzOptions = {
   /** As `/v1/openapi.json` gives it. */
   readonly document: OpenApiDocument;
+  /** Of its server, with /v1. */
   readonly baseUrl: string;
   /** Headers of every request; a valid Authorization among them. */
   readonly headers: Readonly<Record<string, string>>;

@@ -97,7 +97,7 @@ const Access = z.object({
   space_role: z
     .enum(SPACE_ROLES)
     .describe("Your role in the workflow's space; the following say what it allows."),
-  share_role: z.null().describe("Null: workflows cannot be shared with others yet."),
+  share_role: z.string().nullable().describe("Null: workflows cannot be shared with others yet."),
   access_mode: accessMode,
   is_creator: z.boolean().describe("Whether you made it."),
   can_view: z.boolean(),

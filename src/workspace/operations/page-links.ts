@@ -27,9 +27,10 @@ const path = "/v1/page-links";
 const pageParams = z.strictObject({ page_id: id });
 const params = z.strictObject({ link_id: id });
 
-const NewPageLink = PageLink.extend({
+/** Not `NewPageLink`: in Go, generators call the function that makes a `PageLink` by that name. */
+const CreatedPageLink = PageLink.extend({
   url: z.url().describe("The link itself. Store it now; it is shown only once."),
-}).meta({ id: "NewPageLink", description: "A link that was just made." });
+}).meta({ id: "CreatedPageLink", description: "A link that was just made." });
 
 const NOT_ENFORCED =
   "Must be empty: visitors are not asked who they are, so this could not be enforced. Use a password.";
@@ -136,7 +137,7 @@ export function pageLinkOperations({
       audit: ({ params }, { body: { id: link_id, label, expires_at, max_visits, has_password } }) => {
         return { ...params, link_id, label, expires_at, max_visits, has_password };
       },
-      response: jsonResponse(201, NewPageLink),
+      response: jsonResponse(201, CreatedPageLink),
       errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
       judgeRepeat: async (request, tx) => {
         const { user, params } = request;
