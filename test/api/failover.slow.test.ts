@@ -117,6 +117,21 @@ async function untilReadFrom(server: "primary" | "standby"): Promise<void> {
 
 const readiness = async () => (await fetch(`${serve.url}/readyz`)).status;
 
+/**
+ * A primary that dies may have sent more to one standby than to the other, and whoever is ahead of the new primary can
+ * never follow it. So this one receives nothing more, and the other has as much. Returns what ends the receiver.
+ */
+async function keepBehind(standby: ReplicatedServer, other: ReplicatedServer): Promise<() => void> {
+  const { rows } = await standby.pool.query<{ pid: number }>("select pid from pg_stat_wal_receiver");
+  const { pid } = rows[0]!;
+  process.kill(pid, "SIGSTOP");
+  const received = await standby.pool.query<{ lsn: string }>("select pg_last_wal_receive_lsn()::text as lsn");
+  const has = "select pg_last_wal_receive_lsn() >= $1::pg_lsn as has";
+  const hasReceived = async () => (await other.pool.query(has, [received.rows[0]!.lsn])).rows[0].has;
+  await expect.poll(hasReceived, { timeout: patience(15_000) }).toBe(true);
+  return () => process.kill(pid, "SIGKILL");
+}
+
 /** Resolves when it has replayed what the primary has flushed. */
 async function untilStreaming(standby: ReplicatedServer, primary: ReplicatedServer): Promise<void> {
   const { rows } = await primary.pool.query<{ lsn: string }>(
@@ -153,6 +168,7 @@ test(
 
     // The primary dies. The address leads to what is a standby still: it can only be read.
     load.isPrimaryAway = true;
+    const endReceiver = await keepBehind(reading, next);
     await servers.primary.kill();
     await expect.poll(readiness, { timeout: patience(10_000) }).toBe(503);
     address.leadTo(next.url);
@@ -164,6 +180,7 @@ test(
     load.isPrimaryAway = false;
 
     // What is read from follows the new primary.
+    endReceiver();
     await reading.kill();
     await reading.follow(next);
     await untilStreaming(reading, next);
