@@ -345,7 +345,7 @@ set jit = off
 as $$
 begin
   perform set_config('synchronous_commit', 'off', true);
-  insert into sealpost.leader as l (holder, until, looked_from) 
+  insert into sealpost.leader as l (holder, until, looked_from)
   values (of_holder, now() + lease, case when isfinite(wake_from) then wake_from end)
   on conflict (only_row) do update set holder = excluded.holder, until = excluded.until,
     looked_from = coalesce(excluded.looked_from, l.looked_from)

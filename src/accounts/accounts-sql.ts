@@ -134,7 +134,7 @@ export async function countUsers(database: Pool | ClientBase, accountId: string)
   return (await database.query<{ n: number }>(text, [accountId])).rows[0]!.n;
 }
 
-/** Revokes its keys. At what time, now or earlier: the first time stays. Null: there is none. */
+/** Revokes its keys, too. Disabled again, it keeps the first time. Null: there is none. */
 export async function disableUser(tx: ClientBase, id: string): Promise<StoredUser | null> {
   const { rows } = await tx.query<StoredUser>(
     `update sealpost.users set disabled_at = coalesce(disabled_at, now()) where id = $1 returning ${USER}`,

@@ -187,7 +187,7 @@ async function lockCaller(
 
 /**
  * Makes a key that can do no more, and for no longer, than the caller's. It acts for the same user as that; for another
- * than none only where the caller's has the scope for it.
+ * user only where the caller's acts for none and has the scope for it.
  */
 export async function createAccountKey(
   client: ClientBase,
@@ -197,7 +197,8 @@ export async function createAccountKey(
 ): Promise<{ readonly outcome: "created"; readonly key: ApiKey } | KeyRefusal> {
   const caller = await lockCaller(client, accountId, callingKey, key.expiresInSeconds);
   if (caller === null) return { outcome: "caller_ended" };
-  const { keyId, userId = null } = { ...callingKey, userId: callingKey.userId ?? key.userId };
+  const { keyId } = callingKey;
+  const userId = callingKey.userId ?? key.userId ?? null;
   const forOther = userId === callingKey.userId ? [] : [USERS_SCOPE];
   const scopes = missingScopes([...key.scopes, ...forOther], caller);
   if (scopes.length > 0 || caller.outlives) {

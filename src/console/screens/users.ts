@@ -1,6 +1,6 @@
 import type { User } from "../../accounts/accounts-schema.ts";
 import { USERS_SCOPE } from "../../base/model/api-keys.ts";
-import { DISPLAY_NAME_CHARS_MAX } from "../../base/model/formats.ts";
+import { DISPLAY_NAME_CHARS_MAX, MAIL_ADDRESS_CHARS_MAX } from "../../base/model/formats.ts";
 import { type FieldError, Problem } from "../../http/problems.ts";
 import { formRefusal, marksOfForm, refusalsOf } from "../field-marks.ts";
 import { html } from "../html.ts";
@@ -82,7 +82,13 @@ function stateOf({ disabled_at: disabled }: User) {
 
 const FIELDS = [
   { name: "name", label: "Name", type: "text", max: DISPLAY_NAME_CHARS_MAX, about: null },
-  { name: "email", label: "Mail address", type: "email", max: 254, about: "Nothing is sent to it." },
+  {
+    name: "email",
+    label: "Mail address",
+    type: "email",
+    max: MAIL_ADDRESS_CHARS_MAX,
+    about: "Nothing is sent to it.",
+  },
   {
     name: "idp_user_id",
     label: "Id at the identity provider",
