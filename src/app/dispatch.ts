@@ -28,7 +28,7 @@ import { sampleFeed, startSequencing } from "./feed.ts";
 import { daysKeptMs, retentionOf } from "./housekeeping.ts";
 import { startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
-import { MAIN_FILE, type ProcessContext, version } from "./process-context.ts";
+import { collectRarely, MAIN_FILE, type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
@@ -37,6 +37,7 @@ const FAILED = 1;
 
 /** Runs a dispatcher with its metrics until shutdown, then finishes the attempts in flight. */
 export async function runDispatcher(context: ProcessContext): Promise<void> {
+  collectRarely();
   const shutdown = context.createShutdownSignal();
   const quarantine = createQuarantine((ids, stopping) => forkQuarantine(ids, stopping, context, options.log));
   const options = await createOptions(context, (deliveryId) => quarantine.add(deliveryId));

@@ -21,7 +21,7 @@ import { findDatabase, poolOptions, untilMigrated, warnOfPlainDatabases } from "
 import { sampleFeed, startFeed } from "./feed.ts";
 import { cannotListen, httpUrl } from "./listening.ts";
 import { startMonitoring } from "./monitoring.ts";
-import { type ProcessContext, version } from "./process-context.ts";
+import { collectRarely, type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
 
 /**
@@ -36,6 +36,7 @@ export function apiConnections(connectionsMax: number) {
 
 /** Runs the API with its metrics until shutdown, then finishes the requests in flight. */
 export async function runApi(context: ProcessContext): Promise<void> {
+  collectRarely();
   const shutdown = context.createShutdownSignal();
   const config = readConfig(context.env);
   const log = createProcessLog(config, context, "serve");
