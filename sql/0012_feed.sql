@@ -87,7 +87,8 @@ $$;
 select sealpost.make_partitions((now() at time zone 'UTC')::date - 1, 16);
 
 -- One step: gives positions to what has committed, and tells the accounts' readers. Returns whether the caller is the
--- one that makes steps; is_full: there is more. To be called again, by whoever it may be, at least every lease.
+-- one that makes steps; is_full: there is more. To be called again, by whoever it may be, when something was published,
+-- and every few seconds.
 --
 -- Of the serials up to the newest one that has committed, some are missing: rolled back, or not committed yet. Whoever
 -- may still commit one holds a lock on `bodies`, from before it took the serial until its commit can be seen, and

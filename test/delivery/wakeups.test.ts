@@ -258,6 +258,20 @@ describe("looks begin where everything before has been fetched", () => {
     expect(bound.from).toBe(clock.at);
   });
 
+  test("and a job that was given back behind that is found all the same", async () => {
+    const accountId = await insertAccount(database.pool, "https://receiver.example.com/");
+    bound = new JobsBound(20, 100, 20);
+    const woken = startWaking(openQueue(bound));
+    const count = await moveOn(woken, 0, "-infinity");
+    const id = "01a1f7ca-e1a9-7f60-9da2-4fd69a9a3458";
+    await database.pool.query(
+      `insert into graphile_worker._private_jobs (task_id, run_at, payload)
+       select id, now() - interval '1 hour', $1 from graphile_worker._private_tasks where identifier = 'deliver'`,
+      [JSON.stringify({ ids: [id], lanes: ["1"], accounts: [accountId] })],
+    );
+    expect((await woken(count + 1)).map(({ deliveryId }) => deliveryId)).toContain(id);
+  });
+
   test("and begin anew when the database's clock was set back", async () => {
     const woken = wakeFromBound();
     const accountId = await insertAccount(database.pool, "https://receiver.example.com/");

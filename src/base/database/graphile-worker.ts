@@ -68,9 +68,16 @@ export type WakeupRunnerOptions = {
 const FROM_THE_FIRST = "-infinity";
 const BOUND_EVERY_MS = 1_000;
 /** What the bound has missed (the clock was set back, a dispatcher has given jobs back) is found then. */
-const ALL_JOBS_EVERY_MS = 60_000;
+const OLDER_JOBS_EVERY_MS = 60_000;
 /** … and, while somebody holds a snapshot, no more often than this share of the time allows. */
-const ALL_JOBS_SHARE_MAX = 0.01;
+const OLDER_JOBS_SHARE_MAX = 0.01;
+/** The oldest job that the bound has passed, if there is one: while a snapshot is held, that takes long to see. */
+const OLDER = `
+select to_char(run_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as at
+from graphile_worker._private_jobs
+where is_available and priority = 0 and run_at < $1::timestamptz
+  and task_id = (select id from graphile_worker._private_tasks where identifier = '${TASK}')
+order by priority, run_at limit 1`;
 /** So long the bound waits for a transaction that has added jobs and is still open. */
 const STRAGGLER_AFTER_MS = 5_000;
 
@@ -105,14 +112,20 @@ export class JobsBound {
   readonly #stragglers = new Map<string, string>();
   #isAsking = false;
   #askedAtMs = Number.NEGATIVE_INFINITY;
-  #beganAtMs = performance.now();
-  #allAgainAtMs = this.#beganAtMs + ALL_JOBS_EVERY_MS;
+  #olderAgainAtMs: number;
   readonly #everyMs: number;
   readonly #stragglerAfterMs: number;
+  readonly #olderEveryMs: number;
 
-  constructor(everyMs = BOUND_EVERY_MS, stragglerAfterMs = STRAGGLER_AFTER_MS) {
+  constructor(
+    everyMs = BOUND_EVERY_MS,
+    stragglerAfterMs = STRAGGLER_AFTER_MS,
+    olderEveryMs = OLDER_JOBS_EVERY_MS,
+  ) {
     this.#everyMs = everyMs;
     this.#stragglerAfterMs = stragglerAfterMs;
+    this.#olderEveryMs = olderEveryMs;
+    this.#olderAgainAtMs = performance.now() + olderEveryMs;
   }
 
   /** Everything before it has been fetched. */
@@ -129,7 +142,6 @@ export class JobsBound {
   }
 
   beginLook(): string {
-    this.#beganAtMs = performance.now();
     this.#lookedFrom = this.#once;
     this.#once = null;
     return this.#lookedFrom ?? this.#from;
@@ -143,13 +155,7 @@ export class JobsBound {
     const upTo = found === JOBS_FETCHED_MAX ? microseconds(Math.max(...runAts.map(Number))) : null;
     if (this.#lookedFrom === null || upTo === null) this.#moveOn(upTo);
     else this.#lookOnceFrom(upTo);
-    if (this.#lookedFrom === FROM_THE_FIRST) {
-      this.#allAgainAtMs =
-        nowMs + Math.max(ALL_JOBS_EVERY_MS, (nowMs - this.#beganAtMs) / ALL_JOBS_SHARE_MAX);
-    } else if (nowMs > this.#allAgainAtMs) {
-      this.#allAgainAtMs = nowMs + ALL_JOBS_EVERY_MS;
-      this.#lookOnceFrom(FROM_THE_FIRST);
-    }
+    if (nowMs > this.#olderAgainAtMs && this.#from !== FROM_THE_FIRST) void this.#lookAtOlder(pool);
     const isQuiet = found === 0 && this.#candidate === null && this.#stragglers.size === 0;
     if (isQuiet || this.#isAsking || nowMs - this.#askedAtMs < this.#everyMs) return;
     this.#isAsking = true;
@@ -161,6 +167,23 @@ export class JobsBound {
       // Asked again.
     } finally {
       this.#isAsking = false;
+    }
+  }
+
+  /** Beside the looks, which others wait for. */
+  async #lookAtOlder(pool: pg.Pool): Promise<void> {
+    const beganAtMs = performance.now();
+    this.#olderAgainAtMs = Number.POSITIVE_INFINITY;
+    try {
+      const older = { name: "older", text: OLDER, values: [this.#from] };
+      const [found] = (await pool.query<{ at: string }>(older)).rows;
+      if (found !== undefined) this.#lookOnceFrom(found.at);
+    } catch {
+      // Looked at again.
+    } finally {
+      const nowMs = performance.now();
+      const restMs = (nowMs - beganAtMs) / OLDER_JOBS_SHARE_MAX;
+      this.#olderAgainAtMs = nowMs + Math.max(this.#olderEveryMs, restMs);
     }
   }
 
