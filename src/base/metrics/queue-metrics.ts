@@ -56,7 +56,7 @@ export function createQueueMetrics(registry: MetricsRegistry) {
 export function createFeedLag(registry: MetricsRegistry) {
   return registry.gauge({
     name: "sealpost_feed_lag_seconds",
-    help: "How long ago the feed last held all that had been published; up to 11 at rest, below 1 while much is published.",
+    help: "How long ago the feed last held all that had been published; up to 11 at rest, below 1 under load.",
   });
 }
 
