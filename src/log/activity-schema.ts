@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { time } from "../api/fields.ts";
+import { AnsweredBy, time } from "../api/fields.ts";
 
 /** A day of five minutes. */
 export const ITEMS_MAX = 288;
@@ -35,6 +35,10 @@ export const Activity = z
           failing_since: time
             .nullable()
             .describe("The host's first failure after its last success. Null: it has not failed since."),
+          answered_by: AnsweredBy.nullable().describe(
+            "Who responded to the last of them in place of the application, where it still fails. Null: the " +
+              "application, nobody, or it is not plain.",
+          ),
         }),
       )
       .describe("What failed, the most attempts first; at most 20."),

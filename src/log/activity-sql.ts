@@ -1,6 +1,7 @@
 import type { ClientBase, Pool } from "pg";
 import { countPublished } from "../base/database/storage.ts";
 import { timeText } from "../base/database/time-text.ts";
+import { type Answer, answeredBy } from "../base/model/answered-by.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import { type Activity, type EndpointHealth, TIMED_MAX } from "./activity-schema.ts";
 import { hostOf } from "./delivery-filter-sql.ts";
@@ -43,6 +44,10 @@ export async function foldActivity(pool: Pool): Promise<boolean> {
 }
 
 const FAILURES_MAX = 20;
+/** Of so many of them, the most frequent, it is read who answered last. */
+const ANSWERS_READ_MAX = 5;
+/** An attempt's delivery is at most so old: its analysis is kept for a week, and its run lasts a day. */
+const DELIVERY_AGE_MAX = "9 days";
 
 const READ = `
 with chosen as materialized (
@@ -71,10 +76,27 @@ select ${timeText("counted_to")} as counted_to, (
   ) as items, (
     select coalesce(json_agg(json_build_object(
       'target_host', target_host, 'error_code', error_code, 'attempts', attempts, 'last_at', ${timeText("last_at")},
-      'last_success_at', ${timeText("succeeded_at")}, 'failing_since', ${timeText("failing_since")})), '[]')
-    from failed
+      'last_success_at', ${timeText("succeeded_at")}, 'failing_since', ${timeText("failing_since")},
+      'answer', answer)), '[]')
+    from (
+      select *, case
+        when failing_since is not null and row_number() over (order by attempts desc) <= ${ANSWERS_READ_MAX} then (
+          select json_build_object('statusCode', t.status_code, 'headers', t.response_headers::json,
+            'excerpt', t.response_excerpt)
+          from sealpost.attempts as t
+          where t.account_id = $1 and t.ended_at = failed.last_at and t.error_code = failed.error_code
+            and t.delivery_id >= sealpost.uuid_v7_floor(failed.last_at - interval '${DELIVERY_AGE_MAX}')
+          limit 1
+        ) end as answer
+      from failed
+    ) as failed
   ) as top
 from sealpost.activity_state`;
+
+/** `answer`: to the last of its attempts; null: it was not looked for. */
+type FoundActivity = Omit<Activity, "top"> & {
+  readonly top: (Omit<Activity["top"][number], "answered_by"> & { readonly answer: Answer | null })[];
+};
 
 /** What ended in buckets that begin in [from, to), in buckets of `bucketMs`, aligned to UTC, up to what is counted. */
 export async function readActivity(
@@ -83,8 +105,13 @@ export async function readActivity(
   { from, to, bucketMs }: { readonly from: Date; readonly to: Date; readonly bucketMs: number },
 ): Promise<Activity> {
   const values = [accountId, from, to, bucketMs];
-  const { rows } = await database.query<Activity>({ name: "read_activity", text: READ, values });
-  return rows[0]!;
+  const { rows } = await database.query<FoundActivity>({ name: "read_activity", text: READ, values });
+  const { top, ...found } = rows[0]!;
+  const withAnswerer = ({ answer, ...cause }: FoundActivity["top"][number]) => ({
+    ...cause,
+    answered_by: answer && answeredBy(answer),
+  });
+  return { ...found, top: top.map(withAnswerer) };
 }
 
 /** How the host of the account's endpoint did for a day. Null: the account has no endpoint. */

@@ -177,3 +177,27 @@ test("an endpoint's health is its host's: since when it fails, what arrived, how
   expect(Math.abs(Date.parse(String(body.last_success_at)) - (now - 50 * MINUTE_MS))).toBeLessThan(MINUTE_MS);
   expect(Math.abs(Date.parse(String(body.failing_since)) - (now - 30 * MINUTE_MS))).toBeLessThan(MINUTE_MS);
 });
+
+test("of what still fails it says who answered, if that was not the application", async () => {
+  const missing = { outcome: "rejected", errorCode: "status_404" } as const;
+  await count([
+    { agoMs: 10 * MINUTE_MS, ...missing },
+    { agoMs: 20 * MINUTE_MS, ...missing },
+    { agoMs: 15 * MINUTE_MS, targetUrl: "https://own.example.com/", ...missing },
+  ]);
+  const where = { account_id: account.accountId, target_url: "https://hooks.example.com/in" };
+  const answer = {
+    status_code: 404,
+    response_headers: { "ngrok-error-code": "ERR_NGROK_3200" },
+    response_excerpt: "offline",
+  };
+  await changeRows(database.pool, "attempts", where, answer);
+  const { top } = (await ask({})).body as { top: Record<string, unknown>[] };
+  expect(top).toEqual([
+    expect.objectContaining({
+      target_host: "hooks.example.com",
+      answered_by: expect.objectContaining({ kind: "tunnel", name: "ngrok" }),
+    }),
+    expect.objectContaining({ target_host: "own.example.com", answered_by: null }),
+  ]);
+});

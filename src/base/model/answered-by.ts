@@ -95,6 +95,13 @@ export function explainAnswer(answer: Answer, ofStatus: Explanation): Explanatio
   };
 }
 
+/** The same where only that is known. */
+export function explainAnswerer({ kind, name }: AnsweredBy, ofStatus: Explanation): Explanation {
+  const { said, remedy }: Kind = KINDS[kind];
+  if (kind === "proxy") return { ...ofStatus, message: `${ofStatus.message} ${name} answered: ${said}.` };
+  return { message: `${name} answered: ${said}.`, remedy };
+}
+
 const BY_KIND: Readonly<Record<AnswererKind, readonly AnswerRule[]>> = ANSWER_RULES;
 const RULES = ANSWERER_KINDS.flatMap((kind) => BY_KIND[kind].map((rule) => ({ kind, rule })));
 

@@ -1,3 +1,4 @@
+import { explainAnswerer } from "../../base/model/answered-by.ts";
 import { explainErrorCode } from "../../base/model/error-codes.ts";
 import { TARGET_HOST } from "../../base/model/formats.ts";
 import { statusOfErrorCode } from "../../base/model/http-status-errors.ts";
@@ -202,7 +203,13 @@ async function trouble(view: View, range: Range, { top }: Activity, address: Add
   const failing = top.filter((cause) => cause.failing_since !== null && canBeAskedFor(cause));
   const byHost = [...Map.groupBy(failing, ({ target_host }) => target_host).values()];
   for (const [worst] of byHost.slice(0, HOSTS_ASKED_MAX)) {
-    const { target_host: host, last_success_at: succeededAt, failing_since, error_code } = worst!;
+    const {
+      target_host: host,
+      last_success_at: succeededAt,
+      failing_since,
+      error_code,
+      answered_by: answered,
+    } = worst!;
     // Whenever they were published: some were, and waited, before the first attempt failed.
     const filters = { status: ["failed", "abandoned"], target_host: host };
     const { body, headers } = await view.askWithHeaders("webhooks.deliveries.list", {
@@ -217,7 +224,8 @@ async function trouble(view: View, range: Range, { top }: Activity, address: Add
     const others = byHost.length - 1;
     const all = address({ ...NO_FILTERS, status: filters.status, cursor: [] });
     const have = total === 1 ? "has" : "have";
-    const { message, remedy } = explainErrorCode(error_code);
+    const ofStatus = explainErrorCode(error_code);
+    const { message, remedy } = answered === null ? ofStatus : explainAnswerer(answered, ofStatus);
     return html`<p class="trouble"><strong>${log} ${have} not arrived at ${host}${since}.</strong>
 ${message} ${succeededAt === null && `No attempt has arrived there in the last ${range.words}. `}${remedy}
 ${others > 0 && html`<a href="${all}">${counted(others, "other host is", "other hosts are")} failing, too</a>.`}</p>`;
