@@ -1746,9 +1746,13 @@ create index endpoints_gather on sealpost.endpoints (gather_at) where gather_at 
 
 -- sends_references      what is published for it is sent as a reference, whose URL begins with settings.analyses_url
 -- forgets_after_success what is published for it is erased some time after it was delivered
+-- signs_standard        the account's webhooks have the headers of Standard Webhooks, too
+-- sealed_headers        its own headers as JSON, sealed like secrets; null: it has none
 alter table sealpost.endpoints
   add column sends_references boolean not null default false,
   add column forgets_after_success boolean not null default false,
+  add column signs_standard boolean not null default false,
+  add column sealed_headers bytea,
   add constraint endpoints_options check (not (forgets_after_success and sends_references));
 alter table sealpost.settings add column analyses_url text not null default '/v1/analyses/';
 

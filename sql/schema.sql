@@ -234,6 +234,8 @@ create table sealpost.endpoints (
   gather_from uuid,
   sends_references boolean default false not null,
   forgets_after_success boolean default false not null,
+  signs_standard boolean default false not null,
+  sealed_headers bytea,
   constraint endpoints_pkey PRIMARY KEY (id),
   constraint endpoints_options CHECK ((NOT (forgets_after_success AND sends_references))),
   constraint endpoints_url_check CHECK ((length(url) <= 2048)),

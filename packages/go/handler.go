@@ -46,7 +46,7 @@ func (h Handler) receive(response http.ResponseWriter, request *http.Request) (s
 	if err != nil {
 		return "", err
 	}
-	err = VerifySignature(Input{Body: body, Header: request.Header.Values(SignatureHeader), Secrets: h.Secrets})
+	err = VerifySignature(Input{Body: body, Headers: request.Header, Secrets: h.Secrets})
 	if err != nil {
 		return "", err
 	}

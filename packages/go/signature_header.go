@@ -27,9 +27,11 @@ var (
 )
 
 type signatureHeader struct {
-	// Exactly as in the header, because this text was signed.
-	timestampText string
-	timestamp     time.Time
+	// What was signed before the body, exactly as in the header.
+	signedPrefix string
+	// Whether the key is what the secret's base64 stands for.
+	isStandard bool
+	timestamp  time.Time
 	// At least one, each 32 bytes.
 	signatures [][]byte
 }
@@ -37,63 +39,77 @@ type signatureHeader struct {
 // parseSignatureHeader is strict: leniency helps forgers.
 func parseSignatureHeader(values []string) (signatureHeader, error) {
 	var parsed signatureHeader
-	if len(values) > 1 {
-		return parsed, malformed("it was sent more than once")
+	value, err := singleHeader(values, SignatureHeader)
+	if err != nil {
+		return parsed, err
 	}
-	if len(values) == 0 || values[0] == "" {
-		return parsed, failure(HeaderMissing, "the request has no extract-signature header. Pass the header's values as "+
-			"received, and check that no proxy in front of the receiver removes it. A request sent without it is not "+
-			"from the service.")
-	}
-	if length := len(values[0]); length > headerBytesMax {
-		return parsed, malformed(fmt.Sprintf("it is %d bytes long; the limit is %d", length, headerBytesMax))
-	}
-	for _, item := range strings.Split(values[0], ",") {
+	for _, item := range strings.Split(value, ",") {
 		parts := headerItem.FindStringSubmatch(item)
 		if parts == nil {
-			return parsed, malformed("an item is not name=value")
+			return parsed, malformed("an item is not name=value", SignatureHeader)
 		}
 		text := parts[2]
 		switch parts[1] {
 		case "t":
 			// Never guess which one was signed.
-			if parsed.timestampText != "" {
-				return parsed, malformed("it has more than one t")
+			if parsed.signedPrefix != "" {
+				return parsed, malformed("it has more than one t", SignatureHeader)
 			}
 			if !wholeSeconds.MatchString(text) {
-				return parsed, malformed("t is not a whole number of seconds in decimal digits")
+				return parsed, malformed("t is not a whole number of seconds in decimal digits", SignatureHeader)
 			}
 			seconds, err := strconv.ParseInt(text, 10, 64)
 			if err != nil {
-				return parsed, malformed("t is not a whole number of seconds in decimal digits")
+				return parsed, malformed("t is not a whole number of seconds in decimal digits", SignatureHeader)
 			}
-			parsed.timestampText, parsed.timestamp = text, time.Unix(seconds, 0)
+			parsed.signedPrefix, parsed.timestamp = text+".", time.Unix(seconds, 0)
 		case "v1":
 			if !hexSignature.MatchString(text) {
-				return parsed, malformed("a v1 is not 64 lowercase hex digits")
+				return parsed, malformed("a v1 is not 64 lowercase hex digits", SignatureHeader)
 			}
 			signature, err := hex.DecodeString(text)
 			if err != nil {
-				return parsed, malformed("a v1 is not 64 lowercase hex digits")
+				return parsed, malformed("a v1 is not 64 lowercase hex digits", SignatureHeader)
 			}
 			parsed.signatures = append(parsed.signatures, signature)
 			if len(parsed.signatures) > signaturesMax {
-				return parsed, malformed(fmt.Sprintf("it has more than %d v1", signaturesMax))
+				return parsed, malformed(fmt.Sprintf("it has more than %d v1", signaturesMax), SignatureHeader)
 			}
 		default:
 			// Other schemes are future ones beside v1: ignored.
 		}
 	}
-	if parsed.timestampText == "" {
-		return parsed, malformed("it has no t")
+	if parsed.signedPrefix == "" {
+		return parsed, malformed("it has no t", SignatureHeader)
 	}
 	if len(parsed.signatures) == 0 {
-		return parsed, malformed("it has no v1")
+		return parsed, malformed("it has no v1", SignatureHeader)
 	}
 	return parsed, nil
 }
 
-func malformed(finding string) *VerificationError {
-	return failure(HeaderMalformed, "the extract-signature header is not t=<seconds>,v1=<hex>: "+finding+
+func singleHeader(values []string, name string) (string, error) {
+	if len(values) > 1 {
+		return "", malformed("it was sent more than once", name)
+	}
+	if len(values) == 0 || values[0] == "" {
+		return "", failure(HeaderMissing, "the request has no "+strings.ToLower(name)+" header. Pass the header's values "+
+			"as received, and check that no proxy in front of the receiver removes it. A request sent without it is not "+
+			"from the service.")
+	}
+	if length := len(values[0]); length > headerBytesMax {
+		return "", malformed(fmt.Sprintf("it is %d bytes long; the limit is %d", length, headerBytesMax), name)
+	}
+	return values[0], nil
+}
+
+func malformed(finding string, name string) *VerificationError {
+	form := map[string]string{
+		SignatureHeader:         "t=<seconds>,v1=<hex>",
+		idHeader:                "a message's id",
+		timestampHeader:         "Unix time in seconds",
+		standardSignatureHeader: "v1,<base64>",
+	}[name]
+	return failure(HeaderMalformed, "the "+strings.ToLower(name)+" header is not "+form+": "+finding+
 		". Pass the header's values unchanged. A request that arrived like this is not from the service.")
 }

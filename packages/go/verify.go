@@ -8,6 +8,7 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"fmt"
+	"net/http"
 	"strings"
 	"time"
 	"unicode"
@@ -25,6 +26,9 @@ type Input struct {
 	Body []byte
 	// Header has the header's values as they arrived: request.Header.Values(SignatureHeader).
 	Header []string
+	// Headers has all headers of the request, in place of Header: where they have no extract-signature, those of Standard
+	// Webhooks count.
+	Headers http.Header
 	// Secrets has the signing secret or, during a rotation, the new and the old one. An empty one is refused.
 	Secrets []string
 	// Tolerance refuses timestamps this far or further from now. 0: ToleranceDefault.
@@ -44,7 +48,7 @@ func VerifySignature(input Input) error {
 	if err != nil {
 		return err
 	}
-	header, err := parseSignatureHeader(input.Header)
+	header, err := headerOf(input)
 	if err != nil {
 		return err
 	}
@@ -53,8 +57,15 @@ func VerifySignature(input Input) error {
 	}
 	matches := 0
 	for _, secret := range input.Secrets {
-		mac := hmac.New(sha256.New, []byte(secret))
-		mac.Write([]byte(header.timestampText + "."))
+		key := []byte(secret)
+		if header.isStandard {
+			key = standardKey(secret)
+		}
+		if key == nil {
+			continue
+		}
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(header.signedPrefix))
 		mac.Write(input.Body)
 		expected := mac.Sum(nil)
 		// Compare every pair, so that timing reveals neither which one matched nor how closely.
@@ -68,6 +79,13 @@ func VerifySignature(input Input) error {
 		return noSignatureMatches(input.Secrets)
 	}
 	return nil
+}
+
+func headerOf(input Input) (signatureHeader, error) {
+	if input.Headers != nil {
+		return parseHeaders(input.Headers)
+	}
+	return parseSignatureHeader(input.Header)
 }
 
 // VerifyWebhook verifies a delivery as VerifySignature does, and returns its event. The error is a *VerificationError:

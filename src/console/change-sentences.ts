@@ -28,11 +28,14 @@ export const SENTENCES: Readonly<Record<string, Tell>> = {
   "analyses.erase": (told) => html`erased ${about(told, "analysis", "analysis_id", ANALYSES)}`,
   "webhooks.endpoint.set": (told) => {
     const { url, previous_url: before, payload, forget_after_success: forgets } = told.details;
+    const { signature_schemes: schemes, headers } = told.details;
     const options = [
       payload === "reference" && "webhooks carry a reference",
       payload === "full" && "webhooks carry the whole analysis",
       forgets === true && "analyses are erased after their delivery",
       forgets === false && "analyses are kept after their delivery",
+      Array.isArray(schemes) && `signed as ${schemes.join(" and ")}`,
+      Array.isArray(headers) && `headers of their own: ${headers.join(", ") || "none"}`,
     ].filter((option) => option !== false);
     const became =
       before === undefined

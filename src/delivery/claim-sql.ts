@@ -37,6 +37,10 @@ export type LeasedDelivery = {
   readonly isRefused: boolean;
   /** Valid signing secrets, the current first, as `id:base64 of the sealed text`. */
   readonly sealedSecrets: readonly string[];
+  /** It is signed for Standard Webhooks, too. */
+  readonly signsStandard: boolean;
+  /** The endpoint's own headers, in base64; null: none, or it goes to a `webhook_url`. */
+  readonly sealedHeaders: string | null;
 };
 
 /**
@@ -128,6 +132,8 @@ select
       limit 2
     ) as valid
   ) as "sealedSecrets",
+  coalesce(endpoints.signs_standard, false) as "signsStandard",
+  case when b.webhook_url is null then encode(endpoints.sealed_headers, 'base64') end as "sealedHeaders",
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000 as "nowMs"
 from claimed
 left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
@@ -144,7 +150,7 @@ left join lateral sealpost.closed_url(
 ) as closed on true
 union all
 select kind, delivery_id, null, lane, null, null, null, null, null, null, null, null, false, null, null, null, null,
-  null, false, false, null,
+  null, false, false, null, false, null,
   extract(epoch from coalesce($6::timestamptz, clock_timestamp()))::float8 * 1000
 from judged where kind <> 'leased'`;
 

@@ -9,8 +9,8 @@ import { createPoster, type PostRequest } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
-import { importSigningKey, type SigningKey } from "../signing/index.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
+import { type EndpointHeader, sentHeaders, unsealHeaders, withoutSecrets } from "./endpoint-headers.ts";
 import type { TurnTaken } from "./lane.ts";
 import { createTurn, mustProve, type ReceiverTurn, type ReceiverTurns } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
@@ -19,9 +19,11 @@ import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/re
 import {
   challengeBody,
   confirmsChallenge,
+  importWebhookKey,
+  signedHeaders,
+  type WebhookKey,
   webhookBody,
   webhookHeaders,
-  webhookSignature,
 } from "./webhook.ts";
 
 const CACHED_VERDICTS_MAX = 20_000;
@@ -64,16 +66,25 @@ const CACHED_KEYS_MAX = 20_000;
  * one does not open.
  */
 function createFindKeys(secretsKey: SecretsKey) {
-  const ready = new BoundedCache<string, SigningKey>(CACHED_KEYS_MAX);
-  return ({ accountId, sealedSecrets }: LeasedDelivery): readonly SigningKey[] => {
+  const ready = new BoundedCache<string, WebhookKey>(CACHED_KEYS_MAX);
+  return ({ accountId, sealedSecrets }: LeasedDelivery): readonly WebhookKey[] => {
     if (sealedSecrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
     return sealedSecrets.map((entry) =>
       ready.get(entry, () => {
         const [id = "", sealed = ""] = entry.split(":");
-        return importSigningKey(unseal(Buffer.from(sealed, "base64"), secretsKey, { accountId, id }));
+        return importWebhookKey(unseal(Buffer.from(sealed, "base64"), secretsKey, { accountId, id }));
       }),
     );
   };
+}
+
+/** The endpoint's own headers. Throws, as an internal error, when they do not open. */
+function createFindHeaders(secretsKey: SecretsKey) {
+  const ready = new BoundedCache<string, readonly EndpointHeader[]>(CACHED_KEYS_MAX);
+  return ({ accountId, sealedHeaders: sealed }: LeasedDelivery): readonly EndpointHeader[] =>
+    sealed === null
+      ? []
+      : ready.get(sealed, () => unsealHeaders(Buffer.from(sealed, "base64"), accountId, secretsKey));
 }
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
@@ -102,6 +113,7 @@ export function createDelivering(options: DeliveringOptions & { readonly turns: 
   return {
     findTarget: createFindTarget(egress.unsafeAllowedTargets),
     findKeys: createFindKeys(options.secretsKey),
+    findHeaders: createFindHeaders(options.secretsKey),
     turns: options.turns,
     publicUrl: config.publicUrl,
     /** Before its first webhook, a receiver has to answer a challenge. */
@@ -167,12 +179,14 @@ export async function deliver(
   // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
   const keys = on.findKeys(delivery);
-  const message = (body: Buffer) => {
-    const { traceparent } = delivery;
-    const signature = webhookSignature(body, keys, startedAtMs);
-    return { body, headers: webhookHeaders({ signature, traceparent, publicUrl: on.publicUrl }) };
+  const ownHeaders = on.findHeaders(delivery);
+  const added = sentHeaders(ownHeaders);
+  const message = (body: Buffer, id: string) => {
+    const { traceparent, signsStandard } = delivery;
+    const signed = signedHeaders(body, keys, startedAtMs, signsStandard ? id : null);
+    return { body, headers: webhookHeaders({ ...signed, added, traceparent, publicUrl: on.publicUrl }) };
   };
-  const payload = message(body);
+  const payload = message(body, delivery.deliveryId);
   if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
 
   const { accountId, run, number } = delivery;
@@ -223,8 +237,8 @@ export async function deliver(
     errorCode,
     targetUrl: target.href,
     remoteAddress,
-    responseHeaders: responseHeaders === null ? null : JSON.stringify(responseHeaders),
-    responseExcerpt,
+    responseHeaders: responseHeaders && withoutSecrets(JSON.stringify(responseHeaders), ownHeaders),
+    responseExcerpt: responseExcerpt && withoutSecrets(responseExcerpt, ownHeaders),
   };
   return ended(delivery, next, attempt, result, more);
 }
@@ -238,14 +252,14 @@ type Message = Pick<PostRequest, "headers" | "body">;
 async function postChallenge(
   request: Omit<PostRequest, keyof Message>,
   turn: ReceiverTurn,
-  message: (body: Buffer) => Message,
+  message: (body: Buffer, id: string) => Message,
   payload: Message,
   { poster }: Pick<Delivering, "poster">,
 ): Promise<{ readonly result: PostResult; readonly isConfirmed?: boolean }> {
   const text = randomUUID();
   const asking = {
     ...request,
-    ...message(challengeBody(text)),
+    ...message(challengeBody(text), text),
     admit: async (address: string) => {
       await turn.admit(address);
       if (turn.isProven()) Object.assign(asking, payload);

@@ -1,10 +1,13 @@
 import { z } from "zod";
 import { targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
+import { invalidRequest } from "../http/problems.ts";
 import type { AnalysisDependencies } from "./analyses-api.ts";
-import { Endpoint } from "./endpoint-schema.ts";
+import { HeaderValueMissing, NewEndpointHeaders, shownHeaders, unsealHeaders } from "./endpoint-headers.ts";
+import { Endpoint, SIGNATURE_SCHEMES } from "./endpoint-schema.ts";
 import * as store from "./endpoint-sql.ts";
 import { isRefusing, liftRefusal } from "./receivers-sql.ts";
 
@@ -15,13 +18,27 @@ const NewEndpoint = z.strictObject({
   url: targetUrl.describe("A public https:// URL of at most 2,048 characters."),
   payload: Endpoint.shape.payload.optional(),
   forget_after_success: Endpoint.shape.forget_after_success.optional(),
+  signature_schemes: z
+    .array(z.enum(SIGNATURE_SCHEMES))
+    .refine((schemes) => schemes.includes("extract"), {
+      error: "Must contain extract, which is always sent.",
+    })
+    .refine((schemes) => new Set(schemes).size === schemes.length, { error: "Must name each scheme once." })
+    .optional()
+    .describe(
+      "`standard` adds the headers of Standard Webhooks. Absent: as they are, at first `extract` alone.",
+    ),
+  headers: NewEndpointHeaders.optional(),
 });
 
 /** The account's configured URL. */
 export function endpointOperations({
   pool,
   unsafeAllowedTargets,
+  secretsKey,
 }: AnalysisDependencies): readonly Operation[] {
+  const bodyOf = (accountId: string, endpoint: store.StoredEndpoint, caller: Caller) =>
+    endpointBody(accountId, endpoint, caller, secretsKey);
   return [
     read({
       key: "webhooks.endpoint.get",
@@ -34,7 +51,7 @@ export function endpointOperations({
       handle: async ({ accountId, caller, problem }) => {
         const endpoint = await store.findEndpoint(pool, accountId);
         if (endpoint === null) throw problem("not_found");
-        return { body: endpointBody(endpoint, caller) };
+        return { body: bodyOf(accountId, endpoint, caller) };
       },
     }),
     write({
@@ -43,14 +60,23 @@ export function endpointOperations({
       description:
         "Sets or replaces the account's endpoint. Every attempt from now on goes there, including those " +
         "of earlier deliveries. A paused one stays paused, and options that are not given stay as they are: at first " +
-        "`payload` is `full`, and nothing is forgotten.",
+        "`payload` is `full`, nothing is forgotten, and there are no headers of your own. At another origin (scheme, " +
+        "host and port) the secret headers are gone, so that nobody who may change the URL can read them there.",
       method: "PUT",
       path,
       scope: "webhooks:write",
       risk: "reversible",
       body: jsonBody(NewEndpoint),
-      audit: ({ body: { payload, forget_after_success } }, { body, audited }) => {
-        return { url: body.url, ...audited, payload, forget_after_success };
+      audit: ({ body: { payload, forget_after_success, signature_schemes, headers } }, { body, audited }) => {
+        const names = headers?.map(({ name }) => name);
+        return {
+          url: body.url,
+          ...audited,
+          payload,
+          forget_after_success,
+          signature_schemes,
+          headers: names,
+        };
       },
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused", "endpoint_options_conflict"],
@@ -59,12 +85,14 @@ export function endpointOperations({
         if (judged.verdict === "refuse") {
           throw problem("target_refused", [{ path: "body.url", message: judged.message }]);
         }
-        const { payload, forget_after_success: forgetsAfterSuccess } = body;
-        const options = { payload, forgetsAfterSuccess };
-        const previous_url = (await store.lockEndpointUrl(tx, accountId)) ?? undefined;
-        const endpoint = await store.setEndpoint(tx, accountId, judged.href, options);
+        const { payload, forget_after_success: forgetsAfterSuccess, signature_schemes, headers } = body;
+        const signsStandard = signature_schemes?.includes("standard");
+        const change = { payload, forgetsAfterSuccess, signsStandard, headers };
+        const findSecretsKey = async () => secretsKey;
+        const changed = store.changeEndpoint(tx, accountId, judged.href, change, findSecretsKey);
+        const { endpoint, previousUrl: previous_url } = await changed.catch(asInvalidRequest);
         if (endpoint === null) throw problem("endpoint_options_conflict");
-        return { body: endpointBody(endpoint, caller), audited: { previous_url } };
+        return { body: bodyOf(accountId, endpoint, caller), audited: { previous_url } };
       },
     }),
     write({
@@ -84,7 +112,7 @@ export function endpointOperations({
         if (!(await store.removeEndpoint(tx, accountId))) throw problem("not_found");
       },
     }),
-    pausing("pause", store.pauseEndpoint, {
+    pausing("pause", store.pauseEndpoint, bodyOf, {
       summary: "Pause the endpoint",
       description:
         "Holds every delivery to the endpoint instead of sending it, waiting ones and new ones alike. Nothing " +
@@ -92,7 +120,7 @@ export function endpointOperations({
         "`analysis_expired`. Attempts in flight end normally. Test events, receiver checks and analyses with their " +
         "own webhook_url still go out. Pausing again changes nothing.",
     }),
-    pausing("resume", store.resumeEndpoint, {
+    pausing("resume", store.resumeEndpoint, bodyOf, {
       summary: "Resume the endpoint",
       description:
         "Ends a pause. What was held is delivered oldest first, up to 100 a second, alongside new ones; `held` " +
@@ -129,6 +157,7 @@ export function endpointOperations({
 function pausing(
   act: "pause" | "resume",
   run: typeof store.pauseEndpoint,
+  bodyOf: (accountId: string, endpoint: store.StoredEndpoint, caller: Caller) => Endpoint,
   texts: { readonly summary: string; readonly description: string },
 ): Operation {
   return write({
@@ -143,11 +172,24 @@ function pausing(
     errors: ["not_found"],
     handle: async ({ accountId, caller, problem }, tx) => {
       if (!(await run(tx, accountId))) throw problem("not_found");
-      return { body: endpointBody((await store.findEndpoint(tx, accountId))!, caller) };
+      return { body: bodyOf(accountId, (await store.findEndpoint(tx, accountId))!, caller) };
     },
   });
 }
 
-function endpointBody(endpoint: Endpoint, { userId }: Caller): Endpoint {
-  return { ...endpoint, held: userId === null ? endpoint.held : null };
+function asInvalidRequest(error: unknown): never {
+  if (error instanceof HeaderValueMissing)
+    throw invalidRequest(`body.headers.${error.at}.value`, error.message);
+  throw error;
+}
+
+/** As it is shown to whoever asks. */
+export function endpointBody(
+  accountId: string,
+  { sealedHeaders, ...endpoint }: store.StoredEndpoint,
+  { userId }: Pick<Caller, "userId">,
+  secretsKey: SecretsKey,
+): Endpoint {
+  const headers = shownHeaders(unsealHeaders(sealedHeaders, accountId, secretsKey));
+  return { ...endpoint, held: userId === null ? endpoint.held : null, headers };
 }

@@ -5,6 +5,7 @@ import { time } from "../api/fields.ts";
 export const HELD_COUNTED_MAX = 1_000_000;
 
 export const PAYLOADS = ["full", "reference"] as const;
+export const SIGNATURE_SCHEMES = ["extract", "standard"] as const;
 
 export const Endpoint = z
   .object({
@@ -31,6 +32,15 @@ export const Endpoint = z
         "Whether analyses that are published from now on without a `webhook_url` are erased some time after their " +
           "delivery.",
       ),
+    signature_schemes: z
+      .array(z.enum(SIGNATURE_SCHEMES))
+      .describe(
+        "How the account's webhooks are signed: `extract` is always there; with `standard` they have the headers of " +
+          "Standard Webhooks, too.",
+      ),
+    headers: z
+      .array(z.object({ name: z.string(), value: z.string().nullable(), secret: z.boolean() }))
+      .describe("Headers of your own that webhooks to the endpoint have. `value` is null for secret ones."),
     certificate_expires_at: time
       .nullable()
       .describe(

@@ -1,5 +1,8 @@
 import type { ClientBase, Pool } from "pg";
+import { requireSecretsKey } from "../base/database/sealing.ts";
 import { timeText } from "../base/database/time-text.ts";
+import type { SecretsKey } from "../base/model/secrets-key.ts";
+import { type GivenHeaders, headersAfter, sealHeaders, unsealHeaders } from "./endpoint-headers.ts";
 import { type Endpoint, HELD_COUNTED_MAX } from "./endpoint-schema.ts";
 
 // A certificate of a host that the endpoint was at before is not its own. URLs are in their normal form.
@@ -8,14 +11,22 @@ const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updat
   select count(*)::integer from (
     select from sealpost.held_deliveries as h where h.account_id = $1 limit ${HELD_COUNTED_MAX}
   ) as h) as held, case when sends_references then 'reference' else 'full' end as payload,
-  forgets_after_success as forget_after_success, (
+  forgets_after_success as forget_after_success,
+  case when signs_standard then array['extract', 'standard'] else array['extract'] end as signature_schemes,
+  sealed_headers as "sealedHeaders", (
   select ${timeText("c.ends_at")} from sealpost.endpoint_certificates as c
   where c.account_id = $1 and c.host = split_part(url, '/', 3)) as certificate_expires_at`;
+
+/** With its headers as they are kept. */
+export type StoredEndpoint = Omit<Endpoint, "headers"> & { readonly sealedHeaders: Buffer | null };
 
 /** Absent: as it is, or as it is by default. */
 export type EndpointOptions = {
   readonly payload?: Endpoint["payload"] | undefined;
   readonly forgetsAfterSuccess?: boolean | undefined;
+  readonly signsStandard?: boolean | undefined;
+  /** Null: none. */
+  readonly sealedHeaders?: Buffer | null | undefined;
 };
 
 /**
@@ -26,19 +37,64 @@ export async function setEndpoint(
   database: ClientBase | Pool,
   accountId: string,
   url: string,
-  { payload, forgetsAfterSuccess }: EndpointOptions = {},
-): Promise<Endpoint | null> {
-  const { rows } = await database.query<Endpoint>(
-    `insert into sealpost.endpoints as e (account_id, url, sends_references, forgets_after_success)
-     select $1, $2, coalesce($3, false), coalesce($4, false) where $3 is not true or $4 is not true
+  { payload, forgetsAfterSuccess, signsStandard, sealedHeaders }: EndpointOptions = {},
+): Promise<StoredEndpoint | null> {
+  const { rows } = await database.query<StoredEndpoint>(
+    `insert into sealpost.endpoints as e
+       (account_id, url, sends_references, forgets_after_success, signs_standard, sealed_headers)
+     select $1, $2, coalesce($3, false), coalesce($4, false), coalesce($5, false), $6
+     where $3 is not true or $4 is not true
      on conflict (account_id) do update
      set url = excluded.url, updated_at = now(), sends_references = coalesce($3, e.sends_references),
-       forgets_after_success = coalesce($4, e.forgets_after_success)
+       forgets_after_success = coalesce($4, e.forgets_after_success),
+       signs_standard = coalesce($5, e.signs_standard),
+       sealed_headers = case when $7 then $6 else e.sealed_headers end
      where not (coalesce($3, e.sends_references) and coalesce($4, e.forgets_after_success))
      returning ${COLUMNS}`,
-    [accountId, url, payload && payload === "reference", forgetsAfterSuccess],
+    [
+      accountId,
+      url,
+      payload && payload === "reference",
+      forgetsAfterSuccess,
+      signsStandard,
+      sealedHeaders,
+      sealedHeaders !== undefined,
+    ],
   );
   return rows[0] ?? null;
+}
+
+/** What a request says of an endpoint, beside its URL. */
+export type EndpointChange = Omit<EndpointOptions, "sealedHeaders"> & {
+  readonly headers?: GivenHeaders | undefined;
+};
+
+/**
+ * The same, with the headers that follow from those it has. `findSecretsKey` is asked only where there are any.
+ * @throws HeaderValueMissing
+ */
+export async function changeEndpoint(
+  tx: ClientBase,
+  accountId: string,
+  url: string,
+  { headers: given, ...options }: EndpointChange,
+  findSecretsKey: () => Promise<SecretsKey>,
+): Promise<{ readonly endpoint: StoredEndpoint | null; readonly previousUrl: string | undefined }> {
+  // Nobody else changes it before this transaction has ended.
+  await tx.query("select from sealpost.endpoints where account_id = $1 for update", [accountId]);
+  const before = await findEndpoint(tx, accountId);
+  const { url: previousUrl, sealedHeaders = null } = before ?? {};
+  if (given === undefined && sealedHeaders === null)
+    return { endpoint: await setEndpoint(tx, accountId, url, options), previousUrl };
+  const secretsKey = await findSecretsKey();
+  await requireSecretsKey(tx, secretsKey);
+  const isSameOrigin = URL.parse(previousUrl ?? "")?.origin === new URL(url).origin;
+  const headers = headersAfter(unsealHeaders(sealedHeaders, accountId, secretsKey), given, isSameOrigin);
+  const sealed = sealHeaders(headers, accountId, secretsKey);
+  return {
+    endpoint: await setEndpoint(tx, accountId, url, { ...options, sealedHeaders: sealed }),
+    previousUrl,
+  };
 }
 
 /** What the URLs of references begin with. They have no host where the installation does not know its own. */
@@ -49,19 +105,16 @@ export async function writeAnalysesUrl(pool: Pool, publicUrl: string | null): Pr
 }
 
 /** Null: the account has none. */
-export async function findEndpoint(database: ClientBase | Pool, accountId: string): Promise<Endpoint | null> {
-  const { rows } = await database.query<Endpoint>({
+export async function findEndpoint(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<StoredEndpoint | null> {
+  const { rows } = await database.query<StoredEndpoint>({
     name: "find_endpoint",
     text: `select ${COLUMNS} from sealpost.endpoints where account_id = $1`,
     values: [accountId],
   });
   return rows[0] ?? null;
-}
-
-/** Where it is until this transaction changes it: nobody else does before. Null: the account has none. */
-export async function lockEndpointUrl(tx: ClientBase, accountId: string): Promise<string | null> {
-  const text = "select url from sealpost.endpoints where account_id = $1 for update";
-  return (await tx.query<{ url: string }>(text, [accountId])).rows[0]?.url ?? null;
 }
 
 /** False: there was none. */

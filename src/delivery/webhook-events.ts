@@ -16,6 +16,32 @@ const headers: readonly SentHeader[] = [
     example: `t=1795154794,v1=${"8b20d6e9a8163ad0".repeat(4)}`,
   },
   {
+    name: "webhook-id",
+    description:
+      "Where the endpoint has the scheme `standard`: what is signed in `webhook-signature` begins with it. The " +
+      "delivery's id, or a challenge's own.",
+    isAlwaysSent: false,
+    pattern: /^[0-9a-f-]{36}$/,
+    example: "0199a1f0-7d2c-7c3a-9b1e-3f6f2f6f0a11",
+  },
+  {
+    name: "webhook-timestamp",
+    description: "With `standard`: when the attempt was signed, in seconds since 1970.",
+    isAlwaysSent: false,
+    pattern: /^[0-9]+$/,
+    example: "1795154794",
+  },
+  {
+    name: "webhook-signature",
+    description:
+      "With `standard`: `v1,` and the HMAC-SHA256 over `<webhook-id>.<webhook-timestamp>.<raw body>` in base64, as " +
+      "Standard Webhooks has it: the key is what the base64 after `whsec_` stands for. Two of them, with a space " +
+      "between, while a rotated secret still signs.",
+    isAlwaysSent: false,
+    pattern: /^v1,[A-Za-z0-9+/]{43}=( v1,[A-Za-z0-9+/]{43}=)?$/,
+    example: "v1,iyDW6agWOtCLINbpqBY60Isg1umoFjrQiyDW6agWOtA=",
+  },
+  {
     name: "traceparent",
     description: "The trace in which the analysis was published (W3C Trace Context), if it was in one.",
     isAlwaysSent: false,

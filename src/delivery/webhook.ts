@@ -1,16 +1,50 @@
 import { type EventName, STATUS_OF_EVENT } from "../base/model/events.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import type { StatusOfEvent } from "../signing/event.ts";
-import { SIGNATURE_HEADER, type SigningKey, signatureHeader } from "../signing/index.ts";
+import {
+  importSigningKey,
+  importStandardKey,
+  SIGNATURE_HEADER,
+  type SigningKey,
+  signatureHeader,
+  standardSignatureHeaders,
+} from "../signing/index.ts";
 
 /** The signature of exactly these bytes, one per key. `nowMs` is milliseconds since the epoch. */
 export function webhookSignature(body: Uint8Array, keys: readonly SigningKey[], nowMs: number): string {
   return signatureHeader({ timestampSeconds: Math.floor(nowMs / 1_000), body, keys });
 }
 
+/** A signing secret as the key of either scheme. */
+export type WebhookKey = { readonly own: SigningKey; readonly standard: SigningKey | null };
+
+export function importWebhookKey(secret: string): WebhookKey {
+  return { own: importSigningKey(secret), standard: importStandardKey(secret) };
+}
+
+/** Every header that signs exactly these bytes. `id`: of the message, for Standard Webhooks; null: without them. */
+export function signedHeaders(
+  body: Uint8Array,
+  keys: readonly WebhookKey[],
+  nowMs: number,
+  id: string | null,
+): Pick<WebhookHeaders, "signature" | "standard"> {
+  const own = keys.map((key) => key.own);
+  const signature = webhookSignature(body, own, nowMs);
+  // Every secret that is made here can be a key of both.
+  const standard = keys.flatMap((key) => key.standard ?? []);
+  if (id === null || standard.length === 0) return { signature };
+  const timestampSeconds = Math.floor(nowMs / 1_000);
+  return { signature, standard: standardSignatureHeaders({ id, timestampSeconds, body, keys: standard }) };
+}
+
 export type WebhookHeaders = {
   /** Null: send none (only probes do). */
   readonly signature: string | null;
+  /** Those of Standard Webhooks; absent: without them. */
+  readonly standard?: Readonly<Record<string, string>> | undefined;
+  /** The endpoint's own. */
+  readonly added?: Readonly<Record<string, string>> | undefined;
   /** The trace in which the event was published; null if there is none. */
   readonly traceparent: string | null;
   /** Where the installation says what it is; absent: nowhere. */
@@ -25,12 +59,16 @@ export const ABOUT_PATH = "/about-webhooks";
 /** All headers of a webhook except those HTTP itself adds. */
 export function webhookHeaders({
   signature,
+  standard,
+  added,
   traceparent,
   publicUrl,
   isProbe = false,
 }: WebhookHeaders): Record<string, string> {
   const about = publicUrl ? ` (+${publicUrl}${ABOUT_PATH})` : "";
   const headers: Record<string, string> = {
+    ...added,
+    ...standard,
     "content-type": "application/json",
     "user-agent": `Sealpost/1${about}`,
   };
@@ -58,6 +96,11 @@ export type Envelope = {
 export function webhookBody({ id, event, createdAtMs, analysisText }: Envelope): Buffer {
   const createdAt = new Date(createdAtMs).toISOString();
   return Buffer.from(`{"id":"${id}","event":"${event}","created_at":"${createdAt}","data":${analysisText}}`);
+}
+
+/** The id of a body that webhookBody has made. */
+export function webhookId(body: Buffer): string {
+  return JSON.parse(body.toString("latin1", 6, 44));
 }
 
 /** What asks a receiver whether it wants webhooks. Receivers' recipes know it by exactly this form. */

@@ -265,7 +265,8 @@ function deliveryWithAttemptsBody(
  * The headers of an attempt's request, as they were sent, but for the signatures: `v1` is in their place, because a log
  * that shows them would let its readers post the webhook again. Whoever has the secret and the body can compute them.
  *
- * Nothing of it is stored: all but the signature's time is the same for every attempt, and that time is its start.
+ * Nothing of it is stored: all but the signature's time is the same for every attempt, and that time is its start. What
+ * an endpoint asks for beside that may be something else by now: it is not shown.
  * Null: nothing was sent, or when it was signed is not known (the dispatcher died).
  */
 function sentHeaders(

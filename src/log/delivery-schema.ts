@@ -74,7 +74,8 @@ const Attempt = z
       .nullable()
       .describe(
         "The headers as they were sent, except that each signature is shown as `v1=…`: it is the HMAC of `t.body`, " +
-          "and is not kept. Null where nothing was sent, or nobody knows when (`interrupted`). Once the analysis has " +
+          "and is not kept. Nor are those of Standard Webhooks, and headers of your own. Null where nothing was " +
+          "sent, or nobody knows when (`interrupted`). Once the analysis has " +
           "expired or was erased, without `content-length` and `traceparent`.",
       ),
     response_headers: z.record(z.string(), z.string()).nullable(),

@@ -1,17 +1,19 @@
-import { randomUUID } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { type Answer, explainAnswer } from "../base/model/answered-by.ts";
 import { explainErrorCode } from "../base/model/error-codes.ts";
 import type { Explanation } from "../base/model/statuses.ts";
 import {
   exampleAnalysis,
+  importWebhookKey,
+  signedHeaders,
   type WebhookHeaders,
+  type WebhookKey,
   webhookBody,
   webhookHeaders,
-  webhookSignature,
+  webhookId,
 } from "../delivery/webhook.ts";
 import type { Poster, PostRequest } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
-import { importSigningKey, type SigningKey } from "../signing/index.ts";
 
 /** The probes' names in reports; stable. */
 export const PROBE_NAMES = [
@@ -33,8 +35,8 @@ export const PROBE_NAMES = [
 
 export type ProbeName = (typeof PROBE_NAMES)[number];
 
-/** One POST of a probe. `header` null: sent without a signature header. */
-export type ProbePost = { readonly body: Buffer; readonly header: string | null };
+/** One POST of a probe, and the headers that sign it. */
+export type ProbePost = { readonly body: Buffer } & Pick<WebhookHeaders, "signature" | "standard">;
 
 export type Probe = {
   readonly name: ProbeName;
@@ -52,22 +54,30 @@ const OUT_OF_TIME_SECONDS = 600;
 export type ProbesOptions = {
   /** The account's valid secrets, the current first. */
   readonly secrets: readonly string[];
+  /** Whether the account's webhooks have the headers of Standard Webhooks, too. */
+  readonly signsStandard?: boolean | undefined;
   /** Unix time in milliseconds, by a correct clock. */
   readonly nowMs: number;
 };
 
 /** All probes of a check. The forged ones are real events too: whoever accepts one would have acted on it. */
-export function createProbes({ secrets, nowMs }: ProbesOptions): readonly Probe[] {
-  const keys = secrets.map(importSigningKey);
-  const stranger = importSigningKey(`whsec_${randomUUID()}${randomUUID()}`);
+export function createProbes({ secrets, signsStandard, nowMs }: ProbesOptions): readonly Probe[] {
+  const keys = secrets.map(importWebhookKey);
+  const stranger = importWebhookKey(`whsec_${randomBytes(32).toString("base64")}`);
   const nowSeconds = Math.floor(nowMs / 1_000);
 
   const newBody = (more?: string) => exampleBody(nowMs, more);
-  const sign = (body: Buffer, by: readonly SigningKey[] = keys, atMs = nowMs): ProbePost => ({
+  const sign = (body: Buffer, by: readonly WebhookKey[] = keys, atMs = nowMs): ProbePost => ({
     body,
-    header: webhookSignature(body, by, atMs),
+    ...signedHeaders(body, by, atMs, signsStandard ? webhookId(body) : null),
   });
-  const unsigned = (header: string | null): ProbePost => ({ body: newBody(), header });
+  /** @param standard in place of Standard Webhooks' signature; null: without its header */
+  const unsigned = (signature: string, standard: string | null): ProbePost => {
+    const signed = sign(newBody()).standard;
+    const { "webhook-signature": _, ...rest } = signed ?? {};
+    const other = standard === null ? rest : { ...rest, "webhook-signature": standard };
+    return { body: newBody(), signature, ...(signed && { standard: other }) };
+  };
 
   const again = sign(newBody());
   const before = newBody('"pages":3');
@@ -92,10 +102,7 @@ export function createProbes({ secrets, nowMs }: ProbesOptions): readonly Probe[
     ),
     genuine("same_delivery_again", "one delivery twice, as when a response gets lost", again, again),
     forged("wrong_secret", "a webhook signed with another secret", sign(newBody(), [stranger])),
-    forged("changed_body", "a webhook that was modified after signing", {
-      body: changed,
-      header: sign(before).header,
-    }),
+    forged("changed_body", "a webhook that was modified after signing", { ...sign(before), body: changed }),
     forged(
       "too_old",
       `a webhook signed ${OUT_OF_TIME_SECONDS} seconds ago`,
@@ -106,10 +113,18 @@ export function createProbes({ secrets, nowMs }: ProbesOptions): readonly Probe[
       `a webhook with a timestamp ${OUT_OF_TIME_SECONDS} seconds in the future`,
       sign(newBody(), keys, nowMs + OUT_OF_TIME_SECONDS * 1_000),
     ),
-    forged("header_missing", "a webhook without the signature header", unsigned(null)),
-    forged("header_malformed", "a malformed signature header", unsigned("not a signature")),
-    forged("signature_missing", "a signature header with only a timestamp", unsigned(`t=${nowSeconds}`)),
-    forged("signature_empty", "a signature header with an empty signature", unsigned(`t=${nowSeconds},v1=`)),
+    forged("header_missing", "a webhook without the signature header", { body: newBody(), signature: null }),
+    forged("header_malformed", "a malformed signature header", unsigned("not a signature", "no signature")),
+    forged(
+      "signature_missing",
+      "a signature header with only a timestamp",
+      unsigned(`t=${nowSeconds}`, null),
+    ),
+    forged(
+      "signature_empty",
+      "a signature header with an empty signature",
+      unsigned(`t=${nowSeconds},v1=`, "v1,"),
+    ),
   ];
 }
 
@@ -139,7 +154,7 @@ export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: rea
 /** The deadline is each POST's. */
 export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs" | "admit"> &
   Pick<Poster, "post"> &
-  Pick<WebhookHeaders, "publicUrl"> & {
+  Pick<WebhookHeaders, "publicUrl" | "added"> & {
     /** On the monotonic clock: those of all probes. */
     readonly endsAtMs: number;
     /** What was sent before all others; `isLast`: nothing else is. */
@@ -154,17 +169,17 @@ const SPARE_MS = 2_000;
 /** Sends all probes side by side; the POSTs of one go out one after the other. */
 export async function sendProbes<Sent extends Pick<Probe, "posts">>(
   probes: readonly Sent[],
-  { url, post, deadlineMs, publicUrl, admit, endsAtMs, first }: ProbingOptions,
+  { url, post, deadlineMs, publicUrl, added, admit, endsAtMs, first }: ProbingOptions,
 ): Promise<readonly Probed<Sent>[]> {
   const send = async (probe: Sent): Promise<Probed<Sent>> => {
     if (probe === first?.probe) return { probe, answers: first.answers };
     const answers: ProbeAnswer[] = [];
     if (first?.isLast) return { probe, answers };
-    for (const { body, header: signature } of probe.posts) {
+    for (const { body, ...signed } of probe.posts) {
       const leftMs = endsAtMs - performance.now();
       const before = answers.at(-1) ?? first?.answers[0];
       if (before !== undefined && (before.isRefusal || leftMs < 2 * before.durationMs + SPARE_MS)) break;
-      const headers = webhookHeaders({ signature, traceparent: null, publicUrl, isProbe: true });
+      const headers = webhookHeaders({ ...signed, added, traceparent: null, publicUrl, isProbe: true });
       answers.push(await post({ url, headers, body, admit, deadlineMs: Math.min(deadlineMs, leftMs) }));
     }
     return { probe, answers };

@@ -4,10 +4,19 @@ import { z } from "zod";
 import { AnsweredBy, time } from "../api/fields.ts";
 import { answeredBy } from "../base/model/answered-by.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
+import { type EndpointHeader, sentHeaders } from "../delivery/endpoint-headers.ts";
 import type { ReceiverTurn } from "../delivery/receivers-sql.ts";
-import { challengeBody, confirmsChallenge, webhookSignature } from "../delivery/webhook.ts";
+import {
+  challengeBody,
+  confirmsChallenge,
+  importWebhookKey,
+  signedHeaders,
+  type WebhookKey,
+  webhookId,
+  webhookSignature,
+} from "../delivery/webhook.ts";
 import type { Connect, Egress, OpenedConnection } from "../egress/egress.ts";
-import { importSigningKey, type SigningKey } from "../signing/index.ts";
+import type { SigningKey } from "../signing/index.ts";
 import { Fault, faultsOf } from "./faults.ts";
 import {
   answerOf,
@@ -107,15 +116,20 @@ type SecretTrial = {
 };
 
 /** One for each of two secrets while a rotation's overlap lasts; with one secret, the genuine probe shows it. */
-function createSecretTrials({ secrets, nowMs }: ProbesOptions): readonly SecretTrial[] {
-  const trial = (name: SecretTrial["name"], keys: readonly SigningKey[]): SecretTrial => {
+function createSecretTrials({ secrets, signsStandard, nowMs }: ProbesOptions): readonly SecretTrial[] {
+  const trial = (name: SecretTrial["name"], key: WebhookKey): SecretTrial => {
     const body = exampleBody(nowMs);
-    return { name, posts: [{ body, header: webhookSignature(body, keys, nowMs) }] };
+    return {
+      name,
+      posts: [{ body, ...signedHeaders(body, [key], nowMs, signsStandard ? webhookId(body) : null) }],
+    };
   };
-  const decoded = trial("decoded", secrets.map(decodedKey));
-  const [current, previous] = secrets.map(importSigningKey);
+  const body = exampleBody(nowMs);
+  const signature = webhookSignature(body, secrets.map(decodedKey), nowMs);
+  const decoded: SecretTrial = { name: "decoded", posts: [{ body, signature }] };
+  const [current, previous] = secrets.map(importWebhookKey);
   if (current === undefined || previous === undefined) return [decoded];
-  return [trial("current", [current]), trial("previous", [previous]), decoded];
+  return [trial("current", current), trial("previous", previous), decoded];
 }
 
 function decodedKey(secret: string): SigningKey {
@@ -123,10 +137,11 @@ function decodedKey(secret: string): SigningKey {
 }
 
 /** Asks whether it wants webhooks, as deliveries do where TARGET_CONSENT says so. */
-function createChallenge({ secrets, nowMs }: ProbesOptions) {
+function createChallenge({ secrets, signsStandard, nowMs }: ProbesOptions) {
   const text = randomUUID();
   const body = challengeBody(text);
-  return { text, posts: [{ body, header: webhookSignature(body, secrets.map(importSigningKey), nowMs) }] };
+  const signed = signedHeaders(body, secrets.map(importWebhookKey), nowMs, signsStandard ? text : null);
+  return { text, posts: [{ body, ...signed }] };
 }
 
 /** What the trials show; null: there is no such secret, or the responses do not tell. */
@@ -180,6 +195,8 @@ export const CHECK_LIMIT_MS = 20_000;
 export type CheckReceiver = (
   receiver: ProbesOptions & {
     readonly url: URL;
+    /** The endpoint's own. */
+    readonly headers?: readonly EndpointHeader[];
     /** Absent: it is proven, or need not be. Else nothing follows the first POST unless its answer proves it. */
     readonly turn?: CheckTurn | undefined;
     /** It wants nothing more from this account at this URL. */
@@ -203,7 +220,7 @@ export function createReceiverCheck({
   readonly challenges: boolean;
 }): CheckReceiver {
   const now = () => performance.now();
-  return async ({ url, turn, onRefusal, ...sent }) => {
+  return async ({ url, headers = [], turn, onRefusal, ...sent }) => {
     const startedAtMs = now();
     const egress = createEgress();
     let facts: ReturnType<typeof factsOf> | null = null;
@@ -216,7 +233,9 @@ export function createReceiverCheck({
     const { createPoster } = await import("../egress/post/post.ts");
     const poster = createPoster({ egress: { ...egress, connect }, now });
     try {
-      const sending = { url, post: poster.post, deadlineMs, publicUrl, endsAtMs: now() + PROBES_LIMIT_MS };
+      const added = sentHeaders(headers);
+      const endsAtMs = now() + PROBES_LIMIT_MS;
+      const sending = { url, post: poster.post, deadlineMs, publicUrl, added, endsAtMs };
       const probes = createProbes(sent);
       const challenge = createChallenge(sent);
       const isConfirmed = (answer: ProbeAnswer) => confirmsChallenge(challenge.text, answer);

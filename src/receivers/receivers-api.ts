@@ -8,6 +8,7 @@ import { type Counted, createRequestCounter } from "../base/database/rate-limits
 import { actorOf } from "../base/model/audit.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
+import { unsealHeaders } from "../delivery/endpoint-headers.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
 import { createTurn, findProven, isRefusing, receiverTurns, refuseUrl } from "../delivery/receivers-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
@@ -121,7 +122,12 @@ export function receiverOperations({
           details: { url: judged.href },
         });
         if (at === null) throw new Problem("unauthorized");
-        const sent = { secrets: secrets.map(({ secret }) => secret), nowMs: at.getTime() };
+        const sent = {
+          secrets: secrets.map(({ secret }) => secret),
+          signsStandard: endpoint.signature_schemes.includes("standard"),
+          headers: unsealHeaders(endpoint.sealedHeaders, accountId, secretsKey),
+          nowMs: at.getTime(),
+        };
         const onRefusal = () => refuseUrl(pool, accountId, endpoint.url);
         const found = await findTurn(accountId, judged.url);
         const refused = (restMs: number) => {

@@ -1,4 +1,11 @@
-import { type HeaderValue, type ParsedSignatureHeader, parseSignatureHeader } from "./signature-header.ts";
+import {
+  type HeaderValue,
+  type ParsedSignatureHeader,
+  parseHeaders,
+  parseSignatureHeader,
+  type RequestHeaders,
+} from "./signature-header.ts";
+import { standardKey } from "./standard-webhooks.ts";
 import { systemNowSeconds } from "./system-clock.ts";
 import { WebhookVerificationError } from "./verification-error.ts";
 
@@ -7,20 +14,24 @@ const TOLERANCE_SECONDS_DEFAULT = 300;
 // The year 5138 in seconds, March 1973 in milliseconds: anything above is in milliseconds by mistake.
 const NOW_SECONDS_MAX = 100_000_000_000;
 
-export interface VerifySignatureInput {
+/** `headers`: all of the request's; where they have no `extract-signature`, those of Standard Webhooks count. */
+type Signed =
+  /** The value of the `extract-signature` header. */
+  | { readonly header: HeaderValue; readonly headers?: undefined }
+  | { readonly headers: RequestHeaders; readonly header?: undefined };
+
+export type VerifySignatureInput = Signed & {
   /** The raw request body. */
   readonly body: Uint8Array | ArrayBuffer;
-  /** The value of the `extract-signature` header. */
-  readonly header: HeaderValue;
   /** One, or several during a rotation; a signature by any of them is valid. */
   readonly secrets: readonly string[];
   /** Reject timestamps this many seconds or more away from now. Default 300. */
   readonly toleranceSeconds?: number | undefined;
   /** Unix time in seconds. Default: the system clock. */
   readonly nowSeconds?: number | undefined;
-}
+};
 
-interface DeliveryInput extends Pick<VerifySignatureInput, "header" | "toleranceSeconds"> {
+interface DeliveryInput extends Pick<VerifySignatureInput, "toleranceSeconds"> {
   /** The raw request body: bytes, not a string and not a parsed object. */
   readonly rawBody: Uint8Array | ArrayBuffer;
   /** A Date, or Unix time in seconds. Default: the system clock. */
@@ -32,13 +43,13 @@ export type Secrets =
   | { readonly secret: string | undefined; readonly secrets?: undefined }
   | { readonly secrets: readonly string[]; readonly secret?: undefined };
 
-export type VerifyWebhookInput = DeliveryInput & Secrets;
+export type VerifyWebhookInput = Signed & DeliveryInput & Secrets;
 
 export function signatureInput(input: VerifyWebhookInput): VerifySignatureInput {
-  const { now, secret, secrets } = input;
+  const { now, secret, secrets, headers, header } = input;
   return {
     body: input.rawBody,
-    header: input.header,
+    ...(headers === undefined ? { header } : { headers }),
     secrets: secrets ?? (secret === undefined ? [] : [secret]),
     toleranceSeconds: input.toleranceSeconds,
     nowSeconds: now instanceof Date ? now.getTime() / 1000 : now,
@@ -50,6 +61,8 @@ export interface CheckedInput {
   readonly body: Uint8Array;
   readonly header: ParsedSignatureHeader;
   readonly secrets: readonly string[];
+  /** The secrets as keys of the header's scheme; what cannot be one is none. */
+  readonly keys: readonly Uint8Array<ArrayBuffer>[];
 }
 
 /**
@@ -62,9 +75,12 @@ export function checkInput(input: VerifySignatureInput): CheckedInput {
   const secrets = checkedSecrets(input.secrets);
   checkClock(toleranceSeconds, nowSeconds);
   const body = checkedBody(input.body);
-  const header = parseSignatureHeader(input.header);
+  const header =
+    input.headers === undefined ? parseSignatureHeader(input.header) : parseHeaders(input.headers);
   checkTimestamp(header.timestampSeconds, toleranceSeconds, nowSeconds);
-  return { body, header, secrets };
+  const keyOf = header.isStandard ? standardKey : (secret: string) => new TextEncoder().encode(secret);
+  const keys = secrets.map(keyOf).filter((key) => key !== null);
+  return { body, header, secrets, keys };
 }
 
 /** A string is refused, not iterated: each character would become a secret that anyone can guess. */

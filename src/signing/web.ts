@@ -9,7 +9,7 @@ import {
 
 export { createMemoryInbox, type DeliveryInbox } from "./delivery-inbox.ts";
 export type { Analysis, AnalysisFailed, AnalysisSucceeded, WebhookEvent } from "./event.ts";
-export { type HeaderValue, SIGNATURE_HEADER } from "./signature-header.ts";
+export { type HeaderValue, type RequestHeaders, SIGNATURE_HEADER } from "./signature-header.ts";
 export {
   WEBHOOK_VERIFICATION_ERROR_CODES,
   WebhookVerificationError,
@@ -46,22 +46,25 @@ export async function readChallenge(input: VerifyWebhookInput): Promise<string |
 
 /** Returns a copy: the caller may reuse its buffer while the digest is awaited. */
 async function verifiedBody(input: VerifySignatureInput): Promise<Uint8Array> {
-  const { body, header, secrets } = checkInput(input);
-  const prefix = new TextEncoder().encode(`${header.timestampText}.`);
+  const { body, header, secrets, keys } = checkInput(input);
+  const prefix = new TextEncoder().encode(header.signedPrefix);
   const message = new Uint8Array(prefix.length + body.length);
   message.set(prefix);
   message.set(body, prefix.length);
 
   let matches = 0;
-  for (const secret of secrets) {
-    const expected = await hmacSha256(secret, message);
+  for (const key of keys) {
+    const expected = await hmacSha256(key, message);
     for (const signature of header.signatures) matches += Number(equalInConstantTime(expected, signature));
   }
   if (matches === 0) throw noSignatureMatches(secrets);
   return message.subarray(prefix.length);
 }
 
-async function hmacSha256(secret: string, message: Uint8Array<ArrayBuffer>): Promise<Uint8Array> {
+async function hmacSha256(
+  bytes: Uint8Array<ArrayBuffer>,
+  message: Uint8Array<ArrayBuffer>,
+): Promise<Uint8Array> {
   const subtle = globalThis.crypto?.subtle;
   if (subtle === undefined) {
     throw new WebhookVerificationError(
@@ -71,7 +74,7 @@ async function hmacSha256(secret: string, message: Uint8Array<ArrayBuffer>): Pro
     );
   }
   const algorithm = { name: "HMAC", hash: "SHA-256" };
-  const key = await subtle.importKey("raw", new TextEncoder().encode(secret), algorithm, false, ["sign"]);
+  const key = await subtle.importKey("raw", bytes, algorithm, false, ["sign"]);
   return new Uint8Array(await subtle.sign("HMAC", key, message));
 }
 

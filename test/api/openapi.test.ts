@@ -2,11 +2,11 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { EVENTS } from "../../src/base/model/events.ts";
 import {
   exampleAnalysis,
+  importWebhookKey,
+  signedHeaders,
   webhookBody,
   webhookHeaders,
-  webhookSignature,
 } from "../../src/delivery/webhook.ts";
-import { importSigningKey } from "../../src/signing/index.ts";
 import { createAnswerCheck, type OpenApiDocument } from "../support/api-answer-check.ts";
 import { lintDocument, withGeneratedClient } from "../support/api-document.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -51,14 +51,20 @@ test.each(EVENTS)("the document describes the webhook %s as it is sent", async (
   const isEvent = schemaAt(`${pointer}/requestBody/content/application~1json/schema`);
   expect(isEvent(sent), JSON.stringify(isEvent.errors)).toBe(true);
   expect(isEvent({ ...sent, event: "analysis.started" })).toBe(false);
-  const keys = [api.account.secret, "whsec_old"].map(importSigningKey);
+  const keys = [api.account.secret, `whsec_${"o".repeat(40)}`].map(importWebhookKey);
   const headers = webhookHeaders({
-    signature: webhookSignature(body, keys, 1_800_000_000_000),
+    ...signedHeaders(body, keys, 1_800_000_000_000, sent.id),
     traceparent: `00-${"a".repeat(32)}-${"b".repeat(16)}-01`,
   });
   const { webhooks } = document as unknown as { webhooks: Record<string, { post: Sent }> };
   const { parameters } = webhooks[event]!.post;
-  expect(parameters.map(({ name }) => name)).toEqual(["extract-signature", "traceparent"]);
+  expect(parameters.map(({ name }) => name)).toEqual([
+    "extract-signature",
+    "webhook-id",
+    "webhook-timestamp",
+    "webhook-signature",
+    "traceparent",
+  ]);
   for (const { name, schema } of parameters) expect(headers[name]).toMatch(new RegExp(schema.pattern));
 });
 

@@ -10,7 +10,19 @@ import { startTestApi, type TestAccount, type TestApi } from "../support/sealpos
 
 const PERMISSIONS = ["webhooks:read", "webhooks:write", "webhooks:secrets"];
 /** Every form of the screen. */
-const FORMS = ["change", "remove", "test", "pause", "resume", "check", "secret", "secret/rotate"];
+const FORMS = [
+  "change",
+  "remove",
+  "test",
+  "pause",
+  "resume",
+  "check",
+  "secret",
+  "secret/rotate",
+  "standard",
+  "headers",
+  "headers/remove",
+];
 
 let database: TestDatabase;
 let api: TestApi;

@@ -29,6 +29,8 @@ describe("the endpoint", () => {
       held: 0,
       payload: "full",
       forget_after_success: false,
+      signature_schemes: ["extract"],
+      headers: [],
       certificate_expires_at: null,
     });
     expect(await api.ask("GET", path, account)).toMatchObject({ status: 200, body });
@@ -176,4 +178,25 @@ describe("a refusal", () => {
     await changeRows(database.pool, "refusals", { account_id: account.accountId }, aDayAgo);
     expect((await lift()).status).toBe(204);
   });
+});
+
+test("the endpoint is signed as it was said, and always with the service's own header", async () => {
+  const url = "https://hooks.example.com/in";
+  const put = (signature_schemes?: unknown) =>
+    api.ask("PUT", path, { ...account, body: { url, signature_schemes } });
+  for (const [schemes, then] of [
+    [
+      ["extract", "standard"],
+      ["extract", "standard"],
+    ],
+    [undefined, ["extract", "standard"]],
+    [["extract"], ["extract"]],
+    [
+      ["standard", "extract"],
+      ["extract", "standard"],
+    ],
+  ])
+    expect((await put(schemes)).body.signature_schemes).toEqual(then);
+  for (const wrong of [[], ["standard"], ["extract", "extract"], ["v1"], "extract", null])
+    expect((await put(wrong)).body.code, JSON.stringify(wrong)).toBe("invalid_request");
 });

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WEBHOOK_VERIFICATION_ERROR_CODES } from "../../src/signing/index.ts";
-import { expectedVerdicts, namedVerdicts, trialLines } from "../recipes/trials.ts";
+import { namedVerdicts, packageLines, packageVerdicts } from "../recipes/trials.ts";
 import { program } from "../support/programs.ts";
 import { patience } from "../support/time-limits.ts";
 import { checkReceiver, REPOSITORY, RIGHT } from "./stranger.ts";
@@ -49,8 +49,8 @@ test("needs no other module, and nothing newer than Go 1.19", () => {
 });
 
 test("judges every vector as the library does, and answers the same challenges", () => {
-  const output = run(join(folder, "verdicts-program"), [], `${trialLines.join("\n")}\n`);
-  expect(namedVerdicts(output)).toEqual(expectedVerdicts);
+  const output = run(join(folder, "verdicts-program"), [], `${packageLines.join("\n")}\n`);
+  expect(namedVerdicts(output)).toEqual(packageVerdicts);
 });
 
 test("passes its own tests, in the repository with its vectors, and what vet asks", {

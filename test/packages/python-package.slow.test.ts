@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { WEBHOOK_VERIFICATION_ERROR_CODES } from "../../src/signing/index.ts";
-import { expectedVerdicts, namedVerdicts, trialLines } from "../recipes/trials.ts";
+import { namedVerdicts, packageLines, packageVerdicts } from "../recipes/trials.ts";
 import { wheelMakingPython } from "../support/programs.ts";
 import { patience } from "../support/time-limits.ts";
 import { checkReceiver, REPOSITORY, RIGHT } from "./stranger.ts";
@@ -53,7 +53,7 @@ test("is one wheel of the service's version, with its types and nothing that it 
 
 test("judges every vector as the library does, and answers the same challenges", () => {
   const program = join(REPOSITORY, "test", "packages", "python", "verdicts.py");
-  expect(namedVerdicts(run(python, [program], `${trialLines.join("\n")}\n`))).toEqual(expectedVerdicts);
+  expect(namedVerdicts(run(python, [program], `${packageLines.join("\n")}\n`))).toEqual(packageVerdicts);
 });
 
 test("passes its own tests", () => {

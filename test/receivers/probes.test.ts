@@ -1,28 +1,40 @@
 import { describe, expect, test } from "vitest";
-import { createProbes } from "../../src/receivers/probes.ts";
+import { createProbes, type ProbePost } from "../../src/receivers/probes.ts";
 import { verifyWebhook } from "../../src/signing/index.ts";
 
-const SECRETS = ["whsec_Y3VycmVudA==", "whsec_cHJldmlvdXM="];
+const SECRETS = [1, 2].map((byte) => `whsec_${Buffer.alloc(32, byte).toString("base64")}`);
 const NOW_MS = Date.UTC(2026, 10, 20, 7, 0, 0, 123);
 
-describe("the probes", () => {
-  const probes = createProbes({ secrets: SECRETS, nowMs: NOW_MS });
+/** As a receiver sees them that verifies in one of the two ways. */
+const headersOf = {
+  "the service's own header": ({ signature }: ProbePost) => ({ "extract-signature": signature }),
+  "the headers of Standard Webhooks": ({ standard }: ProbePost) => ({ ...standard }),
+};
+
+describe.each(Object.entries(headersOf))("the probes, by %s", (_, headers) => {
+  const probes = createProbes({ secrets: SECRETS, signsStandard: true, nowMs: NOW_MS });
   const posts = probes.flatMap(({ name, isGenuine, posts }) =>
     posts.map((post, index) => ({ what: `${name} ${index}`, isGenuine, ...post })),
   );
 
   test.each(posts.filter(({ isGenuine }) => isGenuine))(
     "$what is genuine by either secret",
-    ({ body, header }) => {
+    ({ body, ...post }) => {
       for (const secret of SECRETS) {
-        const event = verifyWebhook({ rawBody: body, header, secret, now: NOW_MS / 1_000 });
+        const event = verifyWebhook({
+          rawBody: body,
+          headers: headers({ body, ...post }),
+          secret,
+          now: NOW_MS / 1_000,
+        });
         expect(event.data.example).toBe(true);
       }
     },
   );
 
-  test.each(posts.filter(({ isGenuine }) => !isGenuine))("$what is not", ({ body, header }) => {
-    expect(() => verifyWebhook({ rawBody: body, header, secrets: SECRETS, now: NOW_MS / 1_000 })).toThrow(
+  test.each(posts.filter(({ isGenuine }) => !isGenuine))("$what is not", ({ body, ...post }) => {
+    const input = { rawBody: body, headers: headers({ body, ...post }), secrets: SECRETS };
+    expect(() => verifyWebhook({ ...input, now: NOW_MS / 1_000 })).toThrow(
       expect.objectContaining({ kind: "rejected" }),
     );
     // What is wrong is the signature alone: whoever lets it pass has an event in hand.

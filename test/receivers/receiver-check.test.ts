@@ -334,9 +334,9 @@ describe("a wrong receiver", () => {
   });
 
   test("that does not answer in time is told so", async () => {
-    const report = await check((request) => ({ ...right()(request), delayMs: 5_000 }), { deadlineMs: 300 });
-    expect(codesOf(report)).toEqual(["unreachable"]);
-    expect(report.faults[0]?.message).toContain("did not respond in time");
+    const silent: Handler = (request) => ({ ...right()(request), delayMs: 60_000 });
+    const { faults } = await check(silent, { deadlineMs: patience(1_000) });
+    expect(faults.map(({ message }) => message)).toEqual([expect.stringContaining("in time")]);
   });
 
   test("that is too busy for some is not accused of anything else", async () => {

@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import { createHmac } from "node:crypto";
 import { readChallenge } from "../../src/signing/index.ts";
-import { type SignatureVector, signatureVectors } from "../signing/vectors.ts";
+import { type SignatureVector, signatureVectors, standardVectors } from "../signing/vectors.ts";
 
 const SECRET = "whsec_bm90LWEtcmVhbC1zZWNyZXQtb25seS1mb3ItdGVzdHM";
 const NOW_SECONDS = 1_763_600_000;
@@ -105,11 +105,23 @@ export const traps: readonly SignatureVector[] = [
 ];
 
 /** One line for each: header, body, now, tolerance, and secrets that each begin with a colon; texts in base64. */
-export const trialLines = [...signatureVectors, ...traps].map((vector) => {
+export const trialLines = [...signatureVectors, ...traps].map((vector) => trialLine(vector, vector.header));
+
+/** The packages' beside those: all headers, one a line, and a sixth field that says so. */
+export const packageLines = [
+  ...trialLines,
+  ...standardVectors.map((vector) => {
+    const headers = Object.entries(vector.headers).map(([name, value]) => `${name}: ${value}`);
+    return `${trialLine(vector, headers.join("\n"))}|headers`;
+  }),
+];
+
+function trialLine(vector: Omit<SignatureVector, "header">, signed: string): string {
   const base64 = (text: string) => Buffer.from(text).toString("base64");
   const secrets = vector.secrets.map((secret) => `:${base64(secret)}`).join("");
-  return [base64(vector.header), vector.body_base64, vector.now, vector.tolerance_seconds, secrets].join("|");
-});
+  return [base64(signed), vector.body_base64, vector.now, vector.tolerance_seconds, secrets].join("|");
+}
+
 export const expectedVerdicts = [...signatureVectors, ...traps].map(({ name, verdict, ...vector }) => {
   if (verdict !== "accept") return { name, verdict };
   const { header, secrets, now, tolerance_seconds: toleranceSeconds } = vector;
@@ -118,10 +130,15 @@ export const expectedVerdicts = [...signatureVectors, ...traps].map(({ name, ver
   return { name, verdict: answer === null ? verdict : `answer ${answer}` };
 });
 
+export const packageVerdicts = [
+  ...expectedVerdicts,
+  ...standardVectors.map(({ name, verdict }) => ({ name, verdict: verdict as string })),
+];
+
 /** Told with the name of what was tried, so that a difference shows what it is about. */
 export function namedVerdicts(
   output: string,
 ): readonly { readonly name: string; readonly verdict: string }[] {
   const verdicts = output.trimEnd().split("\n");
-  return verdicts.map((verdict, at) => ({ name: expectedVerdicts[at]?.name ?? "one too many", verdict }));
+  return verdicts.map((verdict, at) => ({ name: packageVerdicts[at]?.name ?? "one too many", verdict }));
 }

@@ -20,12 +20,14 @@ function sign(body: Uint8Array, secrets = [SECRET], timestampSeconds = NOW_SECON
   return signatureHeader({ timestampSeconds, body, keys: secrets.map(importSigningKey) });
 }
 
+type Input = Extract<Parameters<typeof verifySignature>[0], { readonly headers?: undefined }>;
+
 /** The code of the error, which is told in whole sentences, or "accepted". */
-function verdict(input: Partial<Parameters<typeof verifySignature>[0]>): string {
+function verdict(input: Partial<Input>): string {
   return judged(input)?.code ?? "accepted";
 }
 
-function judged(input: Partial<Parameters<typeof verifySignature>[0]>): WebhookVerificationError | null {
+function judged(input: Partial<Input>): WebhookVerificationError | null {
   try {
     verifySignature({
       body: BODY,

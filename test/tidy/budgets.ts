@@ -28,18 +28,20 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first
  * 10, and for integrators: who answered in place of the application 480 and 2, programs that say when nobody answers
  * 7, pages as Markdown 79, a first webhook without a restart and checks of plain HTTP on one's own machine 324 and 3,
- * a document that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31.
+ * a document that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31,
+ * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
+ * answered in the activity 46.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 53_300,
+    max: 54_111,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 346,
+    max: 349,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

@@ -1,17 +1,21 @@
+import { readFile } from "node:fs/promises";
 import { type Command, Option } from "commander";
 import type { ClientBase, Pool } from "pg";
 import { problems } from "../../api/problems.ts";
-import { type Endpoint, PAYLOADS } from "../../delivery/endpoint-schema.ts";
+import type { Config } from "../../base/config/config.ts";
+import { HeaderValueMissing, NewEndpointHeaders } from "../../delivery/endpoint-headers.ts";
+import { PAYLOADS, SIGNATURE_SCHEMES } from "../../delivery/endpoint-schema.ts";
 import {
+  changeEndpoint,
+  type EndpointChange,
   findEndpoint,
-  lockEndpointUrl,
   pauseEndpoint,
   resumeEndpoint,
-  setEndpoint,
+  type StoredEndpoint,
 } from "../../delivery/endpoint-sql.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { changeAudited } from "../create-api-key.ts";
-import { requireAccount, withDatabase } from "../database.ts";
+import { loadSecretsKey, requireAccount, withDatabase } from "../database.ts";
 import { refusedTarget, targetRulesOf } from "../egress.ts";
 import { inColumns, printResult, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
@@ -41,33 +45,85 @@ function addSet(endpoint: Command, context: ProcessContext): void {
         "whether what was delivered is erased (default: as it is)",
       ).choices(["true", "false"]),
     )
+    .addOption(
+      new Option(
+        "--signature-schemes <names>",
+        "with `standard`, the headers of Standard Webhooks are sent, too (default: as it is)",
+      ).choices([SIGNATURE_SCHEMES[0], SIGNATURE_SCHEMES.join()]),
+    )
+    .option(
+      "--headers-file <file>",
+      "its own headers, as the API takes them: a JSON array of {name, value, secret} (default: as they are)",
+    )
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
         const judged = judgeTargetUrl(options.url, targetRulesOf(config));
         if (judged.verdict === "refuse") throw refusedTarget(judged, config);
-        const { account: accountId } = options;
+        const {
+          account: accountId,
+          payload,
+          forgetAfterSuccess: forget,
+          signatureSchemes: schemes,
+          headersFile,
+        } = options;
+        const change: EndpointChange = {
+          payload,
+          forgetsAfterSuccess: forget && forget === "true",
+          signsStandard: schemes === undefined ? undefined : schemes === SIGNATURE_SCHEMES.join(),
+          headers: headersFile === undefined ? undefined : await readHeaders(headersFile),
+        };
         await requireAccount(pool, accountId);
-        const changed = await setEndpointAudited(pool, accountId, judged.href, options);
+        const changed = await setEndpointAudited(pool, config, accountId, judged.href, change);
         printResult(context, options, endpointFields(changed), inColumns({ endpoint: changed.url }));
       }),
     );
 }
 
-/** As the options of the command say. `url`: of a target that is allowed, in its normal form. */
+async function readHeaders(file: string): Promise<EndpointChange["headers"]> {
+  const text = await readFile(file, "utf8").catch(({ code }) => {
+    throw new UsageError(`--headers-file: ${file} cannot be read (${code}).`);
+  });
+  // What is wrong is said by place, never with the text: it has secrets in it.
+  const { data, error } = NewEndpointHeaders.safeParse(jsonOf(text));
+  if (error === undefined) return data;
+  const { path, message } = error.issues[0]!;
+  throw new UsageError(`--headers-file: ${path.length > 0 ? `${path.join(".")}: ` : ""}${message}`);
+}
+
+/** Undefined: it is none. */
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** `url`: of a target that is allowed, in its normal form. */
 export async function setEndpointAudited(
   pool: Pool,
+  config: Config,
   accountId: string,
   url: string,
-  options: { readonly payload?: Endpoint["payload"]; readonly forgetAfterSuccess?: "true" | "false" } = {},
-): Promise<Endpoint> {
-  const { payload, forgetAfterSuccess: forget } = options;
-  const forgetsAfterSuccess = forget && forget === "true";
+  change: EndpointChange = {},
+): Promise<StoredEndpoint> {
+  const { payload, forgetsAfterSuccess, signsStandard, headers } = change;
   return await changeAudited(pool, "webhooks.endpoint.set", async (tx) => {
-    const previous_url = (await lockEndpointUrl(tx, accountId)) ?? undefined;
-    const done = await setEndpoint(tx, accountId, url, { payload, forgetsAfterSuccess });
+    const changing = changeEndpoint(tx, accountId, url, change, () => loadSecretsKey(pool, config));
+    const { endpoint: done, previousUrl } = await changing.catch((error: unknown) => {
+      if (!(error instanceof HeaderValueMissing)) throw error;
+      throw new UsageError(`--headers-file: ${error.at}.value: ${error.message}`);
+    });
     if (done === null) throw new UsageError(problems.endpoint_options_conflict.remedy);
-    const details = { url: done.url, previous_url, payload, forget_after_success: forget };
+    const details = {
+      url: done.url,
+      previous_url: previousUrl,
+      payload,
+      forget_after_success: forgetsAfterSuccess,
+      signature_schemes: signsStandard === undefined ? undefined : done.signature_schemes,
+      headers: headers?.map(({ name }) => name),
+    };
     return { done, accountId, details };
   });
 }
@@ -101,6 +157,6 @@ function addHolding(
     );
 }
 
-function endpointFields({ certificate_expires_at, ...shown }: Endpoint) {
+function endpointFields({ certificate_expires_at, sealedHeaders, ...shown }: StoredEndpoint) {
   return shown;
 }

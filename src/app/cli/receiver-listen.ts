@@ -84,7 +84,7 @@ export function addTry(receiver: Command, context: ProcessContext): void {
 async function takeEndpoint(pool: Pool, config: Config, accountId: string, url: string): Promise<string> {
   const { url: current = null } = (await findEndpoint(pool, accountId)) ?? {};
   const isUsed = current !== null && judgeTargetUrl(current, targetRulesOf(config)).verdict === "allow";
-  return isUsed ? current : (await setEndpointAudited(pool, accountId, url)).url;
+  return isUsed ? current : (await setEndpointAudited(pool, config, accountId, url)).url;
 }
 
 function endpointText(accountId: string, endpoint: string, url: string): string {

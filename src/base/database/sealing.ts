@@ -81,6 +81,7 @@ type SealedColumn = {
 /** What is sealed besides the canary, by table: all of it is sealed anew with another key, or in another cell. */
 export const SEALED_COLUMNS: Readonly<Record<string, SealedColumn>> = {
   signing_secrets: { column: "sealed", key: { id: "uuid" }, owner: ["id"] },
+  endpoints: { column: "sealed_headers", key: { id: "uuid" }, owner: ["account_id"] },
   idempotency_keys: {
     column: "body",
     key: { account_id: "uuid", key_id: "uuid", idempotency_key: "text" },

@@ -29,6 +29,7 @@ import {
   type View,
 } from "../screen.ts";
 import { awaitedOf, durationText, momentOf } from "../times.ts";
+import { headerScreens, signingSection } from "./endpoint-headers.ts";
 import { checkForm } from "./receiver-check.ts";
 import { toldSection } from "./recipients.ts";
 import { secretSection } from "./signing-secret.ts";
@@ -45,6 +46,7 @@ const endpointScreen = get("/endpoint", async (view) => {
 ${health !== null && whyFailing(view, endpoint!, health)}
 ${endpoint === null ? empty(view) : [address(view, endpoint), healthOf(view, endpoint, health), check(view)]}
 ${isTold && (await toldSection(view, health!.failing_since !== null))}
+${endpoint !== null && signingSection(view, endpoint)}
 ${await secretSection(view)}`,
   };
 });
@@ -152,6 +154,7 @@ function done({ query, base }: View, endpoint: Endpoint | null): Html | null {
     ["set", endpoint !== null && `Saved: every attempt from now on goes to this URL${once}.`],
     ["paused", isPaused === true && "Paused: deliveries to this URL are held from now on."],
     ["resumed", isPaused === false && "Resumed: new deliveries go out at once."],
+    ["signed", endpoint !== null && "Saved: every attempt from now on is signed so."],
     ["told", "Added. A mail with a link was sent to it; notices follow once it is confirmed."],
     ["untold", "Removed: it gets no more mails."],
   ]);
@@ -309,6 +312,7 @@ function button<Act extends "remove" | "test" | "pause" | "resume">(
 }
 
 export const endpointScreens = [
+  ...headerScreens,
   endpointScreen,
   changeEndpointForm,
   changeEndpoint,

@@ -212,6 +212,7 @@ describe("what is sealed", () => {
       "base/database/resealing.ts",
       "base/database/sealing.ts",
       "cells/move-pages-sql.ts",
+      "delivery/endpoint-headers.ts",
       "delivery/signing-secrets-sql.ts",
     ]);
   });

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"strconv"
 	"strings"
@@ -23,6 +24,14 @@ func main() {
 			Body:      decoded(fields[1]),
 			Now:       time.Unix(whole(fields[2]), 0),
 			Tolerance: time.Duration(whole(fields[3])) * time.Second,
+		}
+		// All headers of the request, one a line.
+		if len(fields) > 5 {
+			input.Header, input.Headers = nil, http.Header{}
+			for _, line := range strings.Split(string(decoded(fields[0])), "\n") {
+				name, value, _ := strings.Cut(line, ": ")
+				input.Headers.Add(name, value)
+			}
 		}
 		for _, secret := range strings.Split(fields[4], ":")[1:] {
 			input.Secrets = append(input.Secrets, string(decoded(secret)))

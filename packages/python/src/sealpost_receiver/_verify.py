@@ -7,7 +7,8 @@ from typing import List, Optional, Sequence, Tuple, Union
 
 from ._errors import WebhookVerificationError, no_signature_matches
 from ._event import WebhookEvent, parse_challenge, parse_event
-from ._signature_header import HeaderValue, parse_signature_header
+from ._signature_header import Headers, HeaderValue, parse_headers, parse_signature_header
+from ._standard_webhooks import standard_key
 
 _TOLERANCE_SECONDS_DEFAULT = 300
 
@@ -22,7 +23,7 @@ Secrets = Union[List[str], List[Optional[str]], Tuple[Optional[str], ...]]
 
 def verify_signature(
     body: Body,
-    header: HeaderValue,
+    header: Union[HeaderValue, Headers],
     secrets: Secrets,
     *,
     tolerance_seconds: float = _TOLERANCE_SECONDS_DEFAULT,
@@ -31,7 +32,8 @@ def verify_signature(
     """Returns if the bytes were signed with one of the secrets, less than the tolerance away from now.
 
     body: the raw request body, before any parser has touched it.
-    header: the value of `extract-signature`, as received; None or empty if the request has none.
+    header: the value of `extract-signature`, as received; None or empty if the request has none. Or all headers of
+        the request: where they have no `extract-signature`, those of Standard Webhooks count.
     secrets: a list with the signing secret, or with the new and the old one during a rotation. None in it (an unset
         variable) is refused.
     tolerance_seconds: timestamps this many seconds or more away from now, either way, are refused.
@@ -44,7 +46,7 @@ def verify_signature(
 
 def verify_webhook(
     body: Body,
-    header: HeaderValue,
+    header: Union[HeaderValue, Headers],
     secrets: Secrets,
     *,
     tolerance_seconds: float = _TOLERANCE_SECONDS_DEFAULT,
@@ -60,7 +62,7 @@ def verify_webhook(
 
 def read_challenge(
     body: Body,
-    header: HeaderValue,
+    header: Union[HeaderValue, Headers],
     secrets: Secrets,
     *,
     tolerance_seconds: float = _TOLERANCE_SECONDS_DEFAULT,
@@ -78,7 +80,7 @@ def read_challenge(
 
 def _verified_body(
     body: Body,
-    header: HeaderValue,
+    header: Union[HeaderValue, Headers],
     secrets: Secrets,
     tolerance_seconds: float,
     now_seconds: Optional[float],
@@ -88,16 +90,19 @@ def _verified_body(
     now = int(time.time()) if now_seconds is None else now_seconds
     _check_clock(tolerance_seconds, now)
     raw = _checked_body(body)
-    timestamp_text, signatures = parse_signature_header(header)
-    _check_timestamp(int(timestamp_text), tolerance_seconds, now)
+    parsed = parse_headers(header) if hasattr(header, "items") else parse_signature_header(header)
+    _check_timestamp(parsed.timestamp, tolerance_seconds, now)
 
-    message = timestamp_text.encode("ascii") + b"." + raw
+    message = parsed.signed_prefix.encode("latin-1") + raw
     matches = 0
     for secret in known:
         # Environment variables that are no UTF-8 have surrogates: they match nothing, and break nothing.
-        expected = hmac.new(secret.encode("utf-8", "surrogatepass"), message, hashlib.sha256).hexdigest()
+        key = standard_key(secret) if parsed.is_standard else secret.encode("utf-8", "surrogatepass")
+        if key is None:
+            continue
+        expected = hmac.new(key, message, hashlib.sha256).digest()
         # Compare every pair, so that timing reveals neither which one matched nor how closely.
-        for signature in signatures:
+        for signature in parsed.signatures:
             matches += hmac.compare_digest(expected, signature)
     if matches == 0:
         raise no_signature_matches(known)
