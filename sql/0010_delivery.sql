@@ -20,6 +20,9 @@ create table sealpost.answered_lanes (
 -- next_at       when it may be asked for a turn again; null: proven
 -- busy_until    an attempt is under way until then at the latest
 -- address       where that one went, or would have gone
+--
+-- An origin that is an address is none of these, and only has a next_at: when attempts of the account for which it is a
+-- further address may have a turn there again, while others wait.
 create table sealpost.receivers (
   account_id uuid not null,
   origin text not null,
@@ -426,7 +429,9 @@ $$;
 -- queues there, as whoever came with a thousand names would fill the queue: each is told to come again after so long
 -- that all of an account's together come as often as those of any other account, and all accounts' twice as often as
 -- there are turns; retries half as often as first attempts. A new name comes behind those of others that wait. An
--- attempt that comes with a further address asks every `receiver_every`, so it is heard as seldom as the others ask.
+-- attempt that comes with a further address asks when it likes, for any of a thousand names that begin elsewhere. So
+-- while others wait there, all such attempts of an account together get one turn in as many as there are accounts.
+-- (To let them wait for good was the other way: a name whose first address is dead would use up its attempts.)
 create function sealpost.take_turn(
   whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean,
   lease interval, receiver_every interval, address_every interval,
@@ -443,6 +448,7 @@ declare
   wait_max constant interval := '20 minutes';
   receiver sealpost.receivers;
   address_at timestamptz;
+  is_from_elsewhere boolean;
   is_new boolean;
   own integer;
   others integer;
@@ -471,8 +477,9 @@ begin
   insert into sealpost.receiver_addresses (address, next_at) values (at_address, '-infinity') on conflict do nothing;
   select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
   at := clock_timestamp();
-  is_new := (receiver.next_at = '-infinity' or receiver.address is null) and not is_further;
-  if is_new or is_further or address_at > at then
+  is_from_elsewhere := receiver.address is distinct from at_address and not is_further;
+  is_new := is_from_elsewhere and receiver.address is null;
+  if is_from_elsewhere or is_further or address_at > at then
     select count(*) filter (where account_id = whose), count(*) filter (where account_id <> whose),
       greatest(1, count(distinct account_id))
     into own, others, accounts
@@ -485,8 +492,8 @@ begin
     when receiver.busy_until > at and not is_further then look_again
     when receiver.next_at > at and not is_further then receiver.next_at - at
     -- Whoever has waited comes before another account's new name.
-    when address_at > at or is_new and others > 0 or is_further and others > 0
-      and random() * greatest(1, own) * accounts * address_every > receiver_every
+    when address_at > at or is_new and others > 0 or is_further and others > 0 and exists (
+      select from sealpost.receivers where account_id = whose and origin = at_address and next_at > at)
     then
       least(wait_max, greatest(1, own) * accounts * address_every * (0.25 + random() / 2)
         * case when is_first then 1 else 2 end)
@@ -496,14 +503,22 @@ begin
     update sealpost.receivers
     set proven_at = null, next_at = at + receiver_every, busy_until = at + lease, address = at_address
     where account_id = whose and origin = of_origin;
+    if is_further and others > 0 then
+      insert into sealpost.receivers (account_id, origin, next_at)
+      values (whose, at_address, at + (accounts + (own = 0)::integer) * address_every)
+      on conflict (account_id, origin) do update set next_at = excluded.next_at;
+    end if;
     return;
   end if;
   wait_ms := extract(epoch from wait) * 1000;
   -- An account's names take up no more than that: another one asks as often without a place, but its first ones wait.
-  if is_new and own >= kept_max and own + others >= waiting_max then
-    update sealpost.receivers set next_at = at + wait, address = null where account_id = whose and origin = of_origin;
+  if is_from_elsewhere and own >= kept_max and own + others >= waiting_max then
+    update sealpost.receivers set next_at = greatest(next_at, at + wait), address = null
+    where account_id = whose and origin = of_origin;
   elsif is_further then
-    update sealpost.receivers set address = at_address where account_id = whose and origin = of_origin;
+    -- So that others know of the account; more of them would hide who else waits.
+    update sealpost.receivers set address = at_address
+    where account_id = whose and origin = of_origin and own < kept_max;
   else
     update sealpost.receivers
     set next_at = greatest(next_at, at + wait), address = at_address
