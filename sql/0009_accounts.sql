@@ -469,11 +469,13 @@ alter table sealpost.settings
 --           has set a limit.
 -- erased_at when it was erased, for good; null: not erased. What is left of it goes in steps, and its name becomes
 --           `erased` once nothing is (src/cells/erase-account.ts). It is never full.
--- Publishing reads all three from a row that it reads in any case.
+-- came_from the cells where it was before, each of which may still have what it left there; the last one comes last
+-- Publishing reads the first three from a row that it reads in any case.
 alter table sealpost.accounts
   add column moved_to text check (length(moved_to) between 1 and 100),
   add column is_full boolean not null default false,
-  add column erased_at timestamptz;
+  add column erased_at timestamptz,
+  add column came_from text[] not null default '{}';
 create index accounts_full on sealpost.accounts (id) where is_full;
 
 -- What was erased: ids and times only, so that it can be erased again after a restore (`sealpost erasures reapply`).

@@ -15,6 +15,7 @@ create table sealpost.accounts (
   moved_to text,
   is_full boolean default false not null,
   erased_at timestamptz,
+  came_from text[] default '{}'[] not null,
   constraint accounts_pkey PRIMARY KEY (id),
   constraint accounts_moved_to_check CHECK (((length(moved_to) >= 1) AND (length(moved_to) <= 100))),
   constraint accounts_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200)))

@@ -28,8 +28,8 @@ export type Erased =
       readonly outcome: "erased";
       readonly erasedAt: Date;
       readonly objectsLeft: number;
-      /** The cell that may still have what it had there; null: it was always here. */
-      readonly cameFrom: string | null;
+      /** Cells that may still have what it had there; empty: it was always here. */
+      readonly cameFrom: readonly string[];
     }
   /** Nothing was done. `moving`: a move is not over; `left`: what it has left is not deleted; `moved`: it is. */
   | { readonly outcome: "unknown" | "other_name" | "moving" | "left" | "moved" };
@@ -44,9 +44,7 @@ export async function eraseAccount(erasure: Erasure): Promise<Erased> {
   onProgress("closing the account: its keys end, and publishing to it stores nothing");
   const closed = await inTransaction(pool, (tx) => closeAccount(tx, erasure));
   if (closed.outcome !== "closed") return closed;
-  const { erasedAt, isDone } = closed;
-  const move = await findMove(pool, accountId);
-  const cameFrom = move?.direction === "in" ? move.otherCell : null;
+  const { erasedAt, cameFrom, isDone } = closed;
   const onPage = (what: string) => onProgress(`deleting: ${what}`);
   const onWait = (whom: string | null) =>
     onProgress(`waiting for older transactions to end${whom === null ? "" : `: ${whom}`}`);
@@ -76,16 +74,21 @@ export async function eraseAccount(erasure: Erasure): Promise<Erased> {
 }
 
 type Closed =
-  | { readonly outcome: "closed"; readonly erasedAt: Date; readonly isDone: boolean }
+  | {
+      readonly outcome: "closed";
+      readonly erasedAt: Date;
+      readonly cameFrom: readonly string[];
+      readonly isDone: boolean;
+    }
   | Exclude<Erased, { readonly outcome: "erased" }>;
 
 async function closeAccount(tx: ClientBase, { accountId, name }: Erasure): Promise<Closed> {
   const account = await lockErasable(tx, accountId);
   if (account === null) return { outcome: "unknown" };
-  const { erasedAt } = account;
+  const { erasedAt, cameFrom } = account;
   const isDone = erasedAt !== null && account.name === ERASED_NAME;
   if (name !== null && name !== account.name && !isDone) return { outcome: "other_name" };
-  if (erasedAt !== null) return { outcome: "closed", erasedAt, isDone };
+  if (erasedAt !== null) return { outcome: "closed", erasedAt, cameFrom, isDone };
   const move = await findMove(tx, accountId);
   if (move?.direction === "out" && move.step !== "deleted")
     return { outcome: ["done", "deleting"].includes(move.step) ? "left" : "moving" };
@@ -98,7 +101,7 @@ async function closeAccount(tx: ClientBase, { accountId, name }: Erasure): Promi
     details: {},
   };
   await writeAuditEntry(tx, entry);
-  return { outcome: "closed", erasedAt: await beginErasure(tx, accountId), isDone: false };
+  return { outcome: "closed", erasedAt: await beginErasure(tx, accountId), cameFrom, isDone: false };
 }
 
 const TRIES_MAX = 50;

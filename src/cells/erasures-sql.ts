@@ -8,6 +8,8 @@ export type ErasableAccount = {
   readonly movedTo: string | null;
   /** Null: not erased. */
   readonly erasedAt: Date | null;
+  /** Cells that may still have what it had there; empty: it was always here. */
+  readonly cameFrom: readonly string[];
 };
 
 /** Held for the transaction, if it is in one: nobody else moves or erases it meanwhile. Null: there is none. */
@@ -16,7 +18,7 @@ export async function lockErasable(
   accountId: string,
 ): Promise<ErasableAccount | null> {
   const { rows } = await database.query<ErasableAccount>(
-    `select name, moved_to as "movedTo", erased_at as "erasedAt" from sealpost.accounts
+    `select name, moved_to as "movedTo", erased_at as "erasedAt", came_from as "cameFrom" from sealpost.accounts
      where id = $1 for no key update`,
     [accountId],
   );

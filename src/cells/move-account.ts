@@ -72,6 +72,9 @@ async function compareCounts({ accountId, source, target }: Move, moveId: string
   }
 }
 
+/** In `came_from`; no cell is called so. */
+const UNNAMED_CELL = "(unnamed)";
+
 /**
  * From now on only the target can say that the account is not open there: whoever calls the move off without it has
  * done so before, or is refused.
@@ -87,7 +90,7 @@ async function announceOpening({ accountId, source }: Move, moveId: string): Pro
  * it takes publications, delivers, and goes on with what was open. Once it is, this does nothing.
  */
 async function openAtTarget(move: Move, moveId: string): Promise<void> {
-  const { accountId, source, target, sourceName } = move;
+  const { accountId, source, target, sourceName, targetName } = move;
   await announceOpening(move, moveId);
   // Read when the source gives no position beyond the end of its feed any more: no cursor of a reader is beyond it.
   const { position } = await moves.readFeedReach(source.pool);
@@ -107,7 +110,12 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
         await writePage(tx, resealPage(page, source.secretsKey, target.secretsKey));
       }
     }
-    await moves.setMovedTo(tx, accountId, null);
+    const cells = new Set([
+      ...(await moves.readCameFrom(source.pool, accountId)),
+      sourceName ?? UNNAMED_CELL,
+    ]);
+    cells.delete(targetName);
+    await moves.arrive(tx, accountId, [...cells]);
     await moves.unparkAll(tx, accountId);
     await tellOf(tx, accountId, { move_id: moveId, from: sourceName });
   });

@@ -87,6 +87,26 @@ export async function setMovedTo(
   await database.query("update sealpost.accounts set moved_to = $2 where id = $1", [accountId, cell]);
 }
 
+/** Where the account was before it came here, the last cell last. */
+export async function readCameFrom(
+  database: ClientBase | Pool,
+  accountId: string,
+): Promise<readonly string[]> {
+  const { rows } = await database.query<{ cells: readonly string[] }>(
+    "select came_from as cells from sealpost.accounts where id = $1",
+    [accountId],
+  );
+  return rows[0]?.cells ?? [];
+}
+
+/** It takes publishing and writes from the commit on, and knows which cells may still have something of it. */
+export async function arrive(tx: ClientBase, accountId: string, cameFrom: readonly string[]): Promise<void> {
+  await tx.query("update sealpost.accounts set moved_to = null, came_from = $2 where id = $1", [
+    accountId,
+    cameFrom,
+  ]);
+}
+
 /** Where the account is; null: here. Held for the transaction, if it is in one: it cannot be closed meanwhile. */
 export async function findMovedTo(database: ClientBase | Pool, accountId: string): Promise<string | null> {
   const { rows } = await database.query<{ moved_to: string | null }>(

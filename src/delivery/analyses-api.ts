@@ -119,10 +119,10 @@ const ErasedAnalysis = z
     delivery_id: id.nullable().describe("Null: its delivery is not known any more, after a restore."),
     in_flight: z.boolean().describe("An attempt was under way, which may still arrive."),
     came_from: z
-      .string()
-      .nullable()
+      .array(z.string())
       .describe(
-        "The cell that the account was moved from, which may have the text until its operator deletes it.",
+        "The cells that the account was in before, the last one last: each may have the text until its operator " +
+          "deletes it. `(unnamed)`: one without a name.",
       ),
   })
   .meta({ id: "ErasedAnalysis", description: "The analysis that was erased, and its delivery." });
@@ -215,7 +215,8 @@ export function analysisOperations({
         const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller.userId);
         if (erased === "refused") throw problem("access_denied");
         const { deliveryId, inFlight, cameFrom } = erased!;
-        return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight, came_from: cameFrom } };
+        const came_from = [...cameFrom];
+        return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight, came_from } };
       },
     }),
     batchedWrite({

@@ -15,13 +15,13 @@ export type EraseFromRuns = (
 
 /**
  * `deliveryId` null: it was erased before a restore, to when it was not there yet. `inFlight`: an attempt was under
- * way, which may arrive. `cameFrom`: the cell that the account came from, which may have it still; null: it was always
- * here. Null: the account has no such analysis.
+ * way, which may arrive. `cameFrom`: the cells where the account was before, which may have it still; empty: it was
+ * always here. Null: the account has no such analysis.
  */
 export type Erased = {
   readonly deliveryId: string | null;
   readonly inFlight: boolean;
-  readonly cameFrom: string | null;
+  readonly cameFrom: readonly string[];
 } | null;
 
 /** With what runs have made of it. `refused`: as `EraseFromRuns` says. See sealpost.erase_analysis. */
@@ -68,7 +68,7 @@ async function eraseOne(database: ClientBase, accountId: string, analysisId: str
      select in_flight as "inFlight", (
        select id from sealpost.deliveries where account_id = $1 and id = its_delivery
      ) as "deliveryId", (
-       select other_cell from sealpost.moves where account_id = $1 and direction = 'in'
+       select came_from from sealpost.accounts where id = $1
      ) as "cameFrom" from erased where its_delivery is not null`,
     [accountId, analysisId],
   );

@@ -1,7 +1,9 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from "vitest";
-import { deleteMoved } from "../../src/cells/calling-off.ts";
+import { callOffMove, deleteMoved } from "../../src/cells/calling-off.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
-import { createTestCells, TARGET_KEY, type TestCells } from "../support/cells.ts";
+import { createTestCells, killedAt, TARGET_KEY, type TestCells } from "../support/cells.ts";
+import { createTestDatabase } from "../support/database.ts";
+import { rowOf, SECRETS_KEY } from "../support/installation.ts";
 import { type Asked, startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 
 let cells: TestCells;
@@ -72,11 +74,30 @@ describe("at the source of a move", () => {
     await moveAccount(move);
     const path = "/v1/analyses/e";
     const key = await target.newKey(account.accountId, ["analyses:erase", "analyses:read"]);
-    expect((await target.ask("DELETE", path, { key })).body).toMatchObject({ came_from: "c1" });
+    expect((await target.ask("DELETE", path, { key })).body).toMatchObject({ came_from: ["c1"] });
     expect((await target.ask("GET", path, { key })).status).toBe(410);
     expect((await source.ask("GET", path, { key: account.ownKey })).status).toBe(200);
     await deleteMoved(move.source, account.accountId);
     expect((await source.ask("GET", path, { key: account.ownKey })).status).toBe(404);
+  });
+
+  it("what is erased names every cell that it was in, one without a name, too", async () => {
+    await publish(source, "e", "k-e");
+    const first = cells.move(account.accountId, { sourceName: null });
+    await moveAccount(first);
+    const third = await createTestDatabase();
+    const there = { pool: third.pool, secretsKey: SECRETS_KEY };
+    const second = { ...first, source: first.target, target: there, sourceName: "c2", targetName: "c3" };
+    await expect(moveAccount({ ...second, ...killedAt("copy") })).rejects.toThrow("killed");
+    await callOffMove(second);
+    const key = await target.newKey(account.accountId, ["analyses:erase"]);
+    const erased = await target.ask("DELETE", "/v1/analyses/e", { key });
+    expect([erased.status, erased.body.came_from]).toEqual([200, ["(unnamed)"]]);
+    await moveAccount(second);
+    expect(await rowOf(third.pool, "accounts", { id: account.accountId })).toMatchObject({
+      came_from: ["(unnamed)", "c2"],
+    });
+    await third.drop();
   });
 
   it("a batch goes on without the accounts that have moved", async () => {

@@ -113,7 +113,7 @@ describe("an analysis that is erased", () => {
     const first = await erase("e-1");
     expect([first.status, first.body]).toEqual([
       200,
-      { analysis_id: "e-1", delivery_id: id, in_flight: false, came_from: null },
+      { analysis_id: "e-1", delivery_id: id, in_flight: false, came_from: [] },
     ]);
     expect(await tablesWith("canary-e-1")).toEqual([]);
     for (const path of ["/v1/analyses/e-1", `/v1/webhooks/deliveries/${id}/body`]) {
@@ -207,7 +207,7 @@ describe("an analysis that is erased", () => {
       analysis_id: "e-6",
       delivery_id: null,
       in_flight: false,
-      came_from: null,
+      came_from: [],
     });
     expect((await erase("e-6", { key })).status).toBe(404);
     expect(await inTransaction(database.pool, (tx) => knowAsErased(tx, randomUUID(), "e-6"))).toBe(false);
@@ -222,12 +222,14 @@ describe("an analysis that is erased", () => {
     expect((await replay(id)).body.code).toBe("analysis_erased");
   });
 
-  test("says from which cell the account came, which may have it still", async () => {
-    const { accountId: account_id, ownKey: key } = await api.newAccount();
-    const done = { step: "done", ended_at: new Date(), other_cell: "c1" };
-    await insertRow(database.pool, "moves", { account_id, id: randomUUID(), direction: "in", ...done });
-    await published("e-8", null, account_id);
-    expect((await erase("e-8", { key })).body).toMatchObject({ analysis_id: "e-8", came_from: "c1" });
+  test("says in which cells the account was before, which may have it still", async () => {
+    const { accountId, ownKey: key } = await api.newAccount();
+    await changeRows(database.pool, "accounts", { id: accountId }, { came_from: ["c1", "c2"] });
+    await published("e-8", null, accountId);
+    expect((await erase("e-8", { key })).body).toMatchObject({
+      analysis_id: "e-8",
+      came_from: ["c1", "c2"],
+    });
   });
 
   test("has to be there, and its key's scope", async () => {

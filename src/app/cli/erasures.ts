@@ -39,10 +39,11 @@ export function addEraseCommand(account: Command, context: ProcessContext): void
           objects_left: objectsLeft,
           came_from: cameFrom,
         };
+        const cells = cameFrom.map((cell) => `"${cell}"`).join(", ");
         const there =
-          cameFrom === null
+          cells === ""
             ? ""
-            : `\nIt came from the cell "${cameFrom}": \`account delete-moved\` there deletes what that has left of it.`;
+            : `\nIt was in other cells before: ${cells}. \`account delete-moved\` there deletes what is left of it.`;
         const left =
           objectsLeft === 0
             ? ""

@@ -72,7 +72,7 @@ test("account erase ends an account for everybody who asks, and says the same wh
   expect((await api.ask("GET", "/v1/analyses/none", { key: ownKey })).status).toBe(404);
   const erased = await run(erase(accountId));
   expect(erased).toMatchObject({ code: 0, stderr: expect.stringContaining("deleting: api_keys\n") });
-  const told = { account_id: accountId, erased_at: expect.any(String), objects_left: 0, came_from: null };
+  const told = { account_id: accountId, erased_at: expect.any(String), objects_left: 0, came_from: [] };
   expect(JSON.parse(erased.stdout)).toEqual(told);
   expect(await run(erase(accountId, "whatever"))).toMatchObject({ code: 0, stdout: erased.stdout });
   expect((await run(erase(accountId), { isTerminal: true })).stdout).toBe(
