@@ -58,7 +58,7 @@ export class LaneUpkeep {
     this.#askingAgain = setInterval(() => {
       lanes.askAgain(LANES_PER_STATEMENT_MAX);
       if (lanes.rests.look(performance.now())) options.onChanged();
-      this.#begin("prove", lanes.rests.receivers(1).length, () => this.#prove());
+      this.#begin("prove", lanes.rests.size, () => this.#prove());
       this.look();
     }, ASK_AGAIN_EVERY_MS).unref();
   }

@@ -96,9 +96,19 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
     return hasEnded;
   }
 
-  /** Receivers whose lanes rest, at most so many: elsewhere they may have been proven meanwhile. */
+  get size(): number {
+    return this.#rests.size;
+  }
+
+  /** Receivers whose lanes rest, at most so many, in turn: elsewhere they may have been proven meanwhile. */
   receivers(max: number): string[] {
-    return [...this.#rests.keys()].slice(0, max);
+    const next = [...this.#rests].slice(0, max);
+    // Behind all others, or thousands that one account has waiting would be all that is ever looked at.
+    for (const [receiver, rest] of next) {
+      this.#rests.delete(receiver);
+      this.#rests.set(receiver, rest);
+    }
+    return next.map(([receiver]) => receiver);
   }
 
   /** It has proven itself. */

@@ -181,7 +181,7 @@ export class Lanes {
   }
 
   /** Lanes whose receivers have proven nothing. */
-  get rests(): Pick<ReceiverRests<Lane>, "look" | "receivers" | "endAll"> {
+  get rests(): Pick<ReceiverRests<Lane>, "look" | "size" | "receivers" | "endAll"> {
     return this.#rests;
   }
 

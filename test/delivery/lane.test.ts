@@ -1,5 +1,11 @@
 import { describe, expect, it } from "vitest";
-import { type LaneAnswer, LaneState, learn, setAnsweredBefore } from "../../src/delivery/lane.ts";
+import {
+  type LaneAnswer,
+  LaneState,
+  learn,
+  ReceiverRests,
+  setAnsweredBefore,
+} from "../../src/delivery/lane.ts";
 
 const LIMIT_MAX = 128;
 const SILENT: LaneAnswer = { kind: "silent" };
@@ -117,5 +123,16 @@ describe("a lane's limit", () => {
 
   it("is not lowered by a receiver that is always slow", () => {
     expect(laneAfter(...answers(200, 14_000)).limit).toBe(128);
+  });
+});
+
+describe("receivers that rest", () => {
+  it("are all looked for in turn, however many there are", () => {
+    const rests = new ReceiverRests<{ limit: number; isResting: boolean }>(() => undefined);
+    const names = ["a", "b", "c", "d", "e"];
+    for (const name of names) rests.learn({ limit: 1, isResting: false }, name, 60_000);
+    expect([rests.receivers(2), rests.receivers(2), rests.receivers(2)].flat()).toEqual([...names, "a"]);
+    rests.endAll("b");
+    expect(rests.receivers(9).sort()).toEqual(["a", "c", "d", "e"]);
   });
 });
