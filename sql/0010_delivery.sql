@@ -746,7 +746,7 @@ create table sealpost.forgetting (
   account_id uuid not null,
   look_at timestamptz not null
 );
-create index forgetting_look_at on sealpost.forgetting (look_at);
+create index forgetting_look_at on sealpost.forgetting (account_id, look_at);
 
 -- What a webhook has in place of the analysis; null where no URL is given. None of these needs an escape in JSON.
 create function sealpost.reference_of(analysis_id text, event text, url text) returns text

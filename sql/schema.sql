@@ -277,7 +277,7 @@ create table sealpost.forgetting (
   look_at timestamptz not null,
   constraint forgetting_pkey PRIMARY KEY (delivery_id)
 );
-CREATE INDEX forgetting_look_at ON sealpost.forgetting USING btree (look_at);
+CREATE INDEX forgetting_look_at ON sealpost.forgetting USING btree (account_id, look_at);
 
 create table sealpost.held_deliveries (
   account_id uuid not null,

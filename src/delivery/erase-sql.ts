@@ -94,7 +94,8 @@ export async function forgetErasures(pool: Pool, keptMs: number): Promise<number
   return rows[0]!.gone;
 }
 
-const FORGOTTEN_PER_STEP = 100;
+/** In one transaction: with one for each, commits took most of the time. */
+const FORGOTTEN_PER_STEP = 200;
 /** How soon what is not delivered yet is looked at again: so much later than it should be it is erased at most. */
 const LOOK_EVERY_MS = 600_000;
 /** And what only a replay can deliver, which has it looked at sooner. */
@@ -108,24 +109,44 @@ const IS_FORGOTTEN_HERE = `(a.moved_to is null or exists (
   select from sealpost.moves as m where m.account_id = a.id and m.direction = 'out' and m.step = 'done'))`;
 
 /** `isOver`: it was delivered so long ago, or can never be. */
-type Looked = { readonly accountId: string; readonly analysisId: string; readonly isOver: boolean };
+type Looked = {
+  readonly accountId: string;
+  readonly deliveryId: string;
+  readonly analysisId: string;
+  readonly isOver: boolean;
+};
 
 /**
- * One step of erasing what was delivered `afterMs` ago to endpoints that forget, each by itself. What a run that has
- * ended has made of it is forgotten as if it were the endpoint's. Returns how many were looked at. What was not
- * delivered is looked at again, for as long as there is a text.
+ * One step of erasing what was delivered `afterMs` ago to endpoints that forget; accounts have equal shares of it. What
+ * a run that has ended has made of it is forgotten as if it were the endpoint's. Returns how many were looked at. What
+ * was not delivered is looked at again, for as long as there is a text.
  */
 export async function forgetDelivered(
   pool: Pool,
   eraseFromRuns: EraseFromRuns,
   afterMs: number,
 ): Promise<number> {
-  const { rows } = await pool.query<Looked & { readonly deliveryId: string }>(
-    `with due as (
-       select f.delivery_id, f.account_id from sealpost.forgetting as f
-       where f.look_at <= now() and exists (
-         select from sealpost.accounts as a where a.id = f.account_id and ${IS_FORGOTTEN_HERE})
-       order by f.look_at limit ${FORGOTTEN_PER_STEP} for update of f skip locked
+  const { rows } = await pool.query<Looked>(
+    `with recursive accounts as (
+       (select account_id from sealpost.forgetting order by account_id limit 1)
+       union all
+       select next.account_id from accounts cross join lateral (
+         select f.account_id from sealpost.forgetting as f
+         where f.account_id > accounts.account_id order by f.account_id limit 1
+       ) as next
+     ), turns as (
+       select account_id, greatest(1, ${FORGOTTEN_PER_STEP} / count(*) over ()) as share from accounts
+       where exists (
+           select from sealpost.forgetting as f where f.account_id = accounts.account_id and f.look_at <= now())
+         and exists (
+           select from sealpost.accounts as a where a.id = accounts.account_id and ${IS_FORGOTTEN_HERE})
+     ), due as (
+       select mine.* from turns cross join lateral (
+         select f.delivery_id, f.account_id from sealpost.forgetting as f
+         where f.account_id = turns.account_id and f.look_at <= now()
+         order by f.look_at limit turns.share for update skip locked
+       ) as mine
+       order by random() limit ${FORGOTTEN_PER_STEP}
      ), looked as (
        select due.*, d.analysis_id, d.status, d.forget_at,
          coalesce(d.forget_at <= now() or d.status = 'abandoned' and not d.is_kept, false) as is_over
@@ -150,29 +171,57 @@ export async function forgetDelivered(
        from looked where f.delivery_id = looked.delivery_id and looked.analysis_id is not null
      )
      select account_id as "accountId", delivery_id as "deliveryId", analysis_id as "analysisId", is_over as "isOver"
-     from looked`,
+     from looked order by account_id, delivery_id`,
     [afterMs, LOOK_EVERY_MS, LOOK_AT_ABANDONED_EVERY_MS],
   );
-  for (const { accountId, analysisId, deliveryId, isOver } of rows) {
-    if (!isOver) continue;
-    await inTransaction(pool, async (tx) => {
+  const over = rows.filter(({ isOver }) => isOver);
+  await forgetTogether(pool, eraseFromRuns, over).catch(async () => {
+    // Each by itself: the others have nothing to do with what is wrong with one.
+    const failures: unknown[] = [];
+    for (const one of over)
+      await forgetTogether(pool, eraseFromRuns, [one]).catch((error: unknown) => failures.push(error));
+    if (failures.length > 0) throw failures[0];
+  });
+  return rows.length;
+}
+
+/** All of them, but for those of accounts that close for a move, and what unfinished runs have. */
+async function forgetTogether(
+  pool: Pool,
+  eraseFromRuns: EraseFromRuns,
+  those: readonly Looked[],
+): Promise<void> {
+  if (those.length === 0) return;
+  await inTransaction(pool, async (tx) => {
+    const erased: Pick<Looked, "accountId" | "analysisId">[] = [];
+    const made: typeof erased = [];
+    const done: string[] = [];
+    for (const { accountId, analysisId, deliveryId } of those) {
       // Closed for a move meanwhile; from here on the move waits for this transaction.
       const here = await tx.query(
         `select from sealpost.accounts as a where id = $1 and ${IS_FORGOTTEN_HERE}`,
         [accountId],
       );
-      if (here.rowCount === 0) return;
-      const made = await eraseFromRuns(tx, accountId, analysisId, "forgetting");
-      if (made === null) return;
-      await tx.query("select sealpost.erase_analysis($1, $2)", [accountId, analysisId]);
-      await tx.query(
-        `insert into sealpost.forgetting (delivery_id, account_id, look_at)
-         select delivery_id, account_id, now() from sealpost.analyses where account_id = $1 and id = any ($2)
-         on conflict do nothing`,
-        [accountId, made],
-      );
-      await tx.query("delete from sealpost.forgetting where delivery_id = $1", [deliveryId]);
-    });
-  }
-  return rows.length;
+      if (here.rowCount === 0) continue;
+      const ofRuns = await eraseFromRuns(tx, accountId, analysisId, "forgetting");
+      if (ofRuns === null) continue;
+      erased.push({ accountId, analysisId });
+      made.push(...ofRuns.map((id) => ({ accountId, analysisId: id })));
+      done.push(deliveryId);
+    }
+    const columns = (of: typeof erased) => [
+      of.map(({ accountId }) => accountId),
+      of.map(({ analysisId }) => analysisId),
+    ];
+    const given = "unnest($1::uuid[], $2::text[]) as given (account_id, analysis_id)";
+    await tx.query(`select sealpost.erase_analysis(account_id, analysis_id) from ${given}`, columns(erased));
+    await tx.query(
+      `insert into sealpost.forgetting (delivery_id, account_id, look_at)
+       select a.delivery_id, a.account_id, now() from ${given}
+       join sealpost.analyses as a on a.account_id = given.account_id and a.id = given.analysis_id
+       on conflict do nothing`,
+      columns(made),
+    );
+    await tx.query("delete from sealpost.forgetting where delivery_id = any ($1)", [done]);
+  });
 }

@@ -321,6 +321,44 @@ describe("an endpoint with options", () => {
     expect(await forget()).toEqual([]);
   });
 
+  test("forgets as much for each account as for one with thousands, and many in one transaction", async () => {
+    const greedy = await api.newAccount();
+    const rest = await api.newAccount();
+    const ids = Array.from({ length: 20 }, (_, n) => `q-${n}`);
+    await set(rest.ownKey, { forget_after_success: true });
+    const deliveries: string[] = [];
+    for (const id of ids) deliveries.push(await published(id, null, rest.accountId));
+    for (const id of deliveries) await untilTried(id);
+    const account_id = rest.accountId;
+    await changeRows(database.pool, "forgetting", { account_id }, { look_at: new Date(1_000) });
+    await database.pool.query(
+      `insert into sealpost.forgetting (delivery_id, account_id, look_at)
+       select gen_random_uuid(), $1, '1970-01-01' from generate_series(1, 1000)`,
+      [greedy.accountId],
+    );
+    await forgetDelivered(database.pool, async () => [], 0);
+    const { rows } = await database.pool.query<{ erased: number; transactions: number }>(
+      `select count(*)::integer as erased, count(distinct xmin::text)::integer as transactions
+       from sealpost.bodies where delivery_id = any ($1) and analysis::text = 'null'`,
+      [deliveries],
+    );
+    expect(rows).toEqual([{ erased: ids.length, transactions: 1 }]);
+    await deleteRows(database.pool, "forgetting", { account_id: greedy.accountId });
+  });
+
+  test("forgets the others where something is wrong with one", async () => {
+    const accounts = [await api.newAccount(), await api.newAccount()];
+    await delivered("w", accounts);
+    const failing = async (_: unknown, accountId: string) => {
+      if (accountId === accounts[0]!.accountId) throw new Error("its run is broken");
+      return [];
+    };
+    await expect(forgetDelivered(database.pool, failing, 0)).rejects.toThrow("broken");
+    expect(await tablesWith("canary-w-1")).toEqual([]);
+    expect(await tablesWith("canary-w-0")).toEqual(["attempts", "bodies"]);
+    await deleteRows(database.pool, "forgetting", { account_id: accounts[0]!.accountId });
+  });
+
   test("has one of them, and keeps what is not given", async () => {
     const { ownKey: key } = await api.newAccount();
     expect((await set(key, { payload: "reference" })).status).toBe(200);
