@@ -1,6 +1,6 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { scopes as everyScope } from "../../src/base/model/api-keys.ts";
-import { countRows, rowsOf } from "../support/installation.ts";
+import { countRows, deleteRows, rowsOf } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { AskOptions, Json, TestAccount } from "../support/sealpost-api.ts";
 
@@ -52,6 +52,20 @@ describe("a user", () => {
     const told = await rowsOf(database.pool, "audit_log", { account_id: account.accountId });
     expect(told).toMatchObject([{ details: { user_id: body.id, idp_user_id: "auth|ada" } }]);
     expect(JSON.stringify(told)).not.toContain("example.com");
+  });
+
+  test("whose name and address are to be forgotten has others in their place, and is disabled again", async () => {
+    const { id } = (await add({ name: "canary", email: "canary@example.com" })).body;
+    await makeKey({ user_id: id });
+    await disable(id);
+    await add({ name: "Forgotten", email: "forgotten@example.com" });
+    expect((await disable(id)).body).toMatchObject({ id, idp_user_id: ADA.idp_user_id, name: "Forgotten" });
+    // What requests were answered is kept for a day.
+    await deleteRows(database.pool, "idempotency_keys", { account_id: account.accountId });
+    for (const table of ["users", "api_keys", "audit_log", "console_sessions"]) {
+      const rows = await rowsOf(database.pool, table, { account_id: account.accountId });
+      expect(JSON.stringify(rows), table).not.toContain("canary");
+    }
   });
 
   test.each<[Json, string]>([
