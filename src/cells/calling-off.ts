@@ -104,6 +104,7 @@ export async function deleteMoved(source: Cell, accountId: string): Promise<numb
     );
   }
   await moves.advanceMove(source.pool, accountId, out.id, "done", "deleting");
+  await moves.endUsersKeys(source.pool, accountId);
   const deleted = await deleteAll(source.pool, LEFT_TABLES, accountId);
   await moves.advanceMove(source.pool, accountId, out.id, "deleting", "deleted");
   return deleted;

@@ -166,6 +166,18 @@ export async function copyRevocations(from: Pool, to: Pool, accountId: string): 
   );
 }
 
+/**
+ * Before its users go: a key that acted for one would act for the account from then on. They expire, as what is revoked
+ * here is revoked in the other cell when the move's command is run again.
+ */
+export async function endUsersKeys(pool: Pool, accountId: string): Promise<void> {
+  await pool.query(
+    `update sealpost.api_keys set expires_at = now()
+     where account_id = $1 and user_id is not null and (expires_at is null or expires_at > now())`,
+    [accountId],
+  );
+}
+
 /** A transaction that may not know yet that the account is closed. */
 type OlderTransaction = {
   /** As pg_locks names it. */

@@ -100,6 +100,17 @@ describe("at the source of a move", () => {
     await third.drop();
   });
 
+  it("a key that acted for a user opens nothing once the rest is deleted, users with it", async () => {
+    const move = cells.move(account.accountId);
+    await moveAccount(move);
+    const ask = (api: TestApi, key: string) => api.ask("GET", "/v1/api-keys", { key });
+    expect((await ask(source, account.key)).body.total).toBe(1);
+    await deleteMoved(move.source, account.accountId);
+    expect((await ask(source, account.key)).status).toBe(401);
+    expect((await publish(source, "a", "k-a")).body.code, "the account's own").toBe("account_moved");
+    expect((await ask(target, account.key)).body.total).toBe(1);
+  });
+
   it("a batch goes on without the accounts that have moved", async () => {
     await moveAccount(cells.move(account.accountId));
     const other = await source.newAccount();
