@@ -30,7 +30,8 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * 7, pages as Markdown 79, a first webhook without a restart and checks of plain HTTP on one's own machine 324 and 3,
  * a document that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31,
  * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
- * answered in the activity 46.
+ * answered in the activity 46, shares of turns, of forgetting, of looks at proofs, and every cell a text may still be
+ * in 107.
  */
 const budgets: readonly Budget[] = [
   {
