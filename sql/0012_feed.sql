@@ -17,6 +17,18 @@ create table sealpost.feed (
   primary key (account_id, position)
 ) partition by range (position);
 
+-- How far a reader has come who keeps no cursor itself, under a name of its own. updated_at, key_id: when, and with
+-- which key, it last said so. other_seen_at: when two readers were last seen to have the name.
+create table sealpost.feed_consumers (
+  account_id uuid not null,
+  name text not null,
+  position bigint not null,
+  updated_at timestamptz not null,
+  key_id uuid not null,
+  other_seen_at timestamptz,
+  primary key (account_id, name)
+);
+
 -- Serials that were seen to be missing, and the transactions that could still commit them.
 create type sealpost.feed_gap as (serials int8multirange, holders text[]);
 

@@ -260,6 +260,16 @@ create table sealpost.feed (
   constraint feed_pkey PRIMARY KEY (account_id, "position")
 ) partition by RANGE ("position");
 
+create table sealpost.feed_consumers (
+  account_id uuid not null,
+  name text not null,
+  "position" bigint not null,
+  updated_at timestamptz not null,
+  key_id uuid not null,
+  other_seen_at timestamptz,
+  constraint feed_consumers_pkey PRIMARY KEY (account_id, name)
+);
+
 create table sealpost.feed_steps (
   step bigint not null,
   holder uuid not null,

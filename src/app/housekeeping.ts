@@ -71,6 +71,8 @@ export async function keepHouse(pool: Pool, work: HouseWork): Promise<void> {
   await repeat(signal, () => forgetReceivers(pool));
   // Until no backup that is kept as long as the log brings the analyses back.
   await repeat(signal, () => forgetErasures(pool, logRetentionMs));
+  // Whoever has not come for so long reads under its name as under a new one.
+  await deleteOld("feed_consumers", logRetentionMs);
   await deleteOld("notices", logRetentionMs);
   await deleteOld("notice_mails", logRetentionMs);
   await deleteOld("notice_recipients", UNCONFIRMED_KEPT_MS);

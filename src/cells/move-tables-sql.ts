@@ -39,6 +39,7 @@ export const LOG_TABLES: readonly AccountTable[] = [
   },
   { name: "forgetting", key: ["delivery_id"] },
   { name: "feed", key: ["position"] },
+  { name: "feed_consumers", key: ["name"] },
   { name: "parked_deliveries", key: ["delivery_id"] },
   {
     name: "replays",

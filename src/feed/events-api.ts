@@ -6,15 +6,16 @@ import type { DomainCode } from "../api/problems.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { DELIVERY_STATUSES } from "../base/model/statuses.ts";
-import { isoTime } from "../base/model/time.ts";
+import { DAY_MS, isoTime } from "../base/model/time.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { webhookBody, webhookSignature } from "../delivery/webhook.ts";
-import { HELD_SECONDS_MAX } from "../http/limits.ts";
-import { jsonResponse, type Operation } from "../http/operation.ts";
+import { CURSOR_CHARS_MAX, HELD_SECONDS_MAX } from "../http/limits.ts";
+import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
-import { type FeedEvent, type FeedPosition, findFeedEvents, findFeedPlaces } from "./feed-sql.ts";
+import type { FeedEvent, FeedPosition } from "./feed-sql.ts";
+import * as store from "./feed-sql.ts";
 
 /**
  * Of a page's analyses together, before JSON escapes them, which at worst doubles them. A page of 4 MiB kept the
@@ -25,7 +26,18 @@ const PAGE_BYTES_MAX = 1024 * 1024;
 /** In place of a cursor: begin with what is published from now on. */
 const NEWEST = "newest";
 
+const consumerName = z
+  .string()
+  .regex(/^[A-Za-z0-9._-]{1,64}$/, "Must be 1 to 64 characters from A-Z a-z 0-9 . _ -");
+
 const query = z.strictObject({
+  consumer: consumerName
+    .optional()
+    .describe(
+      "A name of yours, such as `billing`, for a reader that keeps no cursor. Without `cursor`, the page then " +
+        "begins behind what was last acknowledged under it, or at the oldest event if nothing was. Not for keys " +
+        "that act for a user.",
+    ),
   cursor: pageQuery.cursor.describe(
     "`next_cursor` of the previous page; without it, the feed begins at the oldest event that is kept, and with " +
       `\`${NEWEST}\` after the newest.`,
@@ -65,15 +77,28 @@ const EventPage = z.object({
   next_cursor: z
     .string()
     .describe("Continues after this page, even at the end: keep it, and ask again with it."),
+  other_reader: z
+    .object({ seen_at: time })
+    .nullable()
+    .optional()
+    .describe(
+      "Of a `consumer`: when two readers were last seen to use its name, within the last day; null: not seen. Each " +
+        "misses what the other acknowledges, or both handle it: give them names of their own.",
+    ),
 });
 
-const cursors = createCursors(z.int().min(0));
+const position = z.int().min(0);
+/** Where it leads to, and where the page began that it ends. In place of both, one number. */
+const cursors = createCursors(z.union([z.tuple([position, position]), position]));
 
 /** Before all that is kept, whenever it is asked for. */
 const OLDEST: FeedPosition = 0;
 
 /** So far the clock of a database that took over may be behind. Readers from beyond that would wait for nothing. */
 const AHEAD_MAX_MS = 10_000;
+
+/** A consumer whose place is older has it moved to the end if nothing is behind it, so that it does not expire. */
+const IDLE_MAX = DAY_MS * 1_000;
 
 /**
  * What reads a page of the feed behind a position; null: behind the newest of all. It throws a problem for a position
@@ -84,7 +109,7 @@ const AHEAD_MAX_MS = 10_000;
 export function createReadFeedPage(database: Pool, secretsKey: SecretsKey, retentionMs: number) {
   return async (reader: Reader, after: FeedPosition | null, itemsMax: number): Promise<FeedPage> => {
     const { accountId } = reader;
-    const found = await findFeedPlaces(database, reader, after, retentionMs, itemsMax);
+    const found = await store.findFeedPlaces(database, reader, after, retentionMs, itemsMax);
     const { places, newest, oldest, lookedTo, nowMs } = found;
     if (after !== null && after !== OLDEST && after < oldest) throw expired(accountId);
     if (after !== null && after > Math.max(newest, (nowMs + AHEAD_MAX_MS) * 1_000)) {
@@ -94,7 +119,7 @@ export function createReadFeedPage(database: Pool, secretsKey: SecretsKey, reten
     const isCut = lookedTo !== null;
     if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
     const ids = places.map(({ deliveryId }) => deliveryId);
-    const events = await findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
+    const events = await store.findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
     const secrets = await findSigningSecrets(database, accountId, secretsKey);
     if (secrets.length === 0) throw new Error(`account ${accountId} has no valid signing secret`);
     const keys = secrets.map(({ secret }) => importSigningKey(secret));
@@ -120,6 +145,12 @@ function expired(accountId: string): Problem {
   });
 }
 
+/** Null: no cursor. */
+function placesOf(cursor: string | undefined, accountId: string, path?: string) {
+  const read = cursors.read(cursor, { accountId }, path);
+  return typeof read === "number" ? ([read, read] as const) : read;
+}
+
 function itemOf(event: FeedEvent, keys: readonly SigningKey[], nowMs: number): FeedPage["items"][number] {
   const body = webhookBody(event);
   return {
@@ -133,6 +164,7 @@ function itemOf(event: FeedEvent, keys: readonly SigningKey[], nowMs: number): F
 }
 
 export type EventDependencies = {
+  readonly pool: Pool;
   /** For reading the delivery log; see readingLog. */
   readonly logPool: Pool;
   /** Opens and seals signing secrets. */
@@ -143,14 +175,16 @@ export type EventDependencies = {
 
 /** Reading what was published, without an endpoint. */
 export function eventOperations({
+  pool,
   logPool,
   secretsKey,
   analysisRetentionMs,
 }: EventDependencies): readonly Operation[] {
   const readPage = createReadFeedPage(logPool, secretsKey, analysisRetentionMs);
+  const { read, write } = operationsOf("Events");
 
   return [
-    operationsOf("Events").read({
+    read({
       key: "webhooks.events.list",
       summary: "List events",
       description:
@@ -158,7 +192,8 @@ export function eventOperations({
         "signature: for receivers that cannot be reached, and for finding missed events. Nothing is " +
         "skipped, in whatever order transactions commit: keep reading page after page with `next_cursor`. A page " +
         "holds at most 1 MiB of analyses, and at least one event if there is any. A cursor that is older than the " +
-        "oldest analysis kept (7 days) is refused with 410. A key that acts for a user does not get what " +
+        "oldest analysis kept (7 days) is refused with 410. A reader without a place for its cursor names itself " +
+        "(`consumer`), and acknowledges what it has handled. A key that acts for a user does not get what " +
         "workflow runs published in spaces that the user is not a member of. A page covers at most 10,000 events, " +
         "and is empty if the user may see none of them. Then it comes at once, whatever `wait` is, with " +
         "`More-Behind: true`.",
@@ -169,17 +204,61 @@ export function eventOperations({
         "More-Behind":
           "`true` when the page is empty before the end of the feed: go on with `next_cursor` at once.",
       }),
-      errors: ["cursor_expired"],
+      errors: ["cursor_expired", "access_denied"],
       waits: {
         // What is new is behind the newest of before, which the answer names.
         waitMs: ({ query }) => (query.cursor === NEWEST ? 0 : query.wait * 1_000),
         isEmpty: ({ body, headers }) => body.items.length === 0 && headers === undefined,
       },
-      handle: async ({ accountId, reader, query }) => {
-        const after = query.cursor === NEWEST ? null : (cursors.read(query.cursor, { accountId }) ?? OLDEST);
+      handle: async ({ accountId, reader, caller, query, problem }) => {
+        const name = query.consumer;
+        const consumer = name === undefined ? null : { accountId, name, keyId: caller.keyId };
+        if (consumer && caller.userId !== null) {
+          const message = "Consumers are the account's, and the key acts for a user.";
+          throw problem("access_denied", [{ path: "query.consumer", message }]);
+        }
+        const kept = consumer && (await store.findConsumer(pool, consumer));
+        const begin = kept?.position ?? OLDEST;
+        const after = query.cursor === NEWEST ? null : (placesOf(query.cursor, accountId)?.[0] ?? begin);
         const { items, next, isCut } = await readPage(await reader(), after, query.limit);
-        const body = { items, next_cursor: cursors.write(next, { accountId }) };
+        const isIdle = items.length === 0 && !isCut && after === kept?.position && next - after > IDLE_MAX;
+        if (consumer && isIdle) await store.passOver(pool, consumer, after, next);
+        const seenAtMs = kept?.otherSeenAtMs ?? null;
+        const body = {
+          items,
+          next_cursor: cursors.write([next, isIdle ? next : (after ?? next)], { accountId }),
+          ...(consumer && { other_reader: seenAtMs === null ? null : { seen_at: isoTime(seenAtMs) } }),
+        };
         return isCut && items.length === 0 ? { body, headers: { "More-Behind": "true" } } : { body };
+      },
+    }),
+    write({
+      key: "webhooks.events.ack",
+      summary: "Acknowledge events",
+      description:
+        "Keeps for a consumer that everything up to the cursor is done: its reader goes on behind it, after a crash, " +
+        "too. Send `next_cursor` when all of the page has been handled, pages in their order. The first " +
+        "acknowledgement makes the name; one that nobody has used for as long as the delivery log is kept is " +
+        "forgotten. The place never goes back, so an older cursor changes nothing: to read something again, ask with " +
+        "`cursor`, or under another name. If a page is acknowledged that somebody else has acknowledged since it was " +
+        "read, or another key has used the name within a day, there are two readers, and `other_reader` tells both. " +
+        "A request that is repeated needs the same Idempotency-Key, or it counts as one.",
+      method: "POST",
+      path: "/v1/webhooks/events/consumers/{name}/ack",
+      scope: "analyses:read",
+      risk: "reversible",
+      isOfAccount: true,
+      params: z.strictObject({ name: consumerName }),
+      body: jsonBody(z.strictObject({ cursor: z.string().min(1).max(CURSOR_CHARS_MAX) })),
+      audit: {
+        elsewhere: "the consumer's row says when and with which key: there is one for each page read",
+      },
+      response: emptyResponse(),
+      errors: ["too_many_consumers"],
+      handle: async ({ accountId, params, body, caller, problem }, tx) => {
+        const consumer = { accountId, name: params.name, keyId: caller.keyId };
+        const places = placesOf(body.cursor, accountId, "body.cursor")!;
+        if (!(await store.acknowledge(tx, consumer, places))) throw problem("too_many_consumers");
       },
     }),
   ];

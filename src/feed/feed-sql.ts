@@ -161,6 +161,76 @@ export async function findFeedEvents(
   });
 }
 
+/** Names of an account. */
+const CONSUMERS_MAX = 100;
+/** For so long after it was seen readers of a name are told of another. */
+const OTHER_TOLD = "interval '1 day'";
+
+/** A reader whose place is kept here. */
+export type Consumer = {
+  readonly accountId: string;
+  readonly name: string;
+  /** With which it asks. */
+  readonly keyId: string;
+};
+
+/** Null: nobody has read to a place under this name. `otherSeenAtMs`: within the last day, or null. */
+export async function findConsumer(
+  pool: Pool,
+  { accountId, name }: Consumer,
+): Promise<{ readonly position: FeedPosition; readonly otherSeenAtMs: number | null } | null> {
+  const { rows } = await pool.query<{ position: number; otherSeenAtMs: number | null }>({
+    name: "find_consumer",
+    text: `select position::float8 as position, extract(epoch from case
+        when other_seen_at > now() - ${OTHER_TOLD} then other_seen_at end)::float8 * 1000 as "otherSeenAtMs"
+      from sealpost.feed_consumers where account_id = $1 and name = $2`,
+    values: [accountId, name],
+  });
+  return rows[0] ?? null;
+}
+
+/**
+ * Keeps that everything up to `to` is done, never less than before. There is a second reader of the name if somebody
+ * has gone beyond `from`, where the page had begun that ends at `to`; or if another key had the name within a day.
+ * False: the account has too many names. Two that are new at once may both take the last place: nothing hangs on it.
+ */
+export async function acknowledge(
+  tx: ClientBase,
+  { accountId, name, keyId }: Consumer,
+  [to, from]: readonly [to: FeedPosition, from: FeedPosition],
+): Promise<boolean> {
+  const { rowCount } = await tx.query({
+    name: "acknowledge",
+    text: `insert into sealpost.feed_consumers as kept (account_id, name, position, updated_at, key_id)
+      select $1::uuid, $2::text, least($3::bigint, last.position), now(), $5::uuid
+      from (${LAST_STEP}) as last
+      where exists (select from sealpost.feed_consumers where account_id = $1 and name = $2)
+        or (select count(*) from sealpost.feed_consumers where account_id = $1) < ${CONSUMERS_MAX}
+      on conflict (account_id, name) do update set
+        position = greatest(kept.position, excluded.position), updated_at = now(), key_id = excluded.key_id,
+        other_seen_at = case
+          when kept.position > $4 or (kept.key_id <> excluded.key_id and kept.updated_at > now() - ${OTHER_TOLD})
+          then now() else kept.other_seen_at end`,
+    values: [accountId, name, to, from, keyId],
+  });
+  return rowCount === 1;
+}
+
+/** From one place to another there is nothing to read. Not while the account moves, or once it has. */
+export async function passOver(
+  pool: Pool,
+  { accountId, name, keyId }: Consumer,
+  from: FeedPosition,
+  to: FeedPosition,
+): Promise<void> {
+  await pool.query(
+    `update sealpost.feed_consumers set position = $4, updated_at = now(), key_id = $5
+     where account_id = $1 and name = $2 and position = $3
+       and exists (select from sealpost.accounts where id = $1 and moved_to is null)`,
+    [accountId, name, from, to, keyId],
+  );
+}
+
 /** As sealpost.sequence_events names it, and as sealpost.announce_wakeups does. */
 const CHANNEL = "sealpost_feed";
 const PUBLISHED = "jobs:insert";

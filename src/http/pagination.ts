@@ -71,14 +71,14 @@ export function createCursors<Position>(position: z.ZodType<Position>) {
       next_cursor: next === null ? null : write(next, filter),
       total,
     }),
-    /** Null for the first page. Throws 400 for a cursor of another filter, or of no list at all. */
-    read: (cursor: string | undefined, filter: unknown): Position | null => {
+    /** Null for the first page. Throws 400, at `path`, for a cursor of another filter, or of no list at all. */
+    read: (cursor: string | undefined, filter: unknown, path = "query.cursor"): Position | null => {
       if (cursor === undefined) return null;
       const read = written.safeParse(decoded(cursor));
-      if (!read.success) throw invalidRequest("query.cursor", "Not a valid cursor for this list.");
+      if (!read.success) throw invalidRequest(path, "Not a valid cursor for this list.");
       const [, digest, last] = read.data;
       if (digest !== digestFilter(filter)) {
-        throw invalidRequest("query.cursor", "The cursor belongs to other filters; start again without it.");
+        throw invalidRequest(path, "The cursor belongs to other filters; start again without it.");
       }
       return last;
     },

@@ -1,4 +1,4 @@
-import { randomInt } from "node:crypto";
+import { randomInt, randomUUID } from "node:crypto";
 import type { WebhookEvent } from "./event.ts";
 import { type Secrets, signatureInput } from "./verification-input.ts";
 import { verifySignature, verifyWebhook } from "./verify.ts";
@@ -21,6 +21,16 @@ interface PullOptions {
    */
   readonly after?: string | undefined;
   /**
+   * A name of your program's own, such as `billing`: the service keeps the cursor under it, for who has no place to.
+   * Without `after`, it goes on behind the last page that was handled. For one process at a time.
+   */
+  readonly consumer?: string | undefined;
+  /**
+   * Told with each page if a second reader of the consumer's name was seen within a day, and when (ISO 8601): events
+   * may be handled twice, or by the other alone.
+   */
+  readonly onOtherReader?: ((seenAt: string) => void) | undefined;
+  /**
    * Called when everything up to this cursor has been handled: when the loop asks for the event behind a page's last
    * one, and about every 25 s while there is none. Store it, and pass it as `after` the next time. A crash before that
    * repeats at most a page.
@@ -38,9 +48,10 @@ interface PullOptions {
 
 export type PullWebhooksOptions = PullOptions & Secrets;
 
-/** Without `cursor`: from the oldest event. `onCursor` is told of the cursor of each page that is empty. */
-type FeedRequest = Pick<PullOptions, "baseUrl" | "onRetry" | "onCursor"> & {
+/** `onCursor` is told of the cursor of each page that is empty. */
+type FeedRequest = Pick<PullOptions, "baseUrl" | "onRetry" | "onCursor" | "consumer"> & {
   readonly apiKey: string;
+  /** Undefined: from where the consumer is, or from the oldest event. */
   readonly cursor: string | undefined;
   readonly stop: StopSignal | undefined;
 };
@@ -56,14 +67,16 @@ type FeedRequest = Pick<PullOptions, "baseUrl" | "onRetry" | "onCursor"> & {
  * @throws WebhookVerificationError when an event does not verify; the cursor stays before its page
  */
 export async function* pullWebhooks(options: PullWebhooksOptions): AsyncGenerator<WebhookEvent, void, void> {
-  const { baseUrl, apiKey, onCursor, signal: stop, onRetry } = options;
+  const { baseUrl, apiKey, consumer, onCursor, signal: stop, onRetry } = options;
   if (typeof apiKey !== "string" || apiKey === "") {
     throw new TypeError("apiKey is missing. Check that the configuration it comes from is set.");
   }
   let cursor = options.after;
   for (;;) {
-    const page = await nextPage({ baseUrl, apiKey, cursor, stop, onRetry, onCursor });
+    const request = { baseUrl, apiKey, consumer, cursor, stop, onRetry, onCursor };
+    const page = await nextPage(request);
     if (page === null) return;
+    if (page.other_reader) options.onOtherReader?.(page.other_reader.seen_at);
     // All of them now: by the time that the last is handled, its signature may be too old.
     const events = page.items.map((item) => ({ item, event: verified(item, options) }));
     for (const { item, event } of events) {
@@ -72,6 +85,7 @@ export async function* pullWebhooks(options: PullWebhooksOptions): AsyncGenerato
       else yield event;
     }
     cursor = page.next_cursor;
+    if (consumer !== undefined) await acknowledge(request, consumer, cursor);
     await onCursor?.(cursor);
   }
 }
@@ -102,6 +116,7 @@ export interface PulledItem {
 interface FeedPage {
   readonly items: readonly PulledItem[];
   readonly next_cursor: string;
+  readonly other_reader?: { readonly seen_at: string } | null;
 }
 
 /** Of a Response, what is read here. */
@@ -159,32 +174,17 @@ const RETRY_MAX_MS = 30_000;
 const EMPTY_AGAIN_MS = 1_000;
 
 /**
- * The next page that is not empty, however long that takes; null: stopped. Failures that may pass are retried: no
- * answer, 5xx, 408, 429.
+ * The next page that is not empty, however long that takes; null: stopped.
  * @throws WebhookPullError for what a retry would not change
  */
 export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
-  const { stop, onRetry, onCursor } = request;
+  const { stop, onCursor } = request;
   let { cursor } = request;
-  let failures = 0;
   while (!stop?.aborted) {
     const startedAt = performance.now();
     const wanted = cursor;
-    let page: FeedPage;
-    try {
-      page = await askOnce({ ...request, cursor });
-    } catch (error) {
-      if (stop?.aborted) break;
-      if (error instanceof WebhookPullError && !error.isTemporary) throw error;
-      const asked = error instanceof WebhookPullError ? error.retryAfterMs : 0;
-      const backoff = Math.min(RETRY_MIN_MS * 2 ** failures++, RETRY_MAX_MS);
-      const afterMs = Math.max(asked, Math.round((backoff * (100 + randomInt(100))) / 200));
-      onRetry?.(error instanceof WebhookPullError ? error : noAnswer(request.baseUrl, error), afterMs);
-      await delay(afterMs, stop);
-      continue;
-    }
-    failures = 0;
-    if (page.items.length > 0) return page;
+    const page = await persist(request, () => askOnce({ ...request, cursor: wanted }));
+    if (page === null || page.items.length > 0) return page;
     cursor = page.next_cursor;
     // Nothing came, but whoever begins there again misses nothing; "newest", or a cursor of a week ago, would.
     if (cursor !== wanted) await onCursor?.(cursor);
@@ -194,6 +194,39 @@ export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
   return null;
 }
 
+/** Also for who is told to stop: what was handled does not come again. */
+async function acknowledge(request: FeedRequest, consumer: string, cursor: string): Promise<void> {
+  const path = `/consumers/${encodeURIComponent(consumer)}/ack`;
+  // One key for all tries, or the second would look like another reader.
+  const headers = { "content-type": "application/json", "idempotency-key": randomUUID() };
+  const init = { method: "POST", headers, body: JSON.stringify({ cursor }) };
+  await persist(request, () => ask({ ...request, stop: undefined }, path, init, 204, async () => undefined));
+}
+
+/**
+ * Asks until there is an answer; null: stopped. Failures that may pass are retried: no answer, 5xx, 408, 429.
+ * @throws WebhookPullError for what a retry would not change
+ */
+async function persist<T>(
+  { baseUrl, stop, onRetry }: FeedRequest,
+  once: () => Promise<T>,
+): Promise<T | null> {
+  for (let failures = 0; ; failures++) {
+    try {
+      return await once();
+    } catch (error) {
+      if (stop?.aborted) return null;
+      if (error instanceof WebhookPullError && !error.isTemporary) throw error;
+      const asked = error instanceof WebhookPullError ? error.retryAfterMs : 0;
+      const backoff = Math.min(RETRY_MIN_MS * 2 ** failures, RETRY_MAX_MS);
+      const afterMs = Math.max(asked, Math.round((backoff * (100 + randomInt(100))) / 200));
+      onRetry?.(error instanceof WebhookPullError ? error : noAnswer(baseUrl, error), afterMs);
+      await delay(afterMs, stop);
+      if (stop?.aborted) return null;
+    }
+  }
+}
+
 /** What fetch throws says only that it failed, and its cause why: by name, as a message may quote what was received. */
 function noAnswer(baseUrl: string, cause: unknown): Error {
   const { cause: why = cause } = cause as { readonly cause?: unknown };
@@ -201,20 +234,36 @@ function noAnswer(baseUrl: string, cause: unknown): Error {
   return new Error(`No answer from ${baseUrl} (${typeof code === "string" ? code : name}).`, { cause });
 }
 
-async function askOnce({ baseUrl, apiKey, cursor, stop }: FeedRequest): Promise<FeedPage> {
-  const url = new URL(`${baseUrl.replace(/\/+$/, "")}/v1/webhooks/events`);
-  url.searchParams.set("wait", String(WAIT_SECONDS));
-  if (cursor !== undefined) url.searchParams.set("cursor", cursor);
-  return await within(ANSWER_WITHIN_MS, stop, async (signal) => {
-    const response = await fetch(url, {
-      headers: { authorization: `Bearer ${apiKey}`, accept: "application/json" },
-      redirect: "manual",
-      signal,
-    });
-    if (response.status !== 200) throw await WebhookPullError.of(response);
+async function askOnce(request: FeedRequest): Promise<FeedPage> {
+  const { cursor, consumer } = request;
+  const query = new URLSearchParams({ wait: String(WAIT_SECONDS) });
+  if (cursor !== undefined) query.set("cursor", cursor);
+  if (consumer !== undefined) query.set("consumer", consumer);
+  return await ask(request, `?${query}`, {}, 200, async (response) => {
     // Text of another kind is somebody else's answer; JSON that ends too early was cut on its way, and is asked again.
     const isJson = /^application\/json\b/i.test(response.headers.get("content-type") ?? "");
     return checkedPage(isJson ? await response.json() : null);
+  });
+}
+
+/** @param more what follows the feed's path */
+async function ask<T>(
+  { baseUrl, apiKey, stop }: FeedRequest,
+  more: string,
+  { headers, ...init }: { readonly headers?: Record<string, string>; method?: string; body?: string },
+  status: number,
+  read: (answer: Answer) => Promise<T>,
+): Promise<T> {
+  const url = `${baseUrl.replace(/\/+$/, "")}/v1/webhooks/events${more}`;
+  return await within(ANSWER_WITHIN_MS, stop, async (signal) => {
+    const response = await fetch(url, {
+      ...init,
+      headers: { ...headers, authorization: `Bearer ${apiKey}`, accept: "application/json" },
+      redirect: "manual",
+      signal,
+    });
+    if (response.status !== status) throw await WebhookPullError.of(response);
+    return await read(response);
   });
 }
 

@@ -50,6 +50,8 @@ async function list(query = "", key: string | null = null, headers: Record<strin
 const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Promise<Asked>>> = {
   "analyses.publish": (ask) =>
     ask("POST", "/v1/analyses", { body: { analysis: { id: "walk", status: "succeeded" } } }),
+  "webhooks.events.ack": (ask, { cursor }) =>
+    ask("POST", "/v1/webhooks/events/consumers/walk/ack", { body: { cursor } }),
   "webhooks.deliveries.replay": (ask, made) =>
     ask("POST", `/v1/webhooks/deliveries/${made["analyses.publish"]}/replay`),
   "webhooks.replays.create": (ask) => ask("POST", "/v1/webhooks/replays", { body: { filter: {} } }),
@@ -91,13 +93,14 @@ const writes = declaredOperations().filter(
   ({ effect, work }) => effect === "write" && work.kind !== "retired",
 );
 const usersOnly: readonly string[] = writes.filter(({ needsUser }) => needsUser).map(({ key }) => key);
-const ROWLESS = "analyses.publish";
+const PUBLISH = "analyses.publish";
+const ROWLESS: readonly string[] = [PUBLISH, "webhooks.events.ack"];
 
 describe("every write through the API", () => {
-  test("has a request here, and its row comes from what it declares, but for two", () => {
+  test("has a request here, and its row comes from what it declares, but for three", () => {
     expect(writes.map(({ key }) => key).sort()).toEqual(Object.keys(REQUESTS).sort());
     const elsewhere = writes.filter(({ audit }) => typeof audit !== "function").map(({ key }) => key);
-    expect(elsewhere).toEqual([ROWLESS, "webhooks.endpoint.check"]);
+    expect(elsewhere).toEqual([...ROWLESS, "webhooks.endpoint.check"]);
   });
 
   test.each(["key", "staff_key"])(
@@ -109,6 +112,8 @@ describe("every write through the API", () => {
       const headers = kind === "key" ? {} : { "x-account-id": account.accountId };
       const secrets = [account.secret, account.key, account.ownKey, staff];
       const made: Made = { user: (await api.newUser(account.accountId)).userId };
+      const { body: page } = await api.ask("GET", "/v1/webhooks/events", { key: account.ownKey });
+      made.cursor = String(page.next_cursor);
       // Staff are users of no account.
       const requests = Object.entries(REQUESTS).filter(
         ([operation]) => kind === "key" || !usersOnly.includes(operation),
@@ -124,7 +129,7 @@ describe("every write through the API", () => {
         };
         const { status, body } = await request(ask, made);
         expect(status, operation).toBeLessThan(300);
-        made[operation] = String(operation === ROWLESS ? body.delivery_id : body?.id);
+        made[operation] = String(operation === PUBLISH ? body.delivery_id : body?.id);
         for (const member of ["api_key", "signing_secret"])
           if (body?.[member]) secrets.push(String(body[member]));
         // The same again writes none again.
@@ -132,11 +137,11 @@ describe("every write through the API", () => {
         const found = (await rows(account.accountId)).slice(before);
         const key_id = await idOf(keyFor(operation));
         const row = { operation_key: operation, actor: kind, key_id, request_id: requestId };
-        expect(found, operation).toMatchObject(operation === ROWLESS ? [] : [row]);
+        expect(found, operation).toMatchObject(ROWLESS.includes(operation) ? [] : [row]);
       }
       expect(secrets).toHaveLength(6);
       const listed = await list("?limit=100", account.ownKey);
-      expect(listed.items).toHaveLength(requests.length - 1);
+      expect(listed.items).toHaveLength(requests.length - ROWLESS.length);
       for (const { operation, details } of listed.items as { operation: string; details: Json }[]) {
         const told = { details, base: "/", may: () => true, timeZone: null };
         const text = html`${SENTENCES[operation]!(told)}`.text.replaceAll(/<[^>]*>/g, "");
@@ -168,16 +173,12 @@ describe("every write through the API", () => {
   test("that is publishing names key, account and request in its log line", async () => {
     const { ownKey: key, accountId } = await api.newAccount();
     const headers = { "x-request-id": "publish 1" };
-    await REQUESTS[ROWLESS]!(
+    await REQUESTS[PUBLISH]!(
       (method, path, options) => api.ask(method, path, { ...options, key, headers }),
       {},
     );
-    const line = {
-      operation: ROWLESS,
-      request_id: "publish 1",
-      key_id: await idOf(key),
-      account_id: accountId,
-    };
+    const who = { key_id: await idOf(key), account_id: accountId };
+    const line = { operation: PUBLISH, request_id: "publish 1", ...who };
     await expect.poll(() => api.log.find(({ request_id }) => request_id === "publish 1")).toMatchObject(line);
   });
 

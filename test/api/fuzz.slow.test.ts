@@ -120,6 +120,10 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
     "webhooks.events.list": {
       query: { cursor: fc.constantFrom(later, "newest"), wait: fc.constantFrom(0, 0, 0, 1) },
     },
+    "webhooks.events.ack": {
+      params: { name: fc.constantFrom("one", "other", "no name!") },
+      body: fc.record({ cursor: fc.oneof(fc.constant(later), fc.string()) }),
+    },
     "webhooks.endpoint.get": { before: setSome },
     "webhooks.endpoint.set": { body: fc.record({ url: urls }) },
     "webhooks.endpoint.remove": { before: setSome },

@@ -23,6 +23,7 @@ test("every code of our own is raised by some operation, and explained", () => {
     "cursor_expired",
     "endpoint_options_conflict",
     "rotation_in_progress",
+    "too_many_consumers",
     "invalid_analysis",
     "not_found",
     "receiver_not_proven",
@@ -45,6 +46,7 @@ analyses.erase DELETE /v1/analyses/{analysis_id} analyses:erase irreversible wri
 analyses.get GET /v1/analyses/{analysis_id} analyses:read none read sync
 analyses.publish POST /v1/analyses analyses:publish irreversible write async
 webhooks.events.list GET /v1/webhooks/events analyses:read none read sync
+webhooks.events.ack POST /v1/webhooks/events/consumers/{name}/ack analyses:read reversible write sync
 webhooks.endpoint.get GET /v1/webhooks/endpoint webhooks:read none read sync
 webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync

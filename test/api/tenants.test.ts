@@ -119,7 +119,9 @@ function unknownIds(n: number): Record<string, string> {
 }
 
 const operations = declaredOperations();
-const withIds = operations.filter(({ path }) => path.includes("{"));
+/** A consumer's name is whatever its reader calls itself. */
+const NAMES = ["webhooks.events.ack"];
+const withIds = operations.filter(({ key, path }) => path.includes("{") && !NAMES.includes(key));
 
 test("there are operations of both kinds to probe", () => {
   expect(operations.length).toBeGreaterThanOrEqual(15);

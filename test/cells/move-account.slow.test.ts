@@ -110,6 +110,8 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
     delivery_id: randomUUID(),
     look_at: new Date(2_000_000_000_000),
   });
+  const reader = { account_id: accountId, name: "one", position: 1, key_id: keyId };
+  await insertRow(pool, "feed_consumers", { ...reader, updated_at: new Date() });
   await insertRow(pool, "refusals", { account_id: accountId, url: "https://a.example.com/" });
   await insertRow(pool, "receivers", {
     account_id: accountId,

@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { buffer } from "node:stream/consumers";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import {
@@ -99,6 +100,58 @@ describe("pulling", () => {
     const second = pull({ after: cursors[0] });
     expect(await take(second, 2)).toEqual(later);
     await second.return();
+  });
+
+  it("leaves the cursor to the service under its name, and is told of another reader", async () => {
+    const ids = await publishInFeed(3);
+    const seen: string[] = [];
+    const start = () => pull({ consumer: "one", onOtherReader: (seenAt) => void seen.push(seenAt) });
+    const crashed = start();
+    expect(await take(crashed, 3)).toEqual(ids);
+    const again = start();
+    expect(await take(again, 3)).toEqual(ids);
+    const waiting = take(again, 1);
+    await expect.poll(() => api.waiting()).toBe(1);
+    const later = await publishInFeed(1);
+    expect(await waiting).toEqual(later);
+    expect(seen).toEqual([]);
+    // It was not dead: what it acknowledges, the other had acknowledged.
+    expect(await take(crashed, 1)).toEqual(later);
+    expect(seen).toEqual([expect.stringMatching(/Z$/)]);
+    await Promise.all([crashed.return(), again.return()]);
+  });
+
+  it("acknowledges what was handled although it is told to stop, and repeats that with one key", async () => {
+    const stopping = new AbortController();
+    const [id] = await publishInFeed(1);
+    const keys = new Set<unknown>();
+    let faults = 1;
+    const baseUrl = await answering((request, response) => {
+      if (request.method === "POST") {
+        keys.add(request.headers["idempotency-key"]);
+        if (faults-- > 0) return void response.writeHead(503, { "retry-after": "0" }).end();
+      }
+      const { authorization = "", "idempotency-key": key = "" } = request.headers;
+      buffer(request).then(async (body) => {
+        const sent = request.method === "POST" ? { method: "POST", body } : {};
+        const headers = { authorization, "idempotency-key": String(key), "content-type": "application/json" };
+        const answer = await fetch(`${api.url}${request.url}`, { ...sent, headers });
+        response.writeHead(answer.status, { "content-type": "application/json" }).end(await answer.text());
+      });
+    });
+    const events = pull({ baseUrl, consumer: "one", signal: stopping.signal });
+    expect(await take(events, 1)).toEqual([id]);
+    const next = events.next();
+    await expect.poll(() => api.waiting()).toBe(1);
+    expect(keys.size).toBe(1);
+    const [late] = await publishInFeed(1);
+    expect((await next).value!.id).toBe(late);
+    stopping.abort();
+    expect(await events.next()).toEqual({ value: undefined, done: true });
+    const third = await publishInFeed(1);
+    const restarted = pull({ consumer: "one" });
+    expect(await take(restarted, 1)).toEqual(third);
+    await restarted.return();
   });
 
   it("begins with what is published from now on", async () => {

@@ -93,6 +93,8 @@ async function insertRows(
   await insertRow(pool, "published", { account_id, user_id, day: now });
   await insertRow(pool, "erasures", { account_id, analysis_id: canary });
   await insertRow(pool, "forgetting", { account_id, delivery_id: randomUUID(), look_at: now });
+  const reader = { account_id, name: canary, position: 0, updated_at: now, key_id: randomUUID() };
+  await insertRow(pool, "feed_consumers", reader);
   await insertRow(pool, "console_sessions", {
     ...{
       account_id,

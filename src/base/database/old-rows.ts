@@ -10,6 +10,7 @@ const OLD = {
     select key_id from sealpost.console_sessions where key_id is not null)`,
   audit_log: `id < sealpost.uuid_v7_floor(now() - ${KEPT}) order by id`,
   console_sessions: `expires_at < now() - ${KEPT}`,
+  feed_consumers: `updated_at < now() - ${KEPT}`,
   idempotency_keys: `created_at < now() - ${KEPT}`,
   notice_mails: `id < sealpost.uuid_v7_floor(now() - ${KEPT})`,
   // An address that was not confirmed while it could be.
