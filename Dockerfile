@@ -17,6 +17,18 @@ USER node
 RUN export NODE_COMPILE_CACHE=/app/.cache/compiled && node src/sealpost.mjs --version && \
   node --eval 'for (const name of ["serve", "api-server", "dispatch"]) import(`/app/src/app/${name}.ts`); import("graphile-worker")'
 
+# What the service hands out at /packages. The compiler's programs are optional packages, too.
+FROM ${NODE_IMAGE} AS libraries
+WORKDIR /app
+RUN apt-get update && apt-get install -y --no-install-recommends python3-pip
+COPY package.json package-lock.json .npmrc ./
+RUN npm ci --ignore-scripts
+COPY packages ./packages
+COPY scripts/pack.ts scripts/pack.tsconfig.json scripts/portable-crypto.ts ./scripts/
+COPY src ./src
+COPY tsconfig.json ./
+RUN node scripts/pack.ts all
+
 FROM ${NODE_IMAGE}
 # Node strips types itself, but not below node_modules, so the program is in its own folder.
 WORKDIR /app
@@ -25,6 +37,7 @@ ENV NODE_ENV=production HOST=0.0.0.0
 COPY package.json ./
 COPY --from=packages /app/node_modules ./node_modules
 COPY --from=packages /app/.cache ./.cache
+COPY --from=libraries /app/dist ./dist
 COPY scripts/healthcheck.mjs ./scripts/
 COPY sql ./sql
 COPY src ./src

@@ -1,6 +1,7 @@
 // Packs what others install as packages of their own, without the service's web framework and database: the receiver
-// library and the pipeline's library. `npm run pack:receiver`, `npm run pack:publish`; the optional argument is the
-// output folder. What a package holds is what its entries import.
+// library in each language, and the pipeline's library. `npm run pack:receiver`, `npm run pack:publish`, and
+// `npm run pack:all` for what the service hands out at /packages; the optional argument is the output folder. The same
+// sources make the same bytes. What a package for npm holds is what its entries import.
 import { execFileSync } from "node:child_process";
 import {
   cpSync,
@@ -15,6 +16,7 @@ import {
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
 
 const repository = new URL("../", import.meta.url);
 const pathOf = (path: string) => fileURLToPath(new URL(path, repository));
@@ -59,6 +61,8 @@ const PUBLISH: Package = {
 const PACKERS: Readonly<Record<string, (workFolder: string) => string | Promise<string>>> = {
   receiver: (workFolder) => packForNpm(RECEIVER, workFolder),
   publish: (workFolder) => packForNpm(PUBLISH, workFolder),
+  python: packWheel,
+  go: packModule,
 };
 
 type Format = "esm" | "cjs";
@@ -69,13 +73,13 @@ const CRYPTO = "#crypto";
 const WITHOUT_NODE = ["workerd", "edge-light", "browser"];
 
 const [wanted = "", folder = pathOf("dist/")] = process.argv.slice(2);
-const names = [wanted];
+const names = wanted === "all" ? Object.keys(PACKERS) : [wanted];
 const outputFolder = resolve(folder);
 mkdirSync(outputFolder, { recursive: true });
 for (const name of names) {
   const pack = PACKERS[name];
   if (pack === undefined)
-    throw new Error(`There is no package "${name}": ${Object.keys(PACKERS).join(", ")}.`);
+    throw new Error(`There is no package "${name}": ${Object.keys(PACKERS).join(", ")}, all.`);
   const workFolder = mkdtempSync(join(tmpdir(), "sealpost-pack-"));
   try {
     console.log(join(outputFolder, await pack(workFolder)));
@@ -184,6 +188,38 @@ function manifestOf(one: Package): object {
 /** Without the comments that say which file of this repository a block shows. */
 function readmeOf({ folder }: Package): string {
   return read(`src/${folder}/README.md`).replaceAll(/^<!-- .* -->\n/gm, "");
+}
+
+/** Of a copy, beside which setuptools writes. Needs Python's pip and setuptools, and no network. */
+function packWheel(workFolder: string): string {
+  const copy = join(workFolder, "package");
+  cpSync(pathOf("packages/python"), copy, { recursive: true });
+  const how = ["--quiet", "--no-index", "--no-build-isolation", "--no-deps", "--wheel-dir", outputFolder];
+  // The first moment that a wheel can name.
+  const env = { ...process.env, SOURCE_DATE_EPOCH: "315532800", PIP_DISABLE_PIP_VERSION_CHECK: "1" };
+  execFileSync("python3", ["-m", "pip", "wheel", ...how, copy], {
+    env,
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  return `sealpost_receiver-${version}-py3-none-any.whl`;
+}
+
+/** Needs GNU tar. */
+function packModule(workFolder: string): string {
+  const name = "sealpost-receiver";
+  cpSync(pathOf("packages/go"), join(workFolder, name), { recursive: true });
+  const same = [
+    "--sort=name",
+    "--mtime=@0",
+    "--owner=0",
+    "--group=0",
+    "--numeric-owner",
+    "--mode=u=rwX,go=rX",
+  ];
+  const archive = execFileSync("tar", [...same, "-C", workFolder, "-cf", "-", name]);
+  const file = `${name}-go-${version}.tgz`;
+  writeFileSync(join(outputFolder, file), gzipSync(archive));
+  return file;
 }
 
 function read(path: string): string {

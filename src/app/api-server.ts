@@ -37,6 +37,7 @@ import { type ApiOptions, createApi } from "../http/server.ts";
 import { codeGroups } from "../log/error-codes-api.ts";
 import { confirmationsOf } from "../notices/mail-sending.ts";
 import { aboutWebhooks, receiversGuide } from "../receivers/guide.ts";
+import { createPackageRoutes } from "../receivers/packages.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
 import { apiPartsOf, eraseFromRuns, guardPublishing } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
@@ -222,7 +223,10 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
       log.warn({ err }, "the rate limiter's store failed: a request was counted here alone");
     },
     addRoutes: async (app, kernel) => {
-      if (hasWebhooks) await createDeliveryConsole(options, registry.operations, parts)(app, kernel);
+      if (hasWebhooks) {
+        await createDeliveryConsole(options, registry.operations, parts)(app, kernel);
+        await createPackageRoutes(publicUrl)(app, kernel);
+      }
       for (const part of parts) await part.addRoutes?.(app, kernel);
     },
   });

@@ -14,6 +14,7 @@ const PATHS = [
   "/errors/target_refused",
   "/guide",
   "/about-webhooks",
+  "/packages",
   `/notices/confirm/${TOKEN}`,
   "/notices/confirm/nobody",
 ];

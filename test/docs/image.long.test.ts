@@ -3,21 +3,21 @@ import { expect, test } from "vitest";
 
 const read = (name: string) => readFileSync(new URL(`../../${name}`, import.meta.url), "utf8");
 const dockerfile = read("Dockerfile");
+const stages = dockerfile.split(/^FROM /m).slice(1);
 const compose = read("compose.yaml");
 
 test("the image asks no registry for its syntax, and is made in stages, the last of which only copies", () => {
   expect(dockerfile).not.toMatch(/^#\s*syntax=/m);
-  const stages = dockerfile.split(/^FROM /m).slice(1);
-  expect(stages).toHaveLength(2);
+  expect(stages).toHaveLength(3);
   expect(stages[0]).toMatch(/^RUN npm ci --omit=dev --omit=optional --ignore-scripts$/m);
-  expect(stages[1]).not.toMatch(/^(?:RUN|ADD) /m);
+  expect(stages[2]).not.toMatch(/^(?:RUN|ADD) /m);
 });
 
 test("it runs as nobody in particular, and is asked how it is", () => {
   expect(dockerfile).toMatch(/^USER node$/m);
   expect(dockerfile).toMatch(/^HEALTHCHECK .* CMD \["node", "scripts\/healthcheck\.mjs"\]$/m);
   // Node strips no types below node_modules.
-  expect(dockerfile.match(/^WORKDIR (.*)$/gm)).toEqual(["WORKDIR /app", "WORKDIR /app"]);
+  expect(dockerfile.match(/^WORKDIR (.*)$/gm)).toEqual(stages.map(() => "WORKDIR /app"));
 });
 
 test("what it copies is what the build is given, and nothing else", () => {
@@ -29,6 +29,11 @@ test("what it copies is what the build is given, and nothing else", () => {
     names.split(" "),
   );
   expect(new Set(copied)).toEqual(new Set(given));
+});
+
+test("it has the packages that the service hands out, from a stage that nothing else is taken of", () => {
+  expect(stages[1]).toMatch(/^RUN node scripts\/pack\.ts all$/m);
+  expect(dockerfile.match(/--from=libraries .*/g)).toEqual(["--from=libraries /app/dist ./dist"]);
 });
 
 test("documents are in a folder of the image's user, which is a volume of all processes", () => {

@@ -36,13 +36,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 54_428,
+    max: 54_513,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 349,
+    max: 350,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
