@@ -3,7 +3,7 @@ import { analysisId, id, lineOfText } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 import { createCursors, pageOf, pageQuery, totalCappedHeader, totalHeaders } from "../http/pagination.ts";
-import { Account, AccountName, FOUND_MAX, Found } from "./accounts-schema.ts";
+import { ACCOUNT_FOUND_MAX, Account, AccountName, FOUND_MAX, Found } from "./accounts-schema.ts";
 import {
   findAccounts,
   findDeliveriesBetween,
@@ -89,7 +89,8 @@ export function accountOperations({
       description:
         "Finds accounts by name or id, deliveries by their id or their analysis's, and hosts with their accounts. " +
         "The beginning of an id is enough, of a delivery's its first 8 digits, and so is a host's. At most " +
-        `${FOUND_MAX} of each, of one account's analyses 3. For staff keys only, without X-Account-Id.`,
+        `${FOUND_MAX} of each, of one account's analyses ${ACCOUNT_FOUND_MAX}. For staff keys only, without ` +
+        "X-Account-Id.",
       path: "/v1/search",
       scope: "staff:read",
       query: z.strictObject({

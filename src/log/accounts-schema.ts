@@ -7,6 +7,8 @@ import { errorCode } from "./error-codes-api.ts";
 export const COUNTED_MAX = 1_000;
 /** Found of each kind: who finds more than that asks for less. */
 export const FOUND_MAX = 20;
+/** Found of one account's analyses, so that many of one beginning hide nobody else's. */
+export const ACCOUNT_FOUND_MAX = 3;
 /** Accounts that an analysis's id is looked for in, the newest first: each is one look into an index. */
 export const ACCOUNTS_SEARCHED_MAX = 10_000;
 

@@ -3,6 +3,7 @@ import { notErased } from "../base/database/account-rows.ts";
 import { timeText } from "../base/database/time-text.ts";
 import { type CappedPage, cutPage, LOOKED_AT_MAX, TOTAL_MAX } from "../base/model/list-page.ts";
 import {
+  ACCOUNT_FOUND_MAX,
   ACCOUNTS_SEARCHED_MAX,
   type Account,
   type AccountName,
@@ -186,9 +187,6 @@ export async function findDeliveriesBetween(
   });
   return rows;
 }
-
-/** Of one account, whose many of one beginning hide nobody else's. */
-const ACCOUNT_FOUND_MAX = 3;
 
 /**
  * Of every account that has one the delivery of the analysis of this id, and of the first whose ids begin with it. An
