@@ -16,6 +16,7 @@ import {
   options,
   plain,
   type RowParts,
+  refusalOf,
   refuseUnless,
   said,
   sign,
@@ -274,11 +275,8 @@ const revokeKey = post(`${UP}/{key_id}/revoke`, async (view) => {
   try {
     await view.ask("api_keys.revoke", { params: view.params });
   } catch (error) {
-    if (!(error instanceof Problem && error.code === "exceeds_own_key")) throw error;
-    return {
-      ...(await revocationPage(view, "It may do more than this session. Use one that may do as much.")),
-      status: 403,
-    };
+    const words = { exceeds_own_key: "It may do more than this session. Use one that may do as much." };
+    return { ...(await revocationPage(view, refusalOf(error, words))), status: 403 };
   }
   return { goTo: `${view.base}${UP}?done=revoked` };
 });

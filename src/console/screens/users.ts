@@ -1,7 +1,7 @@
 import type { User } from "../../accounts/accounts-schema.ts";
 import { USERS_SCOPE } from "../../base/model/api-keys.ts";
 import { DISPLAY_NAME_CHARS_MAX, MAIL_ADDRESS_CHARS_MAX } from "../../base/model/formats.ts";
-import { type FieldError, Problem } from "../../http/problems.ts";
+import type { FieldError } from "../../http/problems.ts";
 import { formRefusal, marksOfForm, refusalsOf } from "../field-marks.ts";
 import { html } from "../html.ts";
 import { searchOf } from "../log-filters.ts";
@@ -12,6 +12,7 @@ import {
   older,
   plain,
   type RowParts,
+  refusalOf,
   refuseUnless,
   said,
   sign,
@@ -159,9 +160,8 @@ const disable = post(`${USERS_PATH}/{user_id}/disable`, async (view) => {
   try {
     await view.ask("users.disable", { params: view.params });
   } catch (error) {
-    if (!(error instanceof Problem && error.code === "exceeds_own_key")) throw error;
-    const refusal = "A key of theirs may do more than this session. Use one that may do as much.";
-    return { ...(await disablingPage(view, refusal)), status: 403 };
+    const why = "A key of theirs may do more than this session. Use one that may do as much.";
+    return { ...(await disablingPage(view, refusalOf(error, { exceeds_own_key: why }))), status: 403 };
   }
   return { goTo: `${view.base}${USERS_PATH}?done=disabled` };
 });
