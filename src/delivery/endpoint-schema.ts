@@ -46,6 +46,11 @@ export const Endpoint = z
       .describe(
         "Expiry of the certificate that the receiver last presented to a delivery; null: none was seen.",
       ),
+    certificate_first_seen_at: time
+      .nullable()
+      .describe(
+        "When a delivery first saw that certificate there: a later renewal has not been seen yet. Null: none was seen.",
+      ),
   })
   .meta({ id: "Endpoint", description: "The account's default webhook URL." });
 

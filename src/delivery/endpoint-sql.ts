@@ -6,6 +6,9 @@ import { type GivenHeaders, headersAfter, sealHeaders, unsealHeaders } from "./e
 import { type Endpoint, HELD_COUNTED_MAX } from "./endpoint-schema.ts";
 
 // A certificate of a host that the endpoint was at before is not its own. URLs are in their normal form.
+const certificate = (column: string) => `(
+  select ${timeText(`c.${column}`)} from sealpost.endpoint_certificates as c
+  where c.account_id = $1 and c.host = split_part(url, '/', 3))`;
 const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updated_at")} as updated_at,
   ${timeText("paused_at")} as paused_at, (
   select count(*)::integer from (
@@ -13,9 +16,8 @@ const COLUMNS = `url, ${timeText("created_at")} as created_at, ${timeText("updat
   ) as h) as held, case when sends_references then 'reference' else 'full' end as payload,
   forgets_after_success as forget_after_success,
   case when signs_standard then array['extract', 'standard'] else array['extract'] end as signature_schemes,
-  sealed_headers as "sealedHeaders", (
-  select ${timeText("c.ends_at")} from sealpost.endpoint_certificates as c
-  where c.account_id = $1 and c.host = split_part(url, '/', 3)) as certificate_expires_at`;
+  sealed_headers as "sealedHeaders", ${certificate("ends_at")} as certificate_expires_at,
+  ${certificate("seen_at")} as certificate_first_seen_at`;
 
 /** With its headers as they are kept. */
 export type StoredEndpoint = Omit<Endpoint, "headers"> & { readonly sealedHeaders: Buffer | null };

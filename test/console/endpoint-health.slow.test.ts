@@ -39,6 +39,7 @@ describe("what an account is told of its endpoint, in a browser", () => {
       account_id: accountId,
       host: "hooks.example.com",
       ends_at: new Date(Date.now() + 8.5 * DAY_MS),
+      seen_at: new Date(Date.now() - 82 * DAY_MS),
     });
     await page.reload();
     expect(await page.locator(".head").innerText()).toMatch(/✕ failing\s+since .+ \(2\sh\sago\)$/);
@@ -48,7 +49,9 @@ describe("what an account is told of its endpoint, in a browser", () => {
     expect(await fact("Last 24 hours")).toMatch(/^✓ [\d,]+ arrived ✕ [\d,]+ failed$/);
     expect(await fact("Last success")).toMatch(/ \(\d h ago\)$/);
     expect(await fact("Response time")).toMatch(/^[\d.]+ m?s, in the median$/);
-    expect(await fact("Certificate, as last seen")).toMatch(/^▲ expires .+ \(in 8 d\)$/);
+    expect(await fact("Certificate, as last seen")).toMatch(
+      /^▲ expires .+ \(in 8 d\)\s+first seen .+ \(82 d ago\)$/,
+    );
     expect(await page.locator(".facts .warn").count()).toBe(1);
     await changeRows(
       stage.database.pool,
@@ -57,7 +60,7 @@ describe("what an account is told of its endpoint, in a browser", () => {
       { ends_at: new Date(Date.now() + 40 * DAY_MS) },
     );
     await page.reload();
-    expect(await fact("Certificate, as last seen")).toMatch(/^valid until .+ \(in 40 d\)$/);
+    expect(await fact("Certificate, as last seen")).toMatch(/^valid until .+ \(in 40 d\)\s+first seen /);
     expect(complaints).toEqual([]);
     await context.close();
   });

@@ -1,4 +1,5 @@
 import { beforeEach, describe, expect, test } from "vitest";
+import { noteCertificates } from "../../src/delivery/endpoint-health-sql.ts";
 import { changeRows, insertRow, publish } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
@@ -32,6 +33,7 @@ describe("the endpoint", () => {
       signature_schemes: ["extract"],
       headers: [],
       certificate_expires_at: null,
+      certificate_first_seen_at: null,
     });
     expect(await api.ask("GET", path, account)).toMatchObject({ status: 200, body });
 
@@ -41,15 +43,32 @@ describe("the endpoint", () => {
     expect((await api.ask("DELETE", path, account)).status).toBe(404);
   });
 
-  test("tells until when the certificate is valid that a delivery saw there, not that of a host before", async () => {
+  test("tells of the certificate that deliveries have seen there, not of that of a host before", async () => {
     await set("https://hooks.example.com:8443/in");
-    const expires = "2026-12-01T00:00:00.000Z";
-    const seen = { account_id: account.accountId, ends_at: expires };
-    await insertRow(database.pool, "endpoint_certificates", { ...seen, host: "hooks.example.com" });
-    const told = async () => (await api.ask("GET", path, account)).body.certificate_expires_at;
-    expect(await told()).toBeNull();
+    const [expires, firstSeen] = ["2026-12-01T00:00:00.000Z", "2020-09-02T10:00:00.000Z"];
+    await insertRow(database.pool, "endpoint_certificates", {
+      account_id: account.accountId,
+      host: "hooks.example.com",
+      ends_at: expires,
+      seen_at: firstSeen,
+    });
+    const told = async () => {
+      const { body } = await api.ask("GET", path, account);
+      return [body.certificate_expires_at, body.certificate_first_seen_at];
+    };
+    expect(await told()).toEqual([null, null]);
     await set("https://hooks.example.com/in");
-    expect(await told()).toBe(expires);
+    expect(await told()).toEqual([expires, firstSeen]);
+    const see = (expiresAtMs: number) =>
+      noteCertificates(database.pool, [
+        { accountId: account.accountId, host: "hooks.example.com", expiresAtMs },
+      ]);
+    await see(Date.parse(expires));
+    expect(await told()).toEqual([expires, firstSeen]);
+    await see(Date.parse("2027-03-01"));
+    const [renewed, seenNow] = await told();
+    expect(renewed).toBe("2027-03-01T00:00:00.000Z");
+    expect(Date.parse(String(seenNow))).toBeGreaterThan(Date.parse(firstSeen));
   });
 
   test("is changed in place", async () => {

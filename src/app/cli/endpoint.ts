@@ -157,6 +157,7 @@ function addHolding(
     );
 }
 
-function endpointFields({ certificate_expires_at, sealedHeaders, ...shown }: StoredEndpoint) {
+function endpointFields(endpoint: StoredEndpoint) {
+  const { certificate_expires_at, certificate_first_seen_at, sealedHeaders, ...shown } = endpoint;
   return shown;
 }

@@ -82,7 +82,7 @@ const EXPIRES_SOON_MS = 14 * DAY_MS;
 /** @param health null: the viewer may not know */
 function healthOf(
   view: View,
-  { certificate_expires_at: expires }: Endpoint,
+  { certificate_expires_at: expires, certificate_first_seen_at: firstSeen }: Endpoint,
   health: EndpointHealth | null,
 ): Html {
   const { session, nowMs } = view;
@@ -113,11 +113,11 @@ function healthOf(
     ],
     [
       "Certificate, as last seen",
-      expires === null
+      expires === null || firstSeen === null
         ? "not seen yet"
         : html`<span${isSoon && html` class="${hasExpired ? "bad" : "warn"}"`}>${isSoon && "▲ "}${
             hasExpired ? "expired" : isSoon ? "expires" : "valid until"
-          } ${at(expires)}</span>`,
+          } ${at(expires)}</span> <p class="fine">first seen ${at(firstSeen)}</p>`,
     ],
   ]);
 }
