@@ -63,6 +63,10 @@ export function sendDocument(reply: FastifyReply, frame: Frame, page: Page): Fas
   return sendPage(reply, frame.framer, page.status ?? 200, document(frame, page).text);
 }
 
+/**
+ * A page is painted once its last element, `#keys`, is there, in browsers that can wait: in a part of it, what ends on
+ * the right or stands in the middle is elsewhere.
+ */
 function document(frame: Frame, page: Page): Html {
   const { assets, seen, framer } = frame;
   const session = seen?.session ?? null;
@@ -73,6 +77,7 @@ function document(frame: Frame, page: Page): Html {
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${page.title}${session?.accountName != null && html` · ${session.accountName}`} · Sealpost</title>
+<link rel="expect" href="#keys" blocking="render">
 <link rel="stylesheet" href="${assets["console.css"]}">
 <script type="module" src="${assets[seen === null ? "enter.mjs" : "console.mjs"]}"></script>
 ${framer !== null && html`<script type="module" src="${assets["framed.mjs"]}"></script>`}
