@@ -65,6 +65,14 @@ describe("the log in a browser", () => {
     await context.close();
   });
 
+  test("a window of 1024 px has room for what a delivery is called", async () => {
+    const { page, context } = await stage.open({}, { viewport: { width: 1_024, height: 768 } });
+    const cut =
+      "[...document.querySelectorAll('td:has(.row)')].filter((cell) => cell.scrollWidth > cell.clientWidth).length";
+    expect([await page.locator("td .row").count(), await page.evaluate(cut)]).toEqual([11, 0]);
+    await context.close();
+  });
+
   test("a row is a link, wherever it is clicked", async () => {
     const { page, context } = await open();
     await page.locator("table.log tr[id]").first().click();

@@ -36,7 +36,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 54_534,
+    max: 54_573,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

@@ -122,7 +122,10 @@ ${failed > 0 && column("failed", x, HEIGHT - low, low)}</a>`;
   const countedX = Math.max(0, Math.round(countedBars * WIDTH));
   const later =
     countedX < width && html`<path class="later" d="M${countedX} 0H${width}V${HEIGHT}H${countedX}z"/>`;
-  return html`<div class="plot"><span class="scale" title="Attempts of the highest bar">${number(most)}</span>
+  const isEmpty = bars.every(({ succeeded, failed }) => succeeded + failed === 0);
+  const scale =
+    !isEmpty && html`<span class="scale" title="Attempts of the highest bar">${number(most)}</span>`;
+  return html`<div class="plot">${scale}
 <svg class="bars" viewBox="0 0 ${width} ${HEIGHT}" preserveAspectRatio="none" role="group"
   aria-label="Attempts by when they ended, last ${words}">${later}${drawn}</svg></div>`;
 }

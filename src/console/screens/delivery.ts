@@ -147,7 +147,9 @@ ${more(view, delivery)}`,
 
 function copied(name: string, text: string | null): readonly [Html, Part] {
   if (text === null) return [html`${name}`, "none"];
-  return [html`${name} ${copyButton(text, name)}`, html`<code>${text}</code>`];
+  // A URL that is too long is broken between its parts.
+  const parts = text.split(/(?<=[/?&])/).map((part) => html`${part}<wbr>`);
+  return [html`${name} ${copyButton(text, name)}`, html`<code>${parts}</code>`];
 }
 
 const KINDS = { pending: "", failed: "is-warn", succeeded: "is-good", abandoned: "is-bad" } as const;

@@ -36,12 +36,12 @@ ${momentOf(created_at, session.timeZone)} <strong>${title}</strong></summary>
   }</p>
 ${
   people.length > 0
-    ? html`<ul>${people}</ul>`
+    ? html`<ul class="people">${people}</ul>`
     : sendsMail &&
       (isFailing ? html`<p class="warn">▲ Nobody is told of this failure.</p>` : html`<p>Nobody yet.</p>`)
 }
 ${mayChange && sendsMail && addForm(base, typed)}
-${told.length > 0 && html`<h3>Notices</h3><ul>${told}</ul>`}
+${told.length > 0 && html`<h3>Notices</h3><ul class="notices">${told}</ul>`}
 </section>`;
 }
 

@@ -31,8 +31,9 @@ function failingItem(view: View, account: Account): Html {
   const log = `${base}/deliveries${searchOf({ status: ["failed", "abandoned"] })}`;
   const replay = `${base}/replays/new${searchOf({ status: ["abandoned"] })}`;
   return html`<li id="f-${id}">
-<div class="line"><h3>${name}</h3>${DELIVERY_SIGNS.abandoned}<strong>${countText(abandoned)}</strong>
-${failed > 0 && html`${DELIVERY_SIGNS.failed}<span>${countText(failed)}</span>`}
+<div class="line"><h3>${name}</h3>
+<span class="whole">${DELIVERY_SIGNS.abandoned} <strong>${countText(abandoned)}</strong></span>
+${failed > 0 && html`<span class="whole">${DELIVERY_SIGNS.failed} ${countText(failed)}</span>`}
 <span class="ways"><a class="button" href="${log}">Open<span class="unseen"> ${name}</span></a>
 ${
   view.may("webhooks:replay") &&
