@@ -31,7 +31,8 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * a document that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31,
  * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
  * answered in the activity 46, shares of turns, of forgetting, of looks at proofs, and every cell a text may still be
- * in 107, a reader's place that we keep 210, packages that the service hands out 85 and a file.
+ * in 107, a reader's place that we keep 210, packages that the service hands out 85 and a file, pages painted once and
+ * names that keep their room 58.
  */
 const budgets: readonly Budget[] = [
   {
