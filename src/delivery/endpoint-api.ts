@@ -184,7 +184,7 @@ function asInvalidRequest(error: unknown): never {
 }
 
 /** As it is shown to whoever asks. */
-export function endpointBody(
+function endpointBody(
   accountId: string,
   { sealedHeaders, ...endpoint }: store.StoredEndpoint,
   { userId }: Pick<Caller, "userId">,

@@ -46,7 +46,7 @@ const judged = (fault: (text: string) => string | null) =>
     if (message !== null) context.addIssue({ code: "custom", message });
   });
 
-export const NewEndpointHeader = z
+const NewEndpointHeader = z
   .strictObject({
     name: judged(nameFault).meta({ maxLength: NAME_CHARS_MAX, example: "CF-Access-Client-Secret" }),
     value: judged(valueFault)

@@ -117,17 +117,20 @@ export const feedWithoutDispatchers: Scenario = {
 
 const round = (ms: number | null) => (ms === null ? null : Math.round(ms));
 
-async function createAccounts(cluster: Cluster): Promise<readonly Account[]> {
+export async function createAccounts(
+  cluster: Cluster,
+  scopes: readonly string[] = ["analyses:read"],
+): Promise<readonly Account[]> {
   const accounts: Account[] = [];
   for (let n = 0; n < ACCOUNTS; n++) {
     const account = await cluster.createAccount(`/${n}`);
-    accounts.push({ ...account, apiKey: await cluster.createApiKey(account.accountId, ["analyses:read"]) });
+    accounts.push({ ...account, apiKey: await cluster.createApiKey(account.accountId, scopes) });
   }
   return accounts;
 }
 
 /** Reads an account's feed from whichever API there is, and begins again at its last cursor when that one is killed. */
-class Reader {
+export class Reader {
   readonly ids: string[] = [];
   readonly done: Promise<void>;
 
