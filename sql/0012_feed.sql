@@ -143,7 +143,7 @@ begin
   is_full := false;
   select * into last from sealpost.feed_steps order by step desc limit 1;
   -- A lease that is longer than leases are was given before the clock was set back.
-  if last.holder <> of_holder and last.lease_until > at and last.lease_until <= at + lease then
+  if last.holder <> of_holder and last.lease_until > at and last.lease_until <= clock_timestamp() + lease then
     return;
   end if;
   leads := true;

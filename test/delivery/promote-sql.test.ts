@@ -4,6 +4,7 @@ import { createPromoting, lead, promoteDue, sweepStuckJobs } from "../../src/del
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { attemptOf, claim, claimOne, LEASE_MS, openRow, publishAt } from "../support/delivery-rows.ts";
 import {
+  begin,
   changeRows,
   deleteRows,
   forgetOpen,
@@ -248,5 +249,17 @@ describe("leading", () => {
     await deleteRows(database.pool, "leader");
     const answers = await Promise.all(Array.from({ length: 6 }, () => lead(pool, randomUUID(), 60_000)));
     expect(answers.filter(({ leads }) => leads)).toHaveLength(1);
+  });
+
+  it("is not taken from a holder by one that had begun before, and waited for it", async () => {
+    await deleteRows(database.pool, "leader");
+    const { client, commit } = await begin(pool);
+    // Its transaction has begun, and so its now() is before the holder's.
+    await client.query("select now()");
+    expect(await lead(pool, randomUUID(), 60_000)).toMatchObject({ leads: true });
+    expect(await lead(client as unknown as typeof pool, randomUUID(), 60_000)).toMatchObject({
+      leads: false,
+    });
+    await commit();
   });
 });
