@@ -352,8 +352,8 @@ begin
   values (of_holder, now() + lease, case when isfinite(wake_from) then wake_from end)
   on conflict (only_row) do update set holder = excluded.holder, until = excluded.until,
     looked_from = coalesce(excluded.looked_from, l.looked_from)
-  -- Beyond one lease it is of a clock that has been set back. Not from now(): who has begun before the holder, and waited
-  -- for it, would take its lease for such a one.
+  -- Beyond one lease it is of a clock that has been set back. Not from now(): who has begun before the holder, and
+  -- waited for it, would take its lease for such a one.
   where l.holder = excluded.holder or l.until < now() or l.until > clock_timestamp() + lease;
   leads := found;
   at := now();

@@ -10,7 +10,7 @@ import type { PostResult } from "../egress/post/result.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
 import type { LeasedDelivery } from "./claim-sql.ts";
-import { type EndpointHeader, sentHeaders, unsealHeaders, withoutSecrets } from "./endpoint-headers.ts";
+import { hidingSecrets, sentHeaders, unsealHeaders } from "./endpoint-headers.ts";
 import type { TurnTaken } from "./lane.ts";
 import { createTurn, mustProve, type ReceiverTurn, type ReceiverTurns } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
@@ -21,6 +21,7 @@ import {
   confirmsChallenge,
   importWebhookKey,
   signedHeaders,
+  type WebhookHeaders,
   type WebhookKey,
   webhookBody,
   webhookHeaders,
@@ -78,13 +79,18 @@ function createFindKeys(secretsKey: SecretsKey) {
   };
 }
 
-/** The endpoint's own headers. Throws, as an internal error, when they do not open. */
+/** The endpoint's own headers, and what hides them. Throws, as an internal error, when they do not open. */
 function createFindHeaders(secretsKey: SecretsKey) {
-  const ready = new BoundedCache<string, readonly EndpointHeader[]>(CACHED_KEYS_MAX);
-  return ({ accountId, sealedHeaders: sealed }: LeasedDelivery): readonly EndpointHeader[] =>
-    sealed === null
-      ? []
-      : ready.get(sealed, () => unsealHeaders(Buffer.from(sealed, "base64"), accountId, secretsKey));
+  const ready = new BoundedCache<string, Pick<PostRequest, "hide"> & Pick<WebhookHeaders, "added">>(
+    CACHED_KEYS_MAX,
+  );
+  return ({ accountId, endpointUrl, sealedHeaders: sealed }: LeasedDelivery) => {
+    if (sealed === null || endpointUrl === null) return {};
+    return ready.get(`${endpointUrl} ${sealed}`, () => {
+      const headers = unsealHeaders(Buffer.from(sealed, "base64"), endpointUrl, accountId, secretsKey);
+      return { added: sentHeaders(headers), hide: hidingSecrets(headers) };
+    });
+  };
 }
 
 /** A lease outlasts the attempt's deadline by this much: room for the claim's answer and for recording. */
@@ -179,8 +185,7 @@ export async function deliver(
   // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
   const keys = on.findKeys(delivery);
-  const ownHeaders = on.findHeaders(delivery);
-  const added = sentHeaders(ownHeaders);
+  const { added, hide } = on.findHeaders(delivery);
   const message = (body: Buffer, id: string) => {
     const { traceparent, signsStandard } = delivery;
     const signed = signedHeaders(body, keys, startedAtMs, signsStandard ? id : null);
@@ -193,7 +198,7 @@ export async function deliver(
   const asked = { accountId, isFirst: run === 1 && number === 1 };
   const turn =
     url !== null && delivery.provenAtMs === null ? createTurn(asked, url.origin, on.turns, on.leaseMs) : null;
-  const request = { url: target.url, payer: accountId, admit: turn?.admit, deadlineMs: on.deadlineMs };
+  const request = { url: target.url, payer: accountId, admit: turn?.admit, deadlineMs: on.deadlineMs, hide };
   const { result, isConfirmed = false } =
     turn === null || !on.challenges
       ? { result: await on.poster.post({ ...request, ...payload }) }
@@ -237,8 +242,8 @@ export async function deliver(
     errorCode,
     targetUrl: target.href,
     remoteAddress,
-    responseHeaders: responseHeaders && withoutSecrets(JSON.stringify(responseHeaders), ownHeaders),
-    responseExcerpt: responseExcerpt && withoutSecrets(responseExcerpt, ownHeaders),
+    responseHeaders: responseHeaders === null ? null : JSON.stringify(responseHeaders),
+    responseExcerpt,
   };
   return ended(delivery, next, attempt, result, more);
 }

@@ -190,6 +190,6 @@ function endpointBody(
   { userId }: Pick<Caller, "userId">,
   secretsKey: SecretsKey,
 ): Endpoint {
-  const headers = shownHeaders(unsealHeaders(sealedHeaders, accountId, secretsKey));
+  const headers = shownHeaders(unsealHeaders(sealedHeaders, endpoint.url, accountId, secretsKey));
   return { ...endpoint, held: userId === null ? endpoint.held : null, headers };
 }

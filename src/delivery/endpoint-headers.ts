@@ -6,6 +6,7 @@ import { webhookHeaders } from "./webhook.ts";
 const HEADERS_MAX = 10;
 const NAME_CHARS_MAX = 100;
 const VALUE_CHARS_MAX = 2_048;
+const SECRET_CHARS_MIN = 8;
 /** Servers take 8 KB of all headers, some 16. */
 const CHARS_MAX = 6_000;
 
@@ -25,7 +26,8 @@ function nameFault(name: string): string | null {
   if (!/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name))
     return "Must be a header's name: letters, digits and hyphens, without spaces or colons.";
   if (name.length > NAME_CHARS_MAX) return `Must have at most ${NAME_CHARS_MAX} characters.`;
-  const lower = name.toLowerCase();
+  // Some servers make one name of both.
+  const lower = name.toLowerCase().replaceAll("_", "-");
   const isReserved =
     RESERVED.has(lower) || RESERVED_BEGINNINGS.some((beginning) => lower.startsWith(beginning));
   return isReserved ? `${lower} is set by HTTP or by the service itself.` : null;
@@ -58,6 +60,11 @@ const NewEndpointHeader = z
       .describe(
         "Whether its value is never shown again, and is gone once the endpoint is at another origin.",
       ),
+  })
+  .superRefine(({ value, secret }, context) => {
+    if (!secret || value === undefined || value.length >= SECRET_CHARS_MIN) return;
+    const message = `Must have at least ${SECRET_CHARS_MIN} characters if it is secret: shorter ones cannot be hidden.`;
+    context.addIssue({ code: "custom", path: ["value"], message });
   })
   .meta({
     id: "NewEndpointHeader",
@@ -115,23 +122,34 @@ export function headersAfter(
 }
 
 const ownerOf = (accountId: string) => ({ accountId, id: accountId });
+const originOf = (url: string) => URL.parse(url)?.origin ?? null;
 
-/** Null: there are none. */
+/** For an endpoint at this URL. Null: there are none. */
 export function sealHeaders(
   headers: readonly EndpointHeader[],
+  url: string,
   accountId: string,
   secretsKey: SecretsKey,
 ): Buffer | null {
-  return headers.length === 0 ? null : seal(JSON.stringify(headers), secretsKey, ownerOf(accountId));
+  if (headers.length === 0) return null;
+  return seal(JSON.stringify({ origin: originOf(url), headers }), secretsKey, ownerOf(accountId));
 }
 
-/** Throws as `unseal`. */
+/**
+ * Those that go to this URL: wherever the endpoint came there, the secret ones only where they were given. Throws as
+ * `unseal`.
+ */
 export function unsealHeaders(
   sealed: Uint8Array | null,
+  url: string,
   accountId: string,
   secretsKey: SecretsKey,
 ): readonly EndpointHeader[] {
-  return sealed === null ? [] : JSON.parse(unseal(sealed, secretsKey, ownerOf(accountId)));
+  if (sealed === null) return [];
+  const kept: { readonly origin: string; readonly headers: readonly EndpointHeader[] } = JSON.parse(
+    unseal(sealed, secretsKey, ownerOf(accountId)),
+  );
+  return kept.origin === originOf(url) ? kept.headers : kept.headers.filter(({ secret }) => !secret);
 }
 
 /** As the API shows them. */
@@ -144,21 +162,46 @@ export function sentHeaders(headers: readonly EndpointHeader[]): Readonly<Record
   return Object.fromEntries(headers.map(({ name, value }) => [name.toLowerCase(), value]));
 }
 
-/** As much of a value's beginning, at the end of a text that was cut, says something of it. */
+const HIDDEN = "[secret]";
+/** As much of a text's beginning, where what was answered was cut, says something of it. */
 const TOLD_CHARS_MIN = 4;
 
-/** Without the secret values, which a receiver may send back, and the log would then show. */
-export function withoutSecrets(text: string, headers: readonly EndpointHeader[]): string {
-  let told = text;
-  for (const { value, secret } of headers) {
-    if (!secret) continue;
-    for (const form of new Set([value, JSON.stringify(value).slice(1, -1), encodeURIComponent(value)])) {
-      told = told.replaceAll(form, HIDDEN);
+/** What hides secret values in an answer, which a receiver may send back and the log would show. Undefined: nothing. */
+export function hidingSecrets(headers: readonly EndpointHeader[]): ((text: string) => string) | undefined {
+  const secrets = headers.filter(({ secret }) => secret).flatMap(({ value }) => partsOf(value));
+  if (secrets.length === 0) return undefined;
+  const forms = [...new Set(secrets.flatMap(spellingsOf))].sort((one, other) => other.length - one.length);
+  return (text) => {
+    let told = text;
+    for (const form of forms) told = told.replaceAll(form, HIDDEN);
+    for (const form of forms)
       for (let chars = form.length - 1; chars >= TOLD_CHARS_MIN; chars--)
-        if (told.endsWith(form.slice(0, chars))) told = told.slice(0, -chars) + HIDDEN;
-    }
-  }
-  return told;
+        if (told.endsWith(form.slice(0, chars))) return told.slice(0, -chars) + HIDDEN;
+    return told;
+  };
 }
 
-const HIDDEN = "[secret]";
+/** The value, and what of it an application tells alone: a token without its scheme, Basic's name and password. */
+function partsOf(value: string): readonly string[] {
+  const [, scheme = "", token = ""] = /^(\S+) +(.*)$/.exec(value) ?? [];
+  const basic = scheme.toLowerCase() === "basic" ? Buffer.from(token, "base64").toString() : "";
+  const parts = [token, basic, basic.slice(basic.indexOf(":") + 1)];
+  return [value, ...parts.filter(({ length }) => length >= TOLD_CHARS_MIN)];
+}
+
+/** As it is, in JSON, in a URL, in a form and in HTML. */
+function spellingsOf(text: string): readonly string[] {
+  const json = JSON.stringify(text).slice(1, -1);
+  const ofCode = (char: string) => `\\u00${char.charCodeAt(0).toString(16)}`;
+  const url = encodeURIComponent(text);
+  const html = text
+    .replaceAll("&", "&amp;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;")
+    .replaceAll('"', "&quot;");
+  return [
+    ...[text, json, json.replaceAll("/", "\\/"), json.replace(/[<>&']/g, ofCode)],
+    ...[url, url.replaceAll("%20", "+"), html, html.replaceAll("'", "&#39;"), html.replaceAll("'", "&#x27;")],
+    html.replaceAll("'", "&#x27;").replaceAll("/", "&#x2F;").replaceAll("=", "&#x3D;"),
+  ];
+}

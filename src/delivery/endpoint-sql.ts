@@ -91,8 +91,12 @@ export async function changeEndpoint(
   const secretsKey = await findSecretsKey();
   await requireSecretsKey(tx, secretsKey);
   const isSameOrigin = URL.parse(previousUrl ?? "")?.origin === new URL(url).origin;
-  const headers = headersAfter(unsealHeaders(sealedHeaders, accountId, secretsKey), given, isSameOrigin);
-  const sealed = sealHeaders(headers, accountId, secretsKey);
+  const headers = headersAfter(
+    unsealHeaders(sealedHeaders, previousUrl ?? url, accountId, secretsKey),
+    given,
+    isSameOrigin,
+  );
+  const sealed = sealHeaders(headers, url, accountId, secretsKey);
   return {
     endpoint: await setEndpoint(tx, accountId, url, { ...options, sealedHeaders: sealed }),
     previousUrl,

@@ -152,7 +152,7 @@ export type ProbeAnswer = Pick<
 export type Probed<Sent = Probe> = { readonly probe: Sent; readonly answers: readonly ProbeAnswer[] };
 
 /** The deadline is each POST's. */
-export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs" | "admit"> &
+export type ProbingOptions = Pick<PostRequest, "url" | "deadlineMs" | "admit" | "hide"> &
   Pick<Poster, "post"> &
   Pick<WebhookHeaders, "publicUrl" | "added"> & {
     /** On the monotonic clock: those of all probes. */
@@ -169,7 +169,7 @@ const SPARE_MS = 2_000;
 /** Sends all probes side by side; the POSTs of one go out one after the other. */
 export async function sendProbes<Sent extends Pick<Probe, "posts">>(
   probes: readonly Sent[],
-  { url, post, deadlineMs, publicUrl, added, admit, endsAtMs, first }: ProbingOptions,
+  { url, post, deadlineMs, publicUrl, added, hide, admit, endsAtMs, first }: ProbingOptions,
 ): Promise<readonly Probed<Sent>[]> {
   const send = async (probe: Sent): Promise<Probed<Sent>> => {
     if (probe === first?.probe) return { probe, answers: first.answers };
@@ -180,7 +180,7 @@ export async function sendProbes<Sent extends Pick<Probe, "posts">>(
       const before = answers.at(-1) ?? first?.answers[0];
       if (before !== undefined && (before.isRefusal || leftMs < 2 * before.durationMs + SPARE_MS)) break;
       const headers = webhookHeaders({ ...signed, added, traceparent: null, publicUrl, isProbe: true });
-      answers.push(await post({ url, headers, body, admit, deadlineMs: Math.min(deadlineMs, leftMs) }));
+      answers.push(await post({ url, headers, body, admit, hide, deadlineMs: Math.min(deadlineMs, leftMs) }));
     }
     return { probe, answers };
   };

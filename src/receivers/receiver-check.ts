@@ -4,7 +4,7 @@ import { z } from "zod";
 import { AnsweredBy, time } from "../api/fields.ts";
 import { answeredBy } from "../base/model/answered-by.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
-import { type EndpointHeader, sentHeaders } from "../delivery/endpoint-headers.ts";
+import { type EndpointHeader, hidingSecrets, sentHeaders } from "../delivery/endpoint-headers.ts";
 import type { ReceiverTurn } from "../delivery/receivers-sql.ts";
 import {
   challengeBody,
@@ -235,7 +235,8 @@ export function createReceiverCheck({
     try {
       const added = sentHeaders(headers);
       const endsAtMs = now() + PROBES_LIMIT_MS;
-      const sending = { url, post: poster.post, deadlineMs, publicUrl, added, endsAtMs };
+      const hide = hidingSecrets(headers);
+      const sending = { url, post: poster.post, deadlineMs, publicUrl, added, hide, endsAtMs };
       const probes = createProbes(sent);
       const challenge = createChallenge(sent);
       const isConfirmed = (answer: ProbeAnswer) => confirmsChallenge(challenge.text, answer);

@@ -125,7 +125,7 @@ export function receiverOperations({
         const sent = {
           secrets: secrets.map(({ secret }) => secret),
           signsStandard: endpoint.signature_schemes.includes("standard"),
-          headers: unsealHeaders(endpoint.sealedHeaders, accountId, secretsKey),
+          headers: unsealHeaders(endpoint.sealedHeaders, endpoint.url, accountId, secretsKey),
           nowMs: at.getTime(),
         };
         const onRefusal = () => refuseUrl(pool, accountId, endpoint.url);

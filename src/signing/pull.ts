@@ -172,6 +172,8 @@ const RETRY_MIN_MS = 500;
 const RETRY_MAX_MS = 30_000;
 /** A service with too many waiting answers at once: it is not asked again at once. */
 const EMPTY_AGAIN_MS = 1_000;
+/** While nothing comes: a place that is kept would be too old one day, and refused. */
+const ACKNOWLEDGE_EVERY_MS = 3_600_000;
 
 /**
  * The next page that is not empty, however long that takes; null: stopped.
@@ -180,6 +182,7 @@ const EMPTY_AGAIN_MS = 1_000;
 export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
   const { stop, onCursor } = request;
   let { cursor } = request;
+  let acknowledgedAt = performance.now();
   while (!stop?.aborted) {
     const startedAt = performance.now();
     const wanted = cursor;
@@ -188,6 +191,12 @@ export async function nextPage(request: FeedRequest): Promise<FeedPage | null> {
     cursor = page.next_cursor;
     // Nothing came, but whoever begins there again misses nothing; "newest", or a cursor of a week ago, would.
     if (cursor !== wanted) await onCursor?.(cursor);
+    if (request.consumer !== undefined && startedAt > acknowledgedAt + ACKNOWLEDGE_EVERY_MS) {
+      acknowledgedAt = startedAt;
+      await acknowledge(request, request.consumer, cursor);
+      // From the place that is kept, which the service then moves on.
+      cursor = undefined;
+    }
     const isEarly = wanted !== NEWEST && performance.now() - startedAt < EMPTY_AGAIN_MS;
     if (isEarly) await delay(EMPTY_AGAIN_MS, stop);
   }

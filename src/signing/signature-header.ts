@@ -56,7 +56,8 @@ function findHeader(headers: RequestHeaders, name: string): HeaderValue {
   return found.flatMap(([, value]) => (value ?? []) as string | readonly string[]);
 }
 
-const isMissing = (value: HeaderValue) => value === undefined || value === null || value.length === 0;
+const isMissing = (value: HeaderValue) =>
+  typeof value === "object" && value !== null ? value.every((text) => text === "") : !value;
 
 /** Strict: leniency helps forgers. @throws WebhookVerificationError `header_missing` or `header_malformed` */
 export function parseSignatureHeader(value: HeaderValue): ParsedSignatureHeader {

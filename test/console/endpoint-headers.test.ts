@@ -45,10 +45,10 @@ describe("the endpoint", () => {
     expect(refused.text).toMatch(
       /value="Host".*id="name-refusal">.*host is set by HTTP or by the service itself/s,
     );
-    await hand.post(path, { _key: "d", name: "x-gate", value: "next", secret: "yes" });
+    await hand.post(path, { _key: "d", name: "x-gate", value: "next-secret", secret: "yes" });
     await hand.post(`${hand.base}/endpoint/test`, { _key: "e" });
     await hand.post(`${hand.base}/endpoint/check`, { _key: "f" });
-    expect(receiver.requests.at(-1)!.headers).toMatchObject({ "x-gate": "next", "x-tenant": "seven" });
+    expect(receiver.requests.at(-1)!.headers).toMatchObject({ "x-gate": "next-secret", "x-tenant": "seven" });
     await hand.post(`${path}/remove`, { _key: "g", name: "x-tenant" });
     const screen = await hand.get(`${hand.base}/endpoint`);
     expect(screen.text).toMatch(/Of your own: <code>x-gate<\/code>\./);

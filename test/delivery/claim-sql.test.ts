@@ -64,6 +64,8 @@ describe("a lease", () => {
         bodyBytes: Buffer.byteLength(text),
         traceparent: null,
         sealedSecrets: [expect.stringMatching(/^[0-9a-f-]{36}:AQI=$/)],
+        signsStandard: false,
+        sealedHeaders: null,
       },
     ]);
   });

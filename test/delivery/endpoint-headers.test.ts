@@ -1,9 +1,10 @@
-import { afterAll, beforeEach, expect, test } from "vitest";
+import { afterAll, beforeEach, describe, expect, test } from "vitest";
 import { reseal } from "../../src/base/database/resealing.ts";
-import { unsealHeaders } from "../../src/delivery/endpoint-headers.ts";
+import { hidingSecrets, unsealHeaders } from "../../src/delivery/endpoint-headers.ts";
+import { excerptOf, recordedHeaders } from "../../src/egress/post/result.ts";
 import { verifyWebhook } from "../../src/signing/index.ts";
 import { startTestDispatcher, targetsEnv, unsafeAllowed } from "../support/dispatching.ts";
-import { allowTargets, publish, rowOf, rowsOf, SECRETS_KEY } from "../support/installation.ts";
+import { allowTargets, changeRows, publish, rowOf, rowsOf, SECRETS_KEY } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import { type ReceivedRequest, startReceiver } from "../support/receiver.ts";
 import type { AskOptions, Json, TestAccount } from "../support/sealpost-api.ts";
@@ -103,8 +104,8 @@ test("stay as they are when they are not given; one without a value keeps it; wh
   await set({ headers: [{ name: "x-gate", secret: true }] });
   const { headers } = await delivered();
   expect([headers["x-gate"], headers["x-tenant"]]).toEqual([SECRET_VALUE, undefined]);
-  await set({ headers: [{ ...GATE, value: "next" }] });
-  expect((await delivered()).headers["x-gate"], "rotated").toBe("next");
+  await set({ headers: [{ ...GATE, value: "next-secret" }] });
+  expect((await delivered()).headers["x-gate"], "rotated").toBe("next-secret");
   const { sealed_headers: sealed } = await rowOf(database.pool, "endpoints", {
     account_id: account.accountId,
   });
@@ -131,11 +132,66 @@ test.each([
   expect((await set({})).body.headers, "back again").toEqual([PLAIN]);
 });
 
-test("a secret value cannot be made readable, whoever asks", async () => {
+test("a secret value cannot be made readable, whoever asks, nor be too short to be hidden", async () => {
+  expect((await set({ headers: [{ ...GATE, value: "1234567" }] })).status).toBe(400);
   await set({ headers: [GATE] });
   const { status } = await set({ headers: [{ name: "X-Gate", secret: false }] });
   expect(status).toBe(400);
   expect((await set({ headers: [{ name: "new", secret: true }] })).status).toBe(400);
+});
+
+test("the secret ones go nowhere else, however the URL got there", async () => {
+  await set({ headers: [GATE, PLAIN] });
+  // As a process of the version before does it, or another first PUT at the same moment.
+  await changeRows(
+    database.pool,
+    "endpoints",
+    { account_id: account.accountId },
+    { url: elsewhere.url("/ok").href },
+  );
+  const dispatcher = startTestDispatcher(database, [elsewhere]);
+  await publish(database.pool, account.accountId, '{"id":"elsewhere","status":"succeeded"}');
+  const [request] = await elsewhere.waitForRequests(1);
+  await dispatcher.stop();
+  expect([request!.headers["x-gate"], request!.headers["x-tenant"]]).toEqual([undefined, "7"]);
+  expect((await api.ask("GET", path, account)).body.headers).toEqual([PLAIN]);
+});
+
+describe("what a receiver sends back is logged without secret values", () => {
+  const hide = hidingSecrets([
+    { name: "authorization", value: "Bearer Zx9/SECRET+token=", secret: true },
+    { name: "x-basic", value: `Basic ${Buffer.from("ada:pass<word>").toString("base64")}`, secret: true },
+    { name: "x-json", value: '{"server":"y"}', secret: true },
+    { name: "x-open", value: "open-value", secret: false },
+  ])!;
+
+  test.each([
+    ["Bearer Zx9/SECRET+token=", "[secret]"],
+    ["invalid token Zx9/SECRET+token=", "invalid token [secret]"],
+    ['{"a":"Bearer Zx9\\/SECRET+token="}', '{"a":"[secret]"}'],
+    ["?t=Zx9%2FSECRET%2Btoken%3D&u", "?t=[secret]&u"],
+    ["<p>Zx9&#x2F;SECRET+token&#x3D;</p>", "<p>[secret]</p>"],
+    ["hello ada:pass<word>", "hello [secret]"],
+    ["hello pass&lt;word&gt;", "hello [secret]"],
+    ["hello pass\\u003cword\\u003e", "hello [secret]"],
+    ["cut off: Bearer Zx9/SECR", "cut off: [secret]"],
+    ["open-value", "open-value"],
+  ])("%s", (text, told) => {
+    expect(hide(text)).toBe(told);
+  });
+
+  test("where the text was cut, in a body and in a header, and JSON stays JSON", () => {
+    const value = "Bearer Zx9/SECRET+token=";
+    for (let before = 990; before < 1_024; before++) {
+      const chunks = [Buffer.from(`${"y".repeat(before)}${value}${"z".repeat(300)}`)];
+      const bytesCount = chunks[0]!.length;
+      expect(excerptOf({ chunks, bytesCount, isCut: false }, {}, 1_024, hide)).not.toMatch(/Zx9|Bear/);
+    }
+    const location = `https://l/?${"q".repeat(460)}${value}`;
+    const recorded = recordedHeaders({ location, server: "nginx", via: '{"server":"y"}' }, hide);
+    expect(recorded).toMatchObject({ server: "nginx", via: "[secret]" });
+    expect(recorded!.location).not.toMatch(/Zx9|Bear/);
+  });
 });
 
 const named = (name: string) => ({ name, value: "v", secret: false });
@@ -152,7 +208,14 @@ test.each([
     "upgrade",
   ].map(named),
   ...["te", "trailer", "proxy-authorization", "expect", "user-agent", "traceparent"].map(named),
-  ...["extract-signature", "webhook-id", "Webhook-Signature", "sealpost-probe"].map(named),
+  ...[
+    "extract-signature",
+    "webhook-id",
+    "Webhook-Signature",
+    "sealpost-probe",
+    "Content_Length",
+    "extract_signature",
+  ].map(named),
   ...["", " v", "v ", "a\r\nx-b: c", "a\nb", "a\tb", "ü", "\u0000", "v".repeat(2_049)].map(valued),
 ])("$name: $value is refused with the reason, and nothing is set", async (header) => {
   const { status, body } = await set({ headers: [PLAIN, header] });
@@ -181,6 +244,6 @@ test("are sealed anew with another key, and an account's do not open for another
   await reseal(database.pool, [SECRETS_KEY, Buffer.alloc(32, 9)]);
   const { sealed_headers: sealed } = await rowOf(database.pool, "endpoints", where);
   const { accountId: other } = await api.newAccount();
-  expect(unsealHeaders(sealed, account.accountId, SECRETS_KEY)).toEqual([GATE]);
-  expect(() => unsealHeaders(sealed, other, SECRETS_KEY)).toThrow("cannot be decrypted");
+  expect(unsealHeaders(sealed, url(), account.accountId, SECRETS_KEY)).toEqual([GATE]);
+  expect(() => unsealHeaders(sealed, url(), other, SECRETS_KEY)).toThrow("cannot be decrypted");
 });

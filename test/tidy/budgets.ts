@@ -32,12 +32,12 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
  * answered in the activity 46, shares of turns, of forgetting, of looks at proofs, and every cell a text may still be
  * in 107, a reader's place that we keep 210, packages that the service hands out 85 and a file, pages painted once and
- * names that keep their room 58.
+ * names that keep their room 58, answers and origins that secret headers stay out of 79.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 54_573,
+    max: 54_654,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

@@ -78,6 +78,8 @@ export type PostRequest = {
   /** As of `Target`; with `admit` no kept connection is used, and what is sent is read when it has admitted. */
   readonly payer?: string;
   readonly admit?: Admit | undefined;
+  /** Hides in what is recorded of an answer what a receiver may send back of the request. */
+  readonly hide?: ((text: string) => string) | undefined;
   /** For everything from DNS to the answer's head; reading the body must end by then, too. */
   readonly deadlineMs: number;
 };
@@ -289,7 +291,9 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
     if (isCut) this.#endConnection();
     else if (this.#connection !== null) pool.giveBack(this.#connection);
     const body = { chunks: this.#excerpt, bytesCount: this.#bodyBytesCount, isCut };
-    this.#finish(endWithAnswer(this.#statusCode, this.#headers ?? {}, body, limits.excerptBytesMax));
+    const { hide } = this.#request;
+    const headers = this.#headers ?? {};
+    this.#finish(endWithAnswer(this.#statusCode, headers, body, limits.excerptBytesMax, hide));
   }
 
   #fail(errorCode: ErrorCode): void {

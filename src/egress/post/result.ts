@@ -41,12 +41,16 @@ export type PostEnding = {
   responseExcerpt: string | null;
 };
 
+/** A text without what must not be recorded. */
+type Hide = (text: string) => string;
+
 /** The head alone decides: a body that was cut off does not change a 2xx. */
 export function endWithAnswer(
   statusCode: number,
   headers: IncomingHttpHeaders,
   body: BodyRead,
   excerptBytesMax: number,
+  hide: Hide = (text) => text,
 ): PostEnding {
   const isSuccess = statusCode >= 200 && statusCode < 300;
   return {
@@ -55,8 +59,8 @@ export function endWithAnswer(
     statusCode,
     retryAfter: retryAfterOf(headers),
     isRefusal: statusCode === 410 && headers["webhook-refuse"] === "1",
-    responseHeaders: recordedHeaders(headers),
-    responseExcerpt: excerptOf(body, headers, excerptBytesMax),
+    responseHeaders: recordedHeaders(headers, hide),
+    responseExcerpt: excerptOf(body, headers, excerptBytesMax, hide),
   };
 }
 
@@ -153,13 +157,16 @@ export function recordableText(text: string): string {
 }
 
 /** The headers worth recording; null if there are none. */
-export function recordedHeaders(headers: IncomingHttpHeaders): Record<string, string> | null {
+export function recordedHeaders(
+  headers: IncomingHttpHeaders,
+  hide: Hide = (text) => text,
+): Record<string, string> | null {
   let recorded: Record<string, string> | null = null;
   for (const name of RECORDED_HEADERS) {
     const value = headers[name];
     if (value === undefined) continue;
     recorded ??= {};
-    recorded[name] = headerText(value, HEADER_VALUE_LENGTH_MAX);
+    recorded[name] = headerText(value, HEADER_VALUE_LENGTH_MAX, hide);
   }
   return recorded;
 }
@@ -182,7 +189,12 @@ export type BodyRead = {
  * The beginning of an answer's body as text: at most `bytesMax` bytes of UTF-8, including the mark for "more" or "cut
  * off". Null for an empty body.
  */
-export function excerptOf(body: BodyRead, headers: IncomingHttpHeaders, bytesMax: number): string | null {
+export function excerptOf(
+  body: BodyRead,
+  headers: IncomingHttpHeaders,
+  bytesMax: number,
+  hide: Hide = (text) => text,
+): string | null {
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "identity" && body.bytesCount > 0) {
     // Never decompressed, because of gzip bombs.
@@ -191,17 +203,19 @@ export function excerptOf(body: BodyRead, headers: IncomingHttpHeaders, bytesMax
   if (body.bytesCount === 0) return body.isCut ? CUT_MARK : null;
 
   const hasMore = body.bytesCount > bytesMax;
-  const text = recordableText(Buffer.concat(body.chunks).toString("utf8", 0, bytesMax));
-  if (!hasMore && !body.isCut && bytesIn(text) <= bytesMax) return text;
+  const isWhole = !hasMore && !body.isCut;
+  const begin = recordableText(Buffer.concat(body.chunks).toString("utf8", 0, bytesMax));
+  // A character that was cut in half became a replacement character.
+  const text = hide(isWhole ? begin : begin.replace(/\ufffd$/, ""));
+  if (isWhole && bytesIn(text) <= bytesMax) return text;
 
   const mark = body.isCut ? CUT_MARK : MORE_MARK;
-  // A character that was cut in half became a replacement character.
-  return firstBytes(text.replace(/\ufffd$/, ""), bytesMax - bytesIn(mark)) + mark;
+  return firstBytes(text, bytesMax - bytesIn(mark)) + mark;
 }
 
-function headerText(value: string | string[], lengthMax: number): string {
+function headerText(value: string | string[], lengthMax: number, hide: Hide = (text) => text): string {
   const text = typeof value === "string" ? value : value.join(", ");
-  return recordableText(text.slice(0, lengthMax));
+  return recordableText(hide(text).slice(0, lengthMax));
 }
 
 function bytesIn(text: string): number {

@@ -45,11 +45,11 @@ def parse_headers(headers: Headers) -> ParsedSignatureHeader:
     """The service's own signature if there is one, else that of Standard Webhooks. Names in any case."""
     given = [(_text(name).lower(), value) for name, value in headers.items()]
 
-    def find(name: str) -> HeaderValue:
+    def find(name: str) -> List[Union[str, bytes]]:
         return _values(value for key, value in given if key == name)
 
     own, signature = find(SIGNATURE_HEADER), find(standard.SIGNATURE_HEADER)
-    if own or not signature:
+    if any(own) or not any(signature):
         return parse_signature_header(own)
     message_id = _single_header(find(standard.ID_HEADER), standard.ID_HEADER)
     timestamp_text = _single_header(find(standard.TIMESTAMP_HEADER), standard.TIMESTAMP_HEADER)
@@ -64,9 +64,9 @@ def parse_headers(headers: Headers) -> ParsedSignatureHeader:
 
 
 def _values(found: Any) -> List[Union[str, bytes]]:
-    """All of them, of which each may be a list; without those that are empty."""
+    """All of them, of which each may be a list, or None."""
     lists = [value if isinstance(value, (list, tuple)) else [value] for value in found]
-    return [value for values in lists for value in values if value]
+    return [value for values in lists for value in values if value is not None]
 
 
 def _text(value: Any) -> str:
