@@ -1,7 +1,6 @@
 import { z } from "zod";
 import { targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
-import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
 import { invalidRequest } from "../http/problems.ts";
@@ -31,14 +30,20 @@ const NewEndpoint = z.strictObject({
   headers: NewEndpointHeaders.optional(),
 });
 
+/** As it is shown to whoever asks. */
+type BodyOf = (accountId: string, endpoint: store.StoredEndpoint, caller: Caller) => Endpoint;
+
 /** The account's configured URL. */
 export function endpointOperations({
   pool,
   unsafeAllowedTargets,
   secretsKey,
 }: AnalysisDependencies): readonly Operation[] {
-  const bodyOf = (accountId: string, endpoint: store.StoredEndpoint, caller: Caller) =>
-    endpointBody(accountId, endpoint, caller, secretsKey);
+  const bodyOf: BodyOf = (accountId, { sealedHeaders, ...endpoint }, { userId }) => ({
+    ...endpoint,
+    held: userId === null ? endpoint.held : null,
+    headers: shownHeaders(unsealHeaders(sealedHeaders, endpoint.url, accountId, secretsKey)),
+  });
   return [
     read({
       key: "webhooks.endpoint.get",
@@ -157,7 +162,7 @@ export function endpointOperations({
 function pausing(
   act: "pause" | "resume",
   run: typeof store.pauseEndpoint,
-  bodyOf: (accountId: string, endpoint: store.StoredEndpoint, caller: Caller) => Endpoint,
+  bodyOf: BodyOf,
   texts: { readonly summary: string; readonly description: string },
 ): Operation {
   return write({
@@ -181,15 +186,4 @@ function asInvalidRequest(error: unknown): never {
   if (error instanceof HeaderValueMissing)
     throw invalidRequest(`body.headers.${error.at}.value`, error.message);
   throw error;
-}
-
-/** As it is shown to whoever asks. */
-function endpointBody(
-  accountId: string,
-  { sealedHeaders, ...endpoint }: store.StoredEndpoint,
-  { userId }: Pick<Caller, "userId">,
-  secretsKey: SecretsKey,
-): Endpoint {
-  const headers = shownHeaders(unsealHeaders(sealedHeaders, endpoint.url, accountId, secretsKey));
-  return { ...endpoint, held: userId === null ? endpoint.held : null, headers };
 }

@@ -102,16 +102,14 @@ export class HeaderValueMissing extends Error {
 }
 
 /**
- * The headers that an endpoint has from now on. Whoever may change its URL could have the secret ones sent to another
- * receiver, so they stay only at the same origin, and stay secret.
+ * The headers that an endpoint has from now on. Secret ones stay secret.
+ * @param kept of those it has, the ones that go to its new URL
  * @throws HeaderValueMissing
  */
 export function headersAfter(
-  before: readonly EndpointHeader[],
+  kept: readonly EndpointHeader[],
   given: GivenHeaders | undefined,
-  isSameOrigin: boolean,
 ): readonly EndpointHeader[] {
-  const kept = isSameOrigin ? before : before.filter(({ secret }) => !secret);
   if (given === undefined) return kept;
   return given.map(({ name, value, secret }, at) => {
     if (value !== undefined) return { name, value, secret };
@@ -136,8 +134,8 @@ export function sealHeaders(
 }
 
 /**
- * Those that go to this URL: wherever the endpoint came there, the secret ones only where they were given. Throws as
- * `unseal`.
+ * Those that go to this URL, the secret ones only at the origin that they were given for: whoever may change the URL
+ * could have them sent to another receiver. Throws as `unseal`.
  */
 export function unsealHeaders(
   sealed: Uint8Array | null,

@@ -90,12 +90,7 @@ export async function changeEndpoint(
     return { endpoint: await setEndpoint(tx, accountId, url, options), previousUrl };
   const secretsKey = await findSecretsKey();
   await requireSecretsKey(tx, secretsKey);
-  const isSameOrigin = URL.parse(previousUrl ?? "")?.origin === new URL(url).origin;
-  const headers = headersAfter(
-    unsealHeaders(sealedHeaders, previousUrl ?? url, accountId, secretsKey),
-    given,
-    isSameOrigin,
-  );
+  const headers = headersAfter(unsealHeaders(sealedHeaders, url, accountId, secretsKey), given);
   const sealed = sealHeaders(headers, url, accountId, secretsKey);
   return {
     endpoint: await setEndpoint(tx, accountId, url, { ...options, sealedHeaders: sealed }),

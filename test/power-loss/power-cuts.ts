@@ -3,7 +3,7 @@ import { equal, ok } from "node:assert/strict";
 import { join } from "node:path";
 import { migrate } from "../../src/base/database/migrate.ts";
 import type { Cluster } from "../faults/harness/cluster.ts";
-import { type HttpCustomer, HttpProducer } from "../faults/harness/http-producer.ts";
+import { HttpProducer } from "../faults/harness/http-producer.ts";
 import { OwnPostgres } from "../faults/harness/own-postgres.ts";
 import { countsOf, expectSafe, type Figures, until, wait, withCluster } from "../faults/harness/scenario.ts";
 import { createAccounts, Reader } from "../faults/scenarios/feed.ts";
@@ -61,7 +61,6 @@ async function cutOverAndOver(
   { cuts, chance, tell = () => undefined }: PowerOptions,
 ): Promise<Figures> {
   const accounts = await createAccounts(cluster, ["analyses:read", "analyses:publish"]);
-  const customers: readonly HttpCustomer[] = accounts;
   const { publications } = cluster.producer;
   let api = await cluster.startApi();
   const start = async () => {
@@ -71,7 +70,7 @@ async function cutOverAndOver(
   };
   const publishing = new AbortController();
   const reading = new AbortController();
-  const producer = new HttpProducer(customers, () => api.url, publications);
+  const producer = new HttpProducer(accounts, () => api.url, publications);
   const readers = accounts.map((account) => new Reader(account, () => api.url, reading.signal));
   const byHttp = producer.run(IN_FLIGHT, publishing.signal);
   const accountIds = accounts.map(({ accountId }) => accountId);

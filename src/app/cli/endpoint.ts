@@ -85,18 +85,17 @@ async function readHeaders(file: string): Promise<EndpointChange["headers"]> {
     throw new UsageError(`--headers-file: ${file} cannot be read (${code}).`);
   });
   // What is wrong is said by place, never with the text: it has secrets in it.
-  const { data, error } = NewEndpointHeaders.safeParse(jsonOf(text));
+  const { data, error } = NewEndpointHeaders.safeParse(jsonOf(file, text));
   if (error === undefined) return data;
   const { path, message } = error.issues[0]!;
   throw new UsageError(`--headers-file: ${path.length > 0 ? `${path.join(".")}: ` : ""}${message}`);
 }
 
-/** Undefined: it is none. */
-function jsonOf(text: string): unknown {
+function jsonOf(file: string, text: string): unknown {
   try {
     return JSON.parse(text);
   } catch {
-    return undefined;
+    throw new UsageError(`--headers-file: ${file} is not valid JSON.`);
   }
 }
 
