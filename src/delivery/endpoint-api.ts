@@ -19,6 +19,7 @@ const NewEndpoint = z.strictObject({
   forget_after_success: Endpoint.shape.forget_after_success.optional(),
   signature_schemes: z
     .array(z.enum(SIGNATURE_SCHEMES))
+    .max(SIGNATURE_SCHEMES.length)
     .refine((schemes) => schemes.includes("extract"), {
       error: "Must contain extract, which is always sent.",
     })
