@@ -73,17 +73,12 @@ export function endpointOperations({
       scope: "webhooks:write",
       risk: "reversible",
       body: jsonBody(NewEndpoint),
-      audit: ({ body: { payload, forget_after_success, signature_schemes, headers } }, { body, audited }) => {
-        const names = headers?.map(({ name }) => name);
-        return {
-          url: body.url,
-          ...audited,
-          payload,
-          forget_after_success,
-          signature_schemes,
-          headers: names,
-        };
-      },
+      audit: ({ body: { url: _, headers, ...options } }, { body, audited }) => ({
+        url: body.url,
+        ...audited,
+        ...options,
+        headers: headers?.map(({ name }) => name),
+      }),
       response: jsonResponse(200, Endpoint),
       errors: ["target_refused", "endpoint_options_conflict"],
       handle: async ({ accountId, body, caller, problem }, tx) => {
