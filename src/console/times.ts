@@ -42,7 +42,7 @@ export function distanceOf(ms: number, nowMs: number): string {
   const minutes = Math.abs(ms - nowMs) / 60_000;
   const [count, unit] =
     minutes < 90 ? [minutes, "min"] : minutes < 2_160 ? [minutes / 60, "h"] : [minutes / 1_440, "d"];
-  const length = minutes < 1 ? "less than 1 min" : `${Math.round(count)} ${unit}`;
+  const length = minutes < 1 ? "under 1 min" : `${Math.round(count)} ${unit}`;
   return ms > nowMs ? `in ${length}` : `${length} ago`;
 }
 

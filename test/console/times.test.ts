@@ -36,8 +36,8 @@ test("a text of the API shows the viewer's times, and leaves what is quoted or n
 });
 
 test.each([
-  [-20_000, "less than 1 min ago"],
-  [20_000, "in less than 1 min"],
+  [-20_000, "under 1 min ago"],
+  [20_000, "in under 1 min"],
   [4 * 60_000, "in 4 min"],
   [-89 * 60_000, "89 min ago"],
   [-2 * 3_600_000, "2 h ago"],
