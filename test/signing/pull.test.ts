@@ -2,7 +2,7 @@ import { randomUUID } from "node:crypto";
 import { createServer, type RequestListener, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { afterEach, beforeEach, describe, expect, it } from "vitest";
+import { afterEach, beforeEach, describe, expect, it, onTestFinished, vi } from "vitest";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import {
   type PullWebhooksOptions,
@@ -152,6 +152,32 @@ describe("pulling", () => {
     const restarted = pull({ consumer: "one" });
     expect(await take(restarted, 1)).toEqual(third);
     await restarted.return();
+  });
+
+  it("acknowledges once an hour while nothing comes, and goes on from the place that is kept", async () => {
+    const realNow = performance.now.bind(performance);
+    let aheadMs = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => realNow() + aheadMs);
+    onTestFinished(() => clock.mockRestore());
+    const stopping = new AbortController();
+    const asked: string[] = [];
+    let cursor = "";
+    const baseUrl = await answering(async (request, response) => {
+      const body = JSON.parse((await buffer(request)).toString() || "null");
+      asked.push(body === null ? (request.url!.includes("cursor=") ? "on" : "kept") : "acknowledged");
+      if (body !== null) expect(body).toEqual({ cursor });
+      // Every page takes half an hour and more.
+      if (body === null) aheadMs += 31 * 60_000;
+      if (asked.length === 8) stopping.abort();
+      cursor = `place-${asked.length}`;
+      if (body !== null) return void response.writeHead(204).end();
+      response
+        .writeHead(200, { "content-type": "application/json" })
+        .end(JSON.stringify({ items: [], next_cursor: cursor }));
+    });
+    const end = await pull({ baseUrl, consumer: "one", signal: stopping.signal }).next();
+    expect(end).toEqual({ value: undefined, done: true });
+    expect(asked).toEqual("kept on on acknowledged kept on acknowledged kept".split(" "));
   });
 
   it("begins with what is published from now on", async () => {
