@@ -117,7 +117,9 @@ export function createReadFeedPage(database: Pool, secretsKey: SecretsKey, reten
     }
     const end = lookedTo ?? newest;
     const isCut = lookedTo !== null;
-    if (places.length === 0) return { items: [], next: Math.max(end, after ?? OLDEST), isCut };
+    if (places.length === 0) {
+      return { items: [], first: Number.POSITIVE_INFINITY, next: Math.max(end, after ?? OLDEST), isCut };
+    }
     const ids = places.map(({ deliveryId }) => deliveryId);
     const events = await store.findFeedEvents(database, accountId, ids, PAGE_BYTES_MAX);
     const secrets = await findSigningSecrets(database, accountId, secretsKey);
@@ -125,12 +127,20 @@ export function createReadFeedPage(database: Pool, secretsKey: SecretsKey, reten
     const keys = secrets.map(({ secret }) => importSigningKey(secret));
     const items = events.flatMap((event) => (event === null ? [] : [itemOf(event, keys, nowMs)]));
     const isLast = events.length === places.length && places.length < itemsMax;
-    return { items, next: isLast ? end : places[events.length - 1]!.position, isCut: isCut || !isLast };
+    const first = places[0]!.position;
+    return {
+      items,
+      first,
+      next: isLast ? end : places[events.length - 1]!.position,
+      isCut: isCut || !isLast,
+    };
   };
 }
 
 type FeedPage = {
   readonly items: z.output<typeof PublishedEvent>[];
+  /** Of the first event; infinite where there is none. */
+  readonly first: FeedPosition;
   /** Behind the page: everything that is not in it and comes before has been read. */
   readonly next: FeedPosition;
   /** There is more to be looked at behind the page, although it may be empty. */
@@ -220,13 +230,16 @@ export function eventOperations({
         const kept = consumer && (await store.findConsumer(pool, consumer));
         const begin = kept?.position ?? OLDEST;
         const after = query.cursor === NEWEST ? null : (placesOf(query.cursor, accountId)?.[0] ?? begin);
-        const { items, next, isCut } = await readPage(await reader(), after, query.limit);
+        const { items, first, next, isCut } = await readPage(await reader(), after, query.limit);
         const isIdle = items.length === 0 && !isCut && after === kept?.position && next - after > IDLE_MAX;
         if (consumer && isIdle) await store.passOver(pool, consumer, after, next);
+        // Up to a place that is kept before the page's first event nothing was there for two to read.
+        const place = isIdle ? next : begin;
+        const from = after === null ? next : place < first ? Math.max(after, place) : after;
         const seenAtMs = kept?.otherSeenAtMs ?? null;
         const body = {
           items,
-          next_cursor: cursors.write([next, isIdle ? next : (after ?? next)], { accountId }),
+          next_cursor: cursors.write([next, from], { accountId }),
           ...(consumer && { other_reader: seenAtMs === null ? null : { seen_at: isoTime(seenAtMs) } }),
         };
         return isCut && items.length === 0 ? { body, headers: { "More-Behind": "true" } } : { body };

@@ -47,6 +47,7 @@ const kept = async (name: string) =>
   Number((await rowOf(database.pool, "feed_consumers", { account_id: account.accountId, name })).position);
 const change = (to: Record<string, unknown>) =>
   changeRows(database.pool, "feed_consumers", { account_id: account.accountId }, to);
+const makeOld = (days: number) => change({ position: Math.floor((Date.now() - days * DAY_MS) * 1_000) });
 const TOLD = { seen_at: expect.stringMatching(/^\d{4}-.*\.\d{3}Z$/) };
 
 function cursorAt(cursor: string, position: number): string {
@@ -199,11 +200,31 @@ describe("two readers of one name", () => {
     }
     expect((await read("lone")).other).toBeNull();
   });
+
+  it("are not seen where one goes on with its own cursor from before its place was moved on", async () => {
+    const { cursor } = await read("lone");
+    await ack("lone", cursor);
+    await makeOld(1.01);
+    const own = `&cursor=${cursorAt(cursor, await kept("lone"))}`;
+    // Moved on as this begins to wait.
+    const waiting = read("lone", `${own}&wait=25`);
+    await expect.poll(() => api.waiting()).toBe(1);
+    const id = await publishInFeed();
+    api.news.tell([account.accountId]);
+    const page = await waiting;
+    expect(page.ids).toEqual([id]);
+    await ack("lone", page.cursor);
+    await ack("lone", (await read("lone", `&cursor=${page.cursor}`)).cursor);
+    expect((await read("lone")).other).toBeNull();
+    // Another one that reads the same page is.
+    const again = await read("lone", own);
+    expect(again.ids).toEqual([id]);
+    await ack("lone", again.cursor);
+    expect((await read("lone")).other).toEqual(TOLD);
+  });
 });
 
 describe("a place that is old", () => {
-  const makeOld = (days: number) => change({ position: Math.floor((Date.now() - days * DAY_MS) * 1_000) });
-
   it("of more than 7 days is refused, and another name begins at the oldest event", async () => {
     await ack("one", (await read("one")).cursor);
     await makeOld(7.01);
