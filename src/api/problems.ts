@@ -119,6 +119,11 @@ const ownProblems = {
     meaning: "The option `forget_after_success` would erase what references lead to.",
     remedy: "Set `payload` to `full`, or `forget_after_success` to false.",
   },
+  endpoint_changed: {
+    status: 409,
+    meaning: "The endpoint was changed, or removed, since `expected_updated_at`; nothing was changed now.",
+    remedy: "Get the endpoint, make the change to what it is by now, and send its new `updated_at`.",
+  },
   cursor_expired: {
     status: 410,
     meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",

@@ -186,6 +186,11 @@ export const PROBLEM_WORDS: Readonly<Record<string, Words>> = {
     "The account has a user with this id at the identity provider. Nothing was added.",
     "Look for it in the list of users.",
   ],
+  endpoint_changed: [
+    "Changed at the same time",
+    "Somebody else changed the endpoint at that moment, or removed it. Nothing of yours was saved.",
+    "Open the page again, look at what there is now, and send its form.",
+  ],
   endpoint_options_conflict: [
     "Not both at once",
     "An endpoint that forgets what it has delivered cannot send references to it. Nothing was changed.",

@@ -1,5 +1,5 @@
 import { z } from "zod";
-import { targetUrl } from "../api/fields.ts";
+import { targetUrl, time } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import { judgeTargetUrl } from "../egress/rules/target-url.ts";
 import { type Caller, emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
@@ -29,6 +29,11 @@ const NewEndpoint = z.strictObject({
       "`standard` adds the headers of Standard Webhooks. Absent: as they are, at first `extract` alone.",
     ),
   headers: NewEndpointHeaders.optional(),
+  expected_updated_at: time
+    .optional()
+    .describe(
+      "`updated_at` of the endpoint that this was made of, so that what somebody else changes meanwhile is not lost.",
+    ),
 });
 
 /** As it is shown to whoever asks. */
@@ -73,14 +78,14 @@ export function endpointOperations({
       scope: "webhooks:write",
       risk: "reversible",
       body: jsonBody(NewEndpoint),
-      audit: ({ body: { url: _, headers, ...options } }, { body, audited }) => ({
+      audit: ({ body: { url: _, expected_updated_at, headers, ...options } }, { body, audited }) => ({
         url: body.url,
         ...audited,
         ...options,
         headers: headers?.map(({ name }) => name),
       }),
       response: jsonResponse(200, Endpoint),
-      errors: ["target_refused", "endpoint_options_conflict"],
+      errors: ["target_refused", "endpoint_options_conflict", "endpoint_changed"],
       handle: async ({ accountId, body, caller, problem }, tx) => {
         const judged = judgeTargetUrl(body.url, { unsafeAllowedTargets });
         if (judged.verdict === "refuse") {
@@ -89,9 +94,17 @@ export function endpointOperations({
         const { payload, forget_after_success: forgetsAfterSuccess, signature_schemes, headers } = body;
         const signsStandard = signature_schemes?.includes("standard");
         const change = { payload, forgetsAfterSuccess, signsStandard, headers };
-        const findSecretsKey = async () => secretsKey;
-        const changed = store.changeEndpoint(tx, accountId, judged.href, change, findSecretsKey);
-        const { endpoint, previousUrl: previous_url } = await changed.catch(asInvalidRequest);
+        const changed = store.changeEndpoint(
+          tx,
+          accountId,
+          judged.href,
+          { ...change, expectedUpdatedAt: body.expected_updated_at },
+          async () => secretsKey,
+        );
+        const { endpoint, previousUrl: previous_url } = await changed.catch((error) => {
+          if (error instanceof store.EndpointChanged) throw problem("endpoint_changed");
+          return asInvalidRequest(error);
+        });
         if (endpoint === null) throw problem("endpoint_options_conflict");
         return { body: bodyOf(accountId, endpoint, caller), audited: { previous_url } };
       },

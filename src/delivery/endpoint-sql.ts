@@ -47,7 +47,8 @@ export async function setEndpoint(
      select $1, $2, coalesce($3, false), coalesce($4, false), coalesce($5, false), $6
      where $3 is not true or $4 is not true
      on conflict (account_id) do update
-     set url = excluded.url, updated_at = now(), sends_references = coalesce($3, e.sends_references),
+     set url = excluded.url, updated_at = greatest(now(), e.updated_at + interval '1 ms'),
+       sends_references = coalesce($3, e.sends_references),
        forgets_after_success = coalesce($4, e.forgets_after_success),
        signs_standard = coalesce($5, e.signs_standard),
        sealed_headers = case when $7 then $6 else e.sealed_headers end
@@ -69,22 +70,31 @@ export async function setEndpoint(
 /** What a request says of an endpoint, beside its URL. */
 export type EndpointChange = Omit<EndpointOptions, "sealedHeaders"> & {
   readonly headers?: GivenHeaders | undefined;
+  /** Its `updated_at` that this was made of; absent: whatever it is. */
+  readonly expectedUpdatedAt?: string | undefined;
 };
+
+/** The endpoint is another than it was when its change was made. */
+export class EndpointChanged extends Error {
+  override readonly name = "EndpointChanged";
+}
 
 /**
  * The same, with the headers that follow from those it has. `findSecretsKey` is asked only where there are any.
  * @throws HeaderValueMissing
+ * @throws EndpointChanged
  */
 export async function changeEndpoint(
   tx: ClientBase,
   accountId: string,
   url: string,
-  { headers: given, ...options }: EndpointChange,
+  { headers: given, expectedUpdatedAt: expected, ...options }: EndpointChange,
   findSecretsKey: () => Promise<SecretsKey>,
 ): Promise<{ readonly endpoint: StoredEndpoint | null; readonly previousUrl: string | undefined }> {
   // Nobody else changes it before this transaction has ended.
   await tx.query("select from sealpost.endpoints where account_id = $1 for update", [accountId]);
   const before = await findEndpoint(tx, accountId);
+  if (expected !== undefined && before?.updated_at !== expected) throw new EndpointChanged();
   const { url: previousUrl, sealedHeaders = null } = before ?? {};
   if (given === undefined && sealedHeaders === null)
     return { endpoint: await setEndpoint(tx, accountId, url, options), previousUrl };

@@ -21,6 +21,7 @@ test("every code of our own is raised by some operation, and explained", () => {
     "analysis_erased",
     "analysis_expired",
     "cursor_expired",
+    "endpoint_changed",
     "endpoint_options_conflict",
     "rotation_in_progress",
     "too_many_consumers",

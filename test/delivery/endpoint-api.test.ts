@@ -43,6 +43,32 @@ describe("the endpoint", () => {
     expect((await api.ask("DELETE", path, account)).status).toBe(404);
   });
 
+  test("is changed only if it is as it was expected to be, where somebody says so", async () => {
+    const url = "https://hooks.example.com/";
+    const change = async (expected_updated_at: unknown, more = {}) => {
+      const body = { url, expected_updated_at, ...more };
+      const answer = await api.ask("PUT", path, { ...account, body });
+      return answer.status === 200 ? answer.body.updated_at : [answer.status, answer.body.code];
+    };
+    const REFUSED = [409, "endpoint_changed"];
+    expect(await change("2026-11-22T10:00:00.000Z")).toEqual(REFUSED);
+    const first = (await set(url)).body.updated_at;
+    const headers = (name: string) => ({ headers: [{ name, value: "one", secret: false }] });
+    const second = await change(first, headers("x-one"));
+    expect(await change(first, headers("x-two"))).toEqual(REFUSED);
+    expect((await api.ask("GET", path, account)).body.headers).toMatchObject([{ name: "x-one" }]);
+    // Two within a millisecond, or a clock that was set back: it is another one all the same.
+    await changeRows(
+      database.pool,
+      "endpoints",
+      { account_id: account.accountId },
+      { updated_at: "2999-01-01" },
+    );
+    const third = await change("2999-01-01T00:00:00.000Z");
+    expect(third).toBe("2999-01-01T00:00:00.001Z");
+    expect([second, third].every((text) => TIME.test(String(text)))).toBe(true);
+  });
+
   test("tells of the certificate that deliveries have seen there, not of that of a host before", async () => {
     await set("https://hooks.example.com:8443/in");
     const [expires, firstSeen] = ["2026-12-01T00:00:00.000Z", "2020-09-02T10:00:00.000Z"];

@@ -2,12 +2,13 @@ import type { FieldError } from "../../http/problems.ts";
 import { formRefusal, marksOfForm, refusalsOf } from "../field-marks.ts";
 import { type Html, html } from "../html.ts";
 import { hidden, keyField, plain, refuseUnless, table, unless, upToEndpoint } from "../parts.ts";
-import { type Answers, type Endpoint, get, type Page, post, type View } from "../screen.ts";
+import { type Endpoint, get, type Page, post, type View } from "../screen.ts";
 
 const PATH = "/endpoint/headers";
 
 /** The endpoint screen's part about how its webhooks are signed, and which headers of their own they have. */
-export function signingSection({ base, may }: View, { signature_schemes: schemes, headers }: Endpoint): Html {
+export function signingSection({ base, may }: View, endpoint: Endpoint): Html {
+  const { signature_schemes: schemes, headers } = endpoint;
   const isStandard = schemes.includes("standard");
   return html`<section class="panel" aria-labelledby="headers">
 <h2 id="headers">Headers</h2>
@@ -21,17 +22,34 @@ export function signingSection({ base, may }: View, { signature_schemes: schemes
 ${
   may("webhooks:write") &&
   html`<div class="actions"><a class="button" href="${base}${PATH}">Headers of your own</a>
-<form method="post" action="${base}/endpoint/standard">${keyField()}${hidden("to", isStandard ? "off" : "on")}
+<form method="post" action="${base}/endpoint/standard">${keyField()}${seen(endpoint)}
+${hidden("to", isStandard ? "off" : "on")}
 <button>${isStandard ? "Stop signing as Standard Webhooks" : "Sign as Standard Webhooks, too"}</button></form></div>`
 }
 </section>`;
 }
 
+/** Of a form that changes what is there: what it was when the form was shown, so that it can be sent twice. */
+const seen = ({ updated_at }: Endpoint) => hidden("seen", updated_at);
+
+/** Changes a part of the endpoint. What somebody else has changed in the meantime, or does right now, stays. */
+async function change(
+  view: View,
+  partOf: (endpoint: Endpoint) => object,
+  expected = view.form.get("seen"),
+  triesLeft = 4,
+): Promise<void> {
+  const endpoint = await view.ask("webhooks.endpoint.get");
+  const { url, updated_at } = endpoint;
+  const body = { url, ...partOf(endpoint), expected_updated_at: expected ?? updated_at };
+  const asked = view.ask("webhooks.endpoint.set", { body });
+  const done = await (triesLeft === 0 ? asked : unless("endpoint_changed", asked));
+  if (done === null) await change(view, partOf, null, triesLeft - 1);
+}
+
 const setStandard = post("/endpoint/standard", async (view) => {
-  const { url } = await view.ask("webhooks.endpoint.get");
-  const signature_schemes: Endpoint["signature_schemes"] = ["extract"];
-  if (view.form.get("to") === "on") signature_schemes.push("standard");
-  await view.ask("webhooks.endpoint.set", { body: { url, signature_schemes } });
+  const isOn = view.form.get("to") === "on";
+  await change(view, () => ({ signature_schemes: isOn ? ["extract", "standard"] : ["extract"] }));
   return { goTo: `${view.base}/endpoint?done=signed` };
 });
 
@@ -43,38 +61,33 @@ const headersForm = get(PATH, async (view) => {
 
 /** Adds one, or gives one of that name another value. */
 const setHeader = post(PATH, async (view) => {
-  const endpoint = await view.ask("webhooks.endpoint.get");
   const { form } = view;
   const name = (form.get("name") ?? "").trim();
   const added = { name, value: (form.get("value") ?? "").trim(), secret: form.get("secret") !== null };
   try {
-    await view.ask("webhooks.endpoint.set", { body: changed(endpoint, name, [added]) });
+    await change(view, ({ headers }) => ({ headers: [...others(headers, name), added] }));
   } catch (error) {
     // In the request they are in a list.
     const errors = refusalsOf(error, REFUSALS).map(({ path, message }) => ({
       path: path.replace(/^body\.headers\.\d+/, "body"),
       message,
     }));
+    const endpoint = await view.ask("webhooks.endpoint.get");
     return { ...headersPage(view, endpoint, { name, secret: added.secret }, errors), status: 422 };
   }
   return { goTo: `${view.base}${PATH}` };
 });
 
 const removeHeader = post(`${PATH}/remove`, async (view) => {
-  const endpoint = await view.ask("webhooks.endpoint.get");
-  await view.ask("webhooks.endpoint.set", { body: changed(endpoint, view.form.get("name") ?? "", []) });
+  const name = view.form.get("name") ?? "";
+  await change(view, ({ headers }) => ({ headers: others(headers, name) }));
   return { goTo: `${view.base}${PATH}` };
 });
 
-/** Those of other names keep their values, which are not known here where they are secret. */
-function changed(
-  { url, headers }: Answers["webhooks.endpoint.get"],
-  changedName: string,
-  added: readonly { readonly name: string; readonly value: string; readonly secret: boolean }[],
-) {
-  const isOther = ({ name }: { readonly name: string }) => name.toLowerCase() !== changedName.toLowerCase();
-  const kept = headers.filter(isOther).map(({ name, secret }) => ({ name, secret }));
-  return { url, headers: [...kept, ...added] };
+/** They keep their values, which are not known here where they are secret. */
+function others(headers: Endpoint["headers"], changedName: string) {
+  const rest = headers.filter(({ name }) => name.toLowerCase() !== changedName.toLowerCase());
+  return rest.map(({ name, secret }) => ({ name, secret }));
 }
 
 const REFUSALS: Readonly<Record<string, string>> = {
@@ -87,11 +100,12 @@ type Typed = { readonly name: string; readonly secret: boolean };
 
 function headersPage(
   view: View,
-  { headers }: Endpoint,
+  endpoint: Endpoint,
   typed: Typed = { name: "", secret: true },
   errors: readonly FieldError[] = [],
 ): Page {
   const { base } = view;
+  const { headers } = endpoint;
   const marks = marksOfForm(errors, ["name", "value"]);
   return {
     title: marks.areAny ? "Not saved: headers of your own" : "Headers of your own",
@@ -108,8 +122,8 @@ function headersPage(
             name: "",
             label: null,
             cell: ({ name }) =>
-              html`<form method="post" action="${base}${PATH}/remove">${keyField()}${hidden("name", name)}
-<button>Remove<span class="unseen"> ${name}</span></button></form>`,
+              html`<form method="post" action="${base}${PATH}/remove">${keyField()}${seen(endpoint)}
+${hidden("name", name)}<button>Remove<span class="unseen"> ${name}</span></button></form>`,
           },
         ],
         plain(headers),
@@ -120,7 +134,7 @@ function headersPage(
 published with. A header of the same name gets the new value. Secret ones are gone once the endpoint is at another
 host.</p>
 ${formRefusal(marks)}
-<form class="new-key" method="post" action="${base}${PATH}">${keyField()}
+<form class="new-key" method="post" action="${base}${PATH}">${keyField()}${seen(endpoint)}
 ${marks.field(
   ["name"],
   (marked) => html`<p><label for="name">Name</label>
