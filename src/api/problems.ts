@@ -129,16 +129,16 @@ const ownProblems = {
     meaning: "The cursor is older than the events that are kept; some that came after it may be gone.",
     remedy:
       "Continue from the oldest cursor, which `errors` gives, or without a cursor, which is the same. Events in " +
-      "between may be missing: compare with your own records. A consumer continues under another name, which begins " +
-      "there, too.",
+      "between may be missing: compare with your own records. A consumer continues under another name, or once its " +
+      "own is removed, and begins there, too.",
     hasErrors: true,
   },
   too_many_consumers: {
     status: 409,
     meaning: "Consumers of the account's events already have 100 names.",
     remedy:
-      "Use one name for each program that reads, not one for each time it runs. A name that is not used is forgotten " +
-      "when the delivery log of its last day is.",
+      "Use one name for each program that reads, not one for each time it runs, and remove those that nobody uses. " +
+      "They are also forgotten when the delivery log of their last day is.",
   },
   target_refused: {
     status: 422,

@@ -50,6 +50,8 @@ export const SENTENCES: Readonly<Record<string, Tell>> = {
   "webhooks.endpoint.resume": (told) => html`resumed ${endpoint(told)}`,
   "webhooks.endpoint.test": (told) => html`sent a test event: ${delivery(told)}`,
   "webhooks.endpoint.check": (told) => html`checked the receiver at ${code(told.details.url)}`,
+  "webhooks.events.consumers.remove": ({ details }) =>
+    html`removed the consumer ${code(details.name)} of events`,
   "webhooks.refusals.lift": ({ details }) =>
     html`allowed deliveries to ${code(details.url)}, which had refused them`,
   "webhooks.signing_secret.rotate": ({ details }) => {

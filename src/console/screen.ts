@@ -12,6 +12,7 @@ import type { DeliveredWorkflow, ShownRun } from "../base/model/origins.ts";
 import type { Published } from "../delivery/analyses-api.ts";
 import type * as endpoints from "../delivery/endpoint-schema.ts";
 import type { SigningSecretShape } from "../delivery/signing-secrets-api.ts";
+import type { EventConsumer } from "../feed/events-api.ts";
 import type { PageBody } from "../http/pagination.ts";
 import type * as accounts from "../log/accounts-api.ts";
 import type { Account, Found } from "../log/accounts-schema.ts";
@@ -55,6 +56,8 @@ export type Answers = {
   "webhooks.endpoint.resume": Endpoint;
   "webhooks.endpoint.set": Endpoint;
   "webhooks.endpoint.test": z.output<typeof Published>;
+  "webhooks.events.consumers.list": PageBody<EventConsumer>;
+  "webhooks.events.consumers.remove": null;
   "webhooks.notices.list": PageBody<z.output<typeof Notice>>;
   "webhooks.notices.recipients.add": Recipient;
   "webhooks.notices.recipients.list": PageBody<Recipient> & { readonly sends_mail: boolean };

@@ -2,6 +2,7 @@ import { Problem } from "../http/problems.ts";
 import { auditScreen } from "./audit.ts";
 import { get, post, type Screen } from "./screen.ts";
 import { keyScreens } from "./screens/api-keys.ts";
+import { consumerScreens } from "./screens/consumers.ts";
 import { deliveriesScreen } from "./screens/deliveries.ts";
 import { deliveryScreens } from "./screens/delivery.ts";
 import { endpointScreens } from "./screens/endpoint.ts";
@@ -35,6 +36,7 @@ export const screens: readonly Screen[] = [
   ...newReplayScreens,
   ...replayScreens,
   ...endpointScreens,
+  ...consumerScreens,
   ...checkScreens,
   ...recipientScreens,
   ...secretScreens,

@@ -3,6 +3,7 @@ import { z } from "zod";
 import { event, id, time } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import type { DomainCode } from "../api/problems.ts";
+import { EVENTS_BEHIND_COUNTED_MAX } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { DELIVERY_STATUSES } from "../base/model/statuses.ts";
@@ -11,17 +12,19 @@ import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { webhookBody, webhookSignature } from "../delivery/webhook.ts";
 import { CURSOR_CHARS_MAX, HELD_SECONDS_MAX } from "../http/limits.ts";
 import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../http/operation.ts";
-import { createCursors, pageQuery } from "../http/pagination.ts";
+import { createCursors, pageOf, pageQuery } from "../http/pagination.ts";
 import { invalidRequest, Problem } from "../http/problems.ts";
 import { importSigningKey, type SigningKey } from "../signing/index.ts";
-import type { FeedEvent, FeedPosition } from "./feed-sql.ts";
 import * as store from "./feed-sql.ts";
+import { type FeedEvent, type FeedPosition, OLDEST } from "./feed-sql.ts";
 
 /**
  * Of a page's analyses together, before JSON escapes them, which at worst doubles them. A page of 4 MiB kept the
  * process for 40 ms, in which nobody else was answered.
  */
 const PAGE_BYTES_MAX = 1024 * 1024;
+
+const path = "/v1/webhooks/events";
 
 /** In place of a cursor: begin with what is published from now on. */
 const NEWEST = "newest";
@@ -72,27 +75,53 @@ const PublishedEvent = z
   })
   .meta({ id: "PublishedEvent", description: "An event with its webhook." });
 
+const otherReader = z
+  .object({ seen_at: time })
+  .nullable()
+  .describe(
+    "Of a `consumer`: when two readers were last seen to use its name, within the last day; null: not seen. Each " +
+      "misses what the other acknowledges, or both handle it: give them names of their own.",
+  );
+
 const EventPage = z.object({
   items: z.array(PublishedEvent),
   next_cursor: z
     .string()
     .describe("Continues after this page, even at the end: keep it, and ask again with it."),
-  other_reader: z
-    .object({ seen_at: time })
-    .nullable()
-    .optional()
-    .describe(
-      "Of a `consumer`: when two readers were last seen to use its name, within the last day; null: not seen. Each " +
-        "misses what the other acknowledges, or both handle it: give them names of their own.",
-    ),
+  other_reader: otherReader.optional(),
 });
+
+const EventConsumer = z
+  .object({
+    name: z.string(),
+    read_to: time.describe("It has acknowledged what was in the feed by then."),
+    updated_at: time.describe(
+      "When it last acknowledged something; one that waits for the next event has its place moved on once a day.",
+    ),
+    events_behind: z
+      .int()
+      .min(0)
+      .max(EVENTS_BEHIND_COUNTED_MAX)
+      .describe(
+        `Events behind its place, of those that are kept. No more than ${EVENTS_BEHIND_COUNTED_MAX} are counted.`,
+      ),
+    behind_since: time
+      .nullable()
+      .describe("Since when the first of those is in the feed; null: there is none."),
+    expired: z
+      .boolean()
+      .describe(
+        "Its place is older than what is kept, and its reader gets `cursor_expired` until it is removed.",
+      ),
+    other_reader: otherReader,
+  })
+  .meta({ id: "EventConsumer", description: "A name under which a reader's place in the events is kept." });
+
+export type EventConsumer = z.output<typeof EventConsumer>;
 
 const position = z.int().min(0);
 /** Where it leads to, and where the page began that it ends. In place of both, one number. */
 const cursors = createCursors(z.union([z.tuple([position, position]), position]));
-
-/** Before all that is kept, whenever it is asked for. */
-const OLDEST: FeedPosition = 0;
 
 /** So far the clock of a database that took over may be behind. Readers from beyond that would wait for nothing. */
 const AHEAD_MAX_MS = 10_000;
@@ -207,7 +236,7 @@ export function eventOperations({
         "workflow runs published in spaces that the user is not a member of. A page covers at most 10,000 events, " +
         "and is empty if the user may see none of them. Then it comes at once, whatever `wait` is, with " +
         "`More-Behind: true`.",
-      path: "/v1/webhooks/events",
+      path,
       scope: "analyses:read",
       query,
       response: jsonResponse(200, EventPage, {
@@ -233,7 +262,7 @@ export function eventOperations({
         const { items, first, next, isCut } = await readPage(await reader(), after, query.limit);
         const isIdle = items.length === 0 && !isCut && after === kept?.position && next - after > IDLE_MAX;
         if (consumer && isIdle) await store.passOver(pool, consumer, after, next);
-        // Up to a place that is kept before the page's first event nothing was there for two to read.
+        // There is nothing between a page's beginning and its first event: a place there was moved on, not read to.
         const place = isIdle ? next : begin;
         const from = after === null ? next : place < first ? Math.max(after, place) : after;
         const seenAtMs = kept?.otherSeenAtMs ?? null;
@@ -257,7 +286,7 @@ export function eventOperations({
         "read, or another key has used the name within a day, there are two readers, and `other_reader` tells both. " +
         "A request that is repeated needs the same Idempotency-Key, or it counts as one.",
       method: "POST",
-      path: "/v1/webhooks/events/consumers/{name}/ack",
+      path: `${path}/consumers/{name}/ack`,
       scope: "analyses:read",
       risk: "reversible",
       isOfAccount: true,
@@ -272,6 +301,41 @@ export function eventOperations({
         const consumer = { accountId, name: params.name, keyId: caller.keyId };
         const places = placesOf(body.cursor, accountId, "body.cursor")!;
         if (!(await store.acknowledge(tx, consumer, places))) throw problem("too_many_consumers");
+      },
+    }),
+    read({
+      key: "webhooks.events.consumers.list",
+      summary: "List consumers",
+      description: "The names that have acknowledged events, at most 100, and how far each has come.",
+      path: `${path}/consumers`,
+      scope: "webhooks:read",
+      isOfAccount: true,
+      response: jsonResponse(200, pageOf(EventConsumer)),
+      handle: async ({ accountId }) => {
+        const kept = await store.listConsumers(pool, accountId, analysisRetentionMs);
+        const items = kept.map(({ other_seen_at: seen_at, ...consumer }) => ({
+          ...consumer,
+          other_reader: seen_at === null ? null : { seen_at },
+        }));
+        return { body: { items, next_cursor: null, total: items.length } };
+      },
+    }),
+    write({
+      key: "webhooks.events.consumers.remove",
+      summary: "Remove a consumer",
+      description:
+        "Forgets the name and its place. Whoever reads under it next begins at the oldest event that is kept. A " +
+        "reader that is still running makes it again when it acknowledges its page: stop it first.",
+      method: "DELETE",
+      path: `${path}/consumers/{name}`,
+      scope: "webhooks:write",
+      isOfAccount: true,
+      params: z.strictObject({ name: consumerName }),
+      audit: ({ params }) => ({ name: params.name }),
+      response: emptyResponse(),
+      errors: ["not_found"],
+      handle: async ({ accountId, params, problem }, tx) => {
+        if (!(await store.removeConsumer(tx, accountId, params.name))) throw problem("not_found");
       },
     }),
   ];

@@ -1,6 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 import { createdAtMs } from "../base/database/partitions.ts";
+import { timeText } from "../base/database/time-text.ts";
 import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
+import { EVENTS_BEHIND_COUNTED_MAX } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
 import type { DeliveryStatus } from "../base/model/statuses.ts";
 import { sightOfDelivery } from "../delivery/visibility-sql.ts";
@@ -8,6 +10,9 @@ import type { Envelope } from "../delivery/webhook.ts";
 
 /** Where in an account's feed: microseconds since the epoch, at which the event there was sequenced. */
 export type FeedPosition = number;
+
+/** Before all that is kept, whenever it is asked for. */
+export const OLDEST: FeedPosition = 0;
 
 /** Events that one step gives positions to, at most. */
 const EVENTS_PER_STEP_MAX = 1_000;
@@ -229,6 +234,55 @@ export async function passOver(
        and exists (select from sealpost.accounts where id = $1 and moved_to is null)`,
     [accountId, name, from, to, keyId],
   );
+}
+
+export type KeptConsumer = {
+  readonly name: string;
+  readonly read_to: string;
+  readonly updated_at: string;
+  readonly events_behind: number;
+  readonly behind_since: string | null;
+  readonly expired: boolean;
+  readonly other_seen_at: string | null;
+};
+
+/** By name. `retentionMs`: how long an event is read. Times as answers have them. */
+export async function listConsumers(
+  database: Pool,
+  accountId: string,
+  retentionMs: number,
+): Promise<readonly KeptConsumer[]> {
+  const momentOf = (position: string) => timeText(`to_timestamp(${position} / 1000000.0)`);
+  const { rows } = await database.query<KeptConsumer>({
+    name: "list_consumers",
+    text: `select name, ${momentOf("kept.position")} as read_to, ${timeText("updated_at")} as updated_at,
+        behind.events as events_behind, ${momentOf("behind.first")} as behind_since,
+        kept.position > ${OLDEST} and kept.position < kept_from.position as expired,
+        case when other_seen_at > now() - ${OTHER_TOLD} then ${timeText("other_seen_at")} end as other_seen_at
+      from sealpost.feed_consumers as kept
+      cross join (
+        select ((extract(epoch from now()) - $2::float8 / 1000) * 1000000)::bigint as position
+      ) as kept_from
+      cross join lateral (
+        select count(*)::integer as events, min(position) as first from (
+          select position from sealpost.feed
+          where account_id = $1 and position > greatest(kept.position, kept_from.position)
+          order by position limit ${EVENTS_BEHIND_COUNTED_MAX}
+        ) as placed
+      ) as behind
+      where kept.account_id = $1 order by name collate "C"`,
+    values: [accountId, retentionMs],
+  });
+  return rows;
+}
+
+/** False: there was none. */
+export async function removeConsumer(tx: ClientBase, accountId: string, name: string): Promise<boolean> {
+  const { rowCount } = await tx.query(
+    "delete from sealpost.feed_consumers where account_id = $1 and name = $2",
+    [accountId, name],
+  );
+  return rowCount === 1;
 }
 
 /** As sealpost.sequence_events names it, and as sealpost.announce_wakeups does. */

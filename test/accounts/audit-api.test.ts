@@ -52,6 +52,7 @@ const REQUESTS: Readonly<Record<string, (ask: TestApi["ask"], made: Made) => Pro
     ask("POST", "/v1/analyses", { body: { analysis: { id: "walk", status: "succeeded" } } }),
   "webhooks.events.ack": (ask, { cursor }) =>
     ask("POST", "/v1/webhooks/events/consumers/walk/ack", { body: { cursor } }),
+  "webhooks.events.consumers.remove": (ask) => ask("DELETE", "/v1/webhooks/events/consumers/walk"),
   "webhooks.deliveries.replay": (ask, made) =>
     ask("POST", `/v1/webhooks/deliveries/${made["analyses.publish"]}/replay`),
   "webhooks.replays.create": (ask) => ask("POST", "/v1/webhooks/replays", { body: { filter: {} } }),
@@ -341,9 +342,7 @@ describe("the list", () => {
     await setEndpoint(key);
     const urls = Array.from({ length: 8 }, (_, n) => `https://h${n}.example.com/`);
     await Promise.all(urls.map((url) => setEndpoint(key, { body: { url } })));
-    const told = (await rows(accountId)).map(
-      ({ details }) => details as { url: string; previous_url?: string },
-    );
+    const told = (await rows(accountId)).map(({ details }) => details as { previous_url?: string });
     const replaced = told.flatMap(({ previous_url }) => previous_url ?? []);
     const last = (await api.ask("GET", "/v1/webhooks/endpoint", { key })).body.url;
     expect([...replaced, last].sort()).toEqual([URL_SET, ...urls].sort());

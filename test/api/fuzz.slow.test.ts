@@ -124,6 +124,12 @@ async function knownValues(): Promise<Readonly<Record<string, KnownValues>>> {
       params: { name: fc.constantFrom("one", "other", "no name!") },
       body: fc.record({ cursor: fc.oneof(fc.constant(later), fc.string()) }),
     },
+    "webhooks.events.consumers.remove": {
+      before: async () => {
+        await api.ask("POST", "/v1/webhooks/events/consumers/one/ack", { body: { cursor: later } });
+      },
+      params: { name: fc.constantFrom("one", "unknown", "no name!") },
+    },
     "webhooks.endpoint.get": { before: setSome },
     "webhooks.endpoint.set": { body: fc.record({ url: urls }) },
     "webhooks.endpoint.remove": { before: setSome },

@@ -48,6 +48,8 @@ analyses.get GET /v1/analyses/{analysis_id} analyses:read none read sync
 analyses.publish POST /v1/analyses analyses:publish irreversible write async
 webhooks.events.list GET /v1/webhooks/events analyses:read none read sync
 webhooks.events.ack POST /v1/webhooks/events/consumers/{name}/ack analyses:read reversible write sync
+webhooks.events.consumers.list GET /v1/webhooks/events/consumers webhooks:read none read sync
+webhooks.events.consumers.remove DELETE /v1/webhooks/events/consumers/{name} webhooks:write irreversible write sync
 webhooks.endpoint.get GET /v1/webhooks/endpoint webhooks:read none read sync
 webhooks.endpoint.set PUT /v1/webhooks/endpoint webhooks:write reversible write sync
 webhooks.endpoint.remove DELETE /v1/webhooks/endpoint webhooks:write reversible write sync

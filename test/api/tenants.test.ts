@@ -16,7 +16,7 @@ let api: TestApi;
 let owner: TestAccount;
 let stranger: TestAccount;
 let keys: { otherClass: string; otherBrand: string; noScope: string; unknown: string; revoked: string };
-let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "recipient_id" | "key_id", string> &
+let things: Record<"analysis_id" | "delivery_id" | "replay_id" | "recipient_id" | "key_id" | "name", string> &
   Record<string, string>;
 let before: string;
 
@@ -47,8 +47,15 @@ beforeAll(async () => {
   const recipient = await api.ask("POST", "/v1/webhooks/notices/recipients", {
     body: { address: "theirs@example.com" },
   });
+  const { next_cursor: cursor } = (await api.ask("GET", "/v1/webhooks/events", { key: owner.ownKey })).body;
+  const acknowledged = await api.ask("POST", "/v1/webhooks/events/consumers/theirs/ack", {
+    key: owner.ownKey,
+    body: { cursor },
+  });
+  expect(acknowledged.status).toBe(204);
   things = {
     analysis_id: "theirs",
+    name: "theirs",
     delivery_id: String(published.body.delivery_id),
     replay_id: String(replay.body.id),
     recipient_id: String(recipient.body.id),
@@ -66,7 +73,7 @@ afterAll(async () => {
 async function everythingOfTheOwner(): Promise<string> {
   const tables =
     "analyses bodies deliveries open_deliveries attempts endpoints signing_secrets replays".split(" ");
-  tables.push("notice_recipients", "notice_mails");
+  tables.push("notice_recipients", "notice_mails", "feed_consumers");
   const ofAreas = areaTests.flatMap((area) => area.tables);
   const texts = [...tables.map((table) => `sealpost.${table}`), ...ofAreas].map((table) =>
     database.pool.query(`select t::text from ${table} as t where account_id = $1 order by t::text`, [
@@ -115,7 +122,7 @@ function send(operation: Operation, ids: Readonly<Record<string, string>>, key: 
 function unknownIds(n: number): Record<string, string> {
   const [one = "", other = ""] = fc.sample(fc.uuid({ version: 7 }), { numRuns: 2, seed: n });
   const ids = Object.fromEntries(Object.keys(things).map((name) => [name, other]));
-  return { ...ids, analysis_id: `none-${n}`, delivery_id: one };
+  return { ...ids, analysis_id: `none-${n}`, name: `none-${n}`, delivery_id: one };
 }
 
 const operations = declaredOperations();

@@ -43,6 +43,7 @@ const PLAIN: readonly (readonly [operation: string, details: Record<string, unkn
     { url: URL_AFTER, previous_url: URL_AFTER, payload: "reference", forget_after_success: false },
     `saved the endpoint ${URL_AFTER} again: webhooks carry a reference, analyses are kept after their delivery`,
   ],
+  ["webhooks.events.consumers.remove", { name: "billing" }, "removed the consumer billing of events"],
   ["webhooks.deliveries.replay", { delivery_id: ID }, "replayed delivery 456789ab"],
   [
     "webhooks.replays.create",

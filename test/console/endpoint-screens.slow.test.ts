@@ -1,9 +1,11 @@
+import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
+import { DAY_MS } from "../../src/base/model/time.ts";
 import { startBrowser, type TestBrowser, type Viewer } from "../support/browser.ts";
 import { newLink } from "../support/console.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { targetsEnv } from "../support/dispatching.ts";
+import { insertRow } from "../support/installation.ts";
 import { faultsOf } from "../support/page-faults.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -100,6 +102,60 @@ describe("the endpoint in a browser", () => {
     await context.close();
   });
 
+  /** Of a program that has read to then; `more` of its row. */
+  const addConsumer = (account: TestAccount, name: string, daysAgo: number, more = {}) =>
+    insertRow(database.pool, "feed_consumers", {
+      account_id: account.accountId,
+      name,
+      position: Math.floor((Date.now() - daysAgo * DAY_MS) * 1_000),
+      updated_at: new Date(),
+      key_id: randomUUID(),
+      ...more,
+    });
+
+  test("who fetches events is shown with how far it has come, and removed, without scripts", async () => {
+    const account = await api.newAccount();
+    const viewer = await open(account);
+    const storageState = await viewer.context.storageState();
+    const section = viewer.page.locator("section[aria-labelledby=consumers]");
+    expect(await section.textContent()).toContain("None yet.");
+    await section.locator("summary").click();
+    expect(await section.locator("pre").textContent()).toMatch(/pullWebhooks\(.*consumer: "billing"/s);
+    await viewer.context.close();
+
+    await addConsumer(account, "billing", -0.01);
+    await addConsumer(account, "archive", 2, { other_seen_at: new Date() });
+    await addConsumer(account, "old.one", 8);
+    const position = Date.now() * 1_000;
+    for (const n of [0, 1]) {
+      const event = { account_id: account.accountId, position: position + n, delivery_id: randomUUID() };
+      await insertRow(database.pool, "feed", event);
+    }
+    const { page, context, complaints } = await browser.newViewer({ javaScriptEnabled: false, storageState });
+    await page.goto(viewer.base);
+    const texts = await page.locator("table.consumers tbody tr").allTextContents();
+    const rows = texts.map((text) => text.replaceAll(/\s+/g, " ").trim());
+    expect(rows).toEqual([
+      expect.stringMatching(/^archive○ 2 events behind, the oldest less than 1 min ago.*Remove archive$/),
+      expect.stringMatching(/^▲ Two readers use this name, last seen/),
+      expect.stringMatching(/^billing✓ has read everything.*\(less than 1 min ago\)/),
+      expect.stringMatching(/^old\.one✕ too far behind/),
+      expect.stringMatching(/^It is refused/),
+    ]);
+    await page.click("a:has-text('Remove old.one')");
+    await page.waitForSelector("h1:has-text('Remove this consumer?')");
+    await page.click("a:text-is('Keep it')");
+    await page.click("a:has-text('Remove old.one')");
+    await page.click("button:text-is('Remove')");
+    await page.waitForSelector("text=Removed: whoever reads under that name begins at the oldest event.");
+    expect(await page.locator("table.consumers tbody tr").count()).toBe(3);
+    await page.goto(viewer.base.replace(/endpoint$/, "audit"));
+    expect(await page.locator("main").textContent()).toContain("removed the consumer old.one of events");
+    expect(complaints).toEqual([]);
+    expect((await page.goto(`${viewer.base}/consumers/old.one/remove`))!.status()).toBe(404);
+    await context.close();
+  });
+
   describe.each(["light", "dark"] as const)("in %s", (colorScheme) => {
     test.each([1280, 360])(
       "at %i px no screen has a fault that axe finds, or scrolls sideways",
@@ -122,9 +178,12 @@ describe("the endpoint in a browser", () => {
         await page.click("text=Save");
         await page.waitForSelector("#url-refusal");
         await look("refused");
-        await setEndpoint(database.pool, account.accountId, url);
+        const headers = [{ name: `x-${"g".repeat(90)}`, value: "v".repeat(500), secret: false }];
+        await api.ask("PUT", "/v1/webhooks/endpoint", { key: account.ownKey, body: { url, headers } });
         await api.ask("POST", "/v1/webhooks/signing-secret/rotate", { key: account.ownKey });
-        for (const path of ["", "?done=set", "/remove", "/change", "/secret/rotate"]) {
+        await addConsumer(account, "c".repeat(64), 8, { other_seen_at: new Date() });
+        const remove = `/consumers/${"c".repeat(64)}/remove`;
+        for (const path of ["", "?done=set", "/remove", "/change", "/secret/rotate", "/headers", remove]) {
           await page.goto(base + path);
           await look(path);
         }

@@ -2,7 +2,15 @@ import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
-import { changeRows, countRows, deleteRows, insertRow, publish, rowOf } from "../support/installation.ts";
+import {
+  changeRows,
+  countRows,
+  deleteRows,
+  insertRow,
+  publish,
+  rowOf,
+  rowsOf,
+} from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { Asked, AskOptions, Json, TestAccount } from "../support/sealpost-api.ts";
 
@@ -145,6 +153,88 @@ describe("a consumer", () => {
     }
     expect(await tryAck("new", cursor)).toMatchObject({ status: 409, body: { code: "too_many_consumers" } });
     await ack("one", cursor);
+  });
+});
+
+describe("the account's consumers", () => {
+  const list = async () => {
+    const { status, body } = await api.ask("GET", "/v1/webhooks/events/consumers", { key: account.ownKey });
+    expect(status).toBe(200);
+    return body;
+  };
+  const remove = (name: string) =>
+    api.ask("DELETE", `/v1/webhooks/events/consumers/${name}`, { key: account.ownKey });
+  const timeOf = (position: unknown) => new Date(Math.floor(Number(position) / 1_000)).toISOString();
+
+  it("are listed by name, with what is behind each", async () => {
+    expect(await list()).toEqual({ items: [], next_cursor: null, total: 0 });
+    for (let n = 0; n < 3; n++) await publishInFeed();
+    const other = await api.newAccount();
+    await publishInFeed(other);
+    const [first, all] = [await read("slow", "&limit=1"), await read("quick")];
+    await ack("slow", first.cursor);
+    await ack("quick", all.cursor);
+    await ack("quick", (await read("quick", `&cursor=${cursorAt(all.cursor, 0)}`)).cursor);
+    const places = await rowsOf(database.pool, "feed", { account_id: account.accountId });
+    const second = places.map(({ position }) => Number(position)).sort((one, two) => one - two)[1];
+    const { items, total } = await list();
+    expect([total, items]).toEqual([
+      2,
+      [
+        {
+          name: "quick",
+          read_to: timeOf(await kept("quick")),
+          updated_at: expect.stringMatching(/Z$/),
+          events_behind: 0,
+          behind_since: null,
+          expired: false,
+          other_reader: TOLD,
+        },
+        {
+          name: "slow",
+          read_to: timeOf(await kept("slow")),
+          updated_at: expect.stringMatching(/Z$/),
+          events_behind: 2,
+          behind_since: timeOf(second),
+          expired: false,
+          other_reader: null,
+        },
+      ],
+    ]);
+  });
+
+  it("have their events counted up to 1,000, of those that are kept, and are told to be too old", async () => {
+    await ack("one", (await read("one")).cursor);
+    expect(await list()).toMatchObject({ items: [{ events_behind: 0, expired: false }] });
+    await makeOld(7.01);
+    await database.pool.query(
+      `insert into sealpost.feed select $1, (extract(epoch from now()) * 1000000)::bigint - n * 600, $2
+       from generate_series(1, 1001) as n`,
+      [account.accountId, randomUUID()],
+    );
+    expect(await list()).toMatchObject({ items: [{ events_behind: 1_000, expired: true }] });
+    await deleteRows(database.pool, "feed", { account_id: account.accountId });
+    expect(await list()).toMatchObject({ items: [{ events_behind: 0, behind_since: null, expired: true }] });
+    // What has never acknowledged an event begins at the oldest, whenever that is.
+    await change({ position: 0 });
+    expect(await list()).toMatchObject({ items: [{ expired: false }] });
+  });
+
+  it("are removed one by one, and such a reader begins at the oldest event", async () => {
+    const id = await publishInFeed();
+    const { cursor } = await read("one");
+    for (const name of ["one", "two"]) await ack(name, cursor);
+    expect((await remove("one")).status).toBe(204);
+    expect((await remove("one")).status).toBe(404);
+    expect(await list()).toMatchObject({ items: [{ name: "two" }], total: 1 });
+    expect(await read("one")).toMatchObject({ ids: [id], other: null });
+    const key = account.key;
+    const path = "/v1/webhooks/events/consumers";
+    for (const [method, where] of [
+      ["GET", path],
+      ["DELETE", `${path}/two`],
+    ] as const)
+      expect((await api.ask(method, where, { key })).status, method).toBe(403);
   });
 });
 

@@ -42,7 +42,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   ),
   cells: ["accounts", "feed", "notices", "delivery", ...base],
   // Of the capabilities, the types of what they answer.
-  console: ["accounts", "delivery", "log", "notices", "receivers", "http", "base/model"],
+  console: ["accounts", "delivery", "feed", "log", "notices", "receivers", "http", "base/model"],
   // An area with rooms of its own, which nothing but `app` knows of.
   "workspace/model": ["api", "base/model"],
   "workspace/store": ["workspace/model", "publish", ...base],

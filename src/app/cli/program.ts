@@ -5,6 +5,7 @@ import { UsageError } from "../output.ts";
 import { type ProcessContext, version } from "../process-context.ts";
 import { addAccountCommands } from "./account.ts";
 import { addAuditCommands } from "./audit.ts";
+import { addConsumerCommands } from "./consumers.ts";
 import { addEndpointCommands } from "./endpoint.ts";
 import { addErasuresCommands } from "./erasures.ts";
 import { addKeyCommands, addUserCommands } from "./keys.ts";
@@ -45,6 +46,7 @@ function createProgram(context: ProcessContext): Command {
   addUserCommands(program, context);
   addKeyCommands(program, context);
   addEndpointCommands(program, context);
+  addConsumerCommands(program, context);
   addSecretCommands(program, context);
   addAuditCommands(program, context);
   addErasuresCommands(program, context);

@@ -12,6 +12,9 @@ export const ANALYSIS_STATUSES: readonly (typeof STATUS_OF_EVENT)[EventName][] =
 
 export const EVENTS = Object.keys(STATUS_OF_EVENT) as readonly EventName[];
 
+/** Behind a consumer's place; more are not counted. Behind all names of an account they are 100,000 rows. */
+export const EVENTS_BEHIND_COUNTED_MAX = 1_000;
+
 /** What made an analysis, where a part of this service did. */
 export type AnalysisOrigin = {
   /** For people, such as the workflow's name. */

@@ -119,7 +119,7 @@ function headersPage(
           { name: "Name", cell: ({ name }) => html`<code>${name}</code>` },
           { name: "Value", cell: ({ value }) => (value === null ? "secret" : html`<code>${value}</code>`) },
           {
-            name: "",
+            name: "Remove",
             label: null,
             cell: ({ name }) =>
               html`<form method="post" action="${base}${PATH}/remove">${keyField()}${seen(endpoint)}

@@ -29,12 +29,13 @@ import {
   type View,
 } from "../screen.ts";
 import { awaitedOf, durationText, momentOf } from "../times.ts";
+import { consumersSection } from "./consumers.ts";
 import { headerScreens, signingSection } from "./endpoint-headers.ts";
 import { checkForm } from "./receiver-check.ts";
 import { toldSection } from "./recipients.ts";
 import { secretSection } from "./signing-secret.ts";
 
-/** Where webhooks go, how that goes, who is told, the check of the receiver, and the secret that signs. */
+/** Where webhooks go, how that goes, who is told, the receiver's check, the secret, and who fetches events. */
 const endpointScreen = get("/endpoint", async (view) => {
   const endpoint = await unless("not_found", view.ask("webhooks.endpoint.get"));
   const isTold = endpoint !== null && view.isOfAccount;
@@ -47,7 +48,8 @@ ${health !== null && whyFailing(view, endpoint!, health)}
 ${endpoint === null ? empty(view) : [address(view, endpoint), healthOf(view, endpoint, health), check(view)]}
 ${isTold && (await toldSection(view, health!.failing_since !== null))}
 ${endpoint !== null && signingSection(view, endpoint)}
-${await secretSection(view)}`,
+${await secretSection(view)}
+${view.isOfAccount && (await consumersSection(view))}`,
   };
 });
 
@@ -156,6 +158,7 @@ function done({ query, base }: View, endpoint: Endpoint | null): Html | null {
     ["resumed", isPaused === false && "Resumed: new deliveries go out at once."],
     ["signed", endpoint !== null && "Saved: every attempt from now on is signed so."],
     ["told", "Added. A mail with a link was sent to it; notices follow once it is confirmed."],
+    ["forgotten", "Removed: whoever reads under that name begins at the oldest event."],
     ["untold", "Removed: it gets no more mails."],
   ]);
   const text = texts.get(done);
