@@ -211,13 +211,29 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
     // Not only at the start: a name that leads elsewhere after a failover leads new connections there.
     ...(cell !== null && { onConnect: (client) => requireCell(client, cell) }),
-    Client: timedClient(timeouts.answerMs, options.onQuery),
+    Client: timedClient(timeouts.answerMs, options.onQuery, () => dropIdle()),
   });
+  const dropIdle = idleDropper(pool);
   pool.on("error", options.onError);
   // A connection that breaks while it is lent out rejects its query; without this listener it would end the process
   // too.
   pool.on("connect", (client) => client.on("error", () => undefined));
   return pool;
+}
+
+/**
+ * Breaks all connections that nobody uses. A network that has forgotten one has forgotten the others, too, and each
+ * would be waited for in its turn, until whoever has no more than one statement at a time has found the last.
+ */
+function idleDropper(pool: pg.Pool): () => void {
+  const idle = new Set<pg.PoolClient>();
+  pool.on("acquire", (client) => idle.delete(client));
+  pool.on("release", (_error, client) => idle.add(client));
+  pool.on("remove", (client) => idle.delete(client));
+  return () => {
+    const silent = new Error("Connection terminated: another one of its pool was not answered");
+    for (const { connection } of idle) connection.stream.destroy(silent);
+  };
 }
 
 /** The data itself was refused, and would be again: invalid (class 22), against a constraint (23), too large (54). */

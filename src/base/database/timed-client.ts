@@ -17,8 +17,13 @@ type Answer = (error: unknown, result?: unknown) => void;
  * generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
  *
  * @param answerMs for a statement's answer, unless the statement brings a `query_timeout` of its own
+ * @param onSilence no answer came in time
  */
-export function timedClient(answerMs: number, onQuery: OnQuery = () => undefined): typeof pg.Client {
+export function timedClient(
+  answerMs: number,
+  onQuery: OnQuery = () => undefined,
+  onSilence: () => void = () => undefined,
+): typeof pg.Client {
   return class TimedClient extends pg.Client {
     // Of the driver's ten overloads only this matters: with a callback, or without one and then a promise.
     override query(...given: unknown[]): never {
@@ -45,6 +50,7 @@ export function timedClient(answerMs: number, onQuery: OnQuery = () => undefined
       };
       const timer = setTimeout(() => {
         hangUp(this);
+        onSilence();
         settle(unanswered(ownMs ?? answerMs));
       }, ownMs ?? answerMs);
       const query = super.query as (...args: readonly unknown[]) => unknown;

@@ -3,9 +3,10 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import type { QueryConfig } from "pg";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { createGeneralPool } from "../../../src/base/database/pools.ts";
+import { createGeneralPool, createStandbyPool } from "../../../src/base/database/pools.ts";
 import { timedClient } from "../../../src/base/database/timed-client.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
+import { startDatabaseProxy } from "../../support/database-proxy.ts";
 import { patience } from "../../support/time-limits.ts";
 
 let database: TestDatabase;
@@ -93,6 +94,25 @@ test("hangs up all the same where others were sent behind it, and all of them fa
   expect(results.map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   await ended;
   expect(outcomes).toEqual([true, true]);
+});
+
+test("when a network has forgotten its connections, only the first that is tried is waited for", async () => {
+  const proxy = await startDatabaseProxy(database.url);
+  const options = {
+    databaseUrl: proxy.url,
+    connectionsMax: 4,
+    applicationName: "test",
+    onError: () => undefined,
+  };
+  const forgotten = createStandbyPool(options);
+  await Promise.all(Array.from({ length: 4 }, () => forgotten.query("select pg_sleep(0.1)")));
+  expect(forgotten.idleCount).toBe(4);
+  proxy.forget();
+  await expect(forgotten.query("select 1")).rejects.toThrow("Query read timeout");
+  await expect.poll(() => forgotten.totalCount).toBe(0);
+  expect((await forgotten.query("select 1 as one")).rows).toEqual([{ one: 1 }]);
+  await forgotten.end();
+  await proxy.close();
 });
 
 test("a statement may bring a time of its own", async () => {
