@@ -976,8 +976,10 @@ begin
   end if;
 
   -- 4. What was known already, be it from this very batch, has to be the same, unless it was erased, and is the
-  -- delivery that it was.
+  -- delivery that it was. Where that was committed before the standby had it (a restart ends the wait), whoever
+  -- publishes it again must wait instead; and only a commit that has written something does.
   if cardinality(fresh) < cardinality(account_ids) then
+    perform pg_logical_emit_message(true, 'sealpost', '');
     for known in
       select input.n, input.analysis_id, registry.delivery_id,
         registry.digest = ''

@@ -9,12 +9,20 @@ export const ANSWER_MARGIN_MS = 1_000;
 type Answer = (error: unknown, result?: unknown) => void;
 
 /**
+ * What in PostgreSQL warns when somebody ends the wait of a commit for the synchronous standby (pg_cancel_backend). It
+ * reports success all the same, though the commit is perhaps on this server alone. The words depend on lc_messages.
+ */
+const NOT_ON_STANDBY = "SyncRepWaitForLSN";
+
+/**
  * A client whose statements are timed, whoever sends them, by promises or callbacks: the driver has no hooks for it.
  *
  * It hangs up when an answer does not come in time: a network that has forgotten the connection never answers again,
  * and graphile-worker would give it back to its pool as a good one. The driver's own query_timeout and promises are not
  * used: both say `query.callback = () => …`, and V8 makes a function that is assigned to a property in the old
  * generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
+ *
+ * Nor does it pass on a commit that did not wait for the synchronous standby to the end: see `NOT_ON_STANDBY`.
  *
  * @param answerMs for a statement's answer, unless the statement brings a `query_timeout` of its own
  * @param onSilence no answer came in time
@@ -25,6 +33,20 @@ export function timedClient(
   onSilence: () => void = () => undefined,
 ): typeof pg.Client {
   return class TimedClient extends pg.Client {
+    /** Why no answer of this connection counts any more. */
+    #doubt: Error | null = null;
+
+    constructor(config?: string | pg.ClientConfig) {
+      super(config);
+      this.on("notice", ({ routine }) => {
+        if (routine !== NOT_ON_STANDBY) return;
+        this.#doubt = new Error(
+          "Connection terminated: a commit's wait for the synchronous standby was cancelled",
+        );
+        hangUp(this);
+      });
+    }
+
     // Of the driver's ten overloads only this matters: with a callback, or without one and then a promise.
     override query(...given: unknown[]): never {
       const callback = given.at(-1);
@@ -45,8 +67,9 @@ export function timedClient(
         if (isAnswered) return;
         isAnswered = true;
         clearTimeout(timer);
-        onQuery(performance.now() - startedAtMs, error instanceof Error);
-        answer(error, result);
+        const failure = this.#doubt ?? error;
+        onQuery(performance.now() - startedAtMs, failure instanceof Error);
+        answer(failure, result);
       };
       const timer = setTimeout(() => {
         hangUp(this);
