@@ -27,7 +27,7 @@ export class HttpProducer {
   readonly #customers: readonly HttpCustomer[];
   readonly #pickUrl: () => string;
   /** Where the checker finds what was published. */
-  readonly #publications: Publication[];
+  readonly publications: Publication[];
   /** Requests that were cut off without an answer. */
   cut = 0;
   /** Repeats that were told of a request that nobody had got an answer to: it had been committed. */
@@ -38,11 +38,11 @@ export class HttpProducer {
   constructor(customers: readonly HttpCustomer[], pickUrl: () => string, publications: Publication[]) {
     this.#customers = customers;
     this.#pickUrl = pickUrl;
-    this.#publications = publications;
+    this.publications = publications;
   }
 
   get acknowledged(): number {
-    return this.#publications.filter(({ acknowledgedAtMs }) => acknowledgedAtMs !== null).length;
+    return this.publications.filter(({ acknowledgedAtMs }) => acknowledgedAtMs !== null).length;
   }
 
   /** So many requests in flight until the signal; resolves when the last analysis is acknowledged. */
@@ -79,7 +79,7 @@ export class HttpProducer {
     const { publication, text } = newPublication(`http-${nth}`, nth, customer.accountId);
     const sent = { publication, customer, body: `{"analysis":${text}}`, idempotencyKey: randomUUID() };
     this.#sent.push(sent);
-    this.#publications.push(publication);
+    this.publications.push(publication);
     const { isReplayed } = await this.#untilAnswered(sent);
     if (isReplayed) this.found++;
   }

@@ -16,6 +16,7 @@ export type Publication = {
   wasInDoubt: boolean;
 };
 
+const PUBLISH = "select sealpost.publish_analysis($1, $2, $3) as id";
 const RETRY_MS = 100;
 const CONNECTIONS_MAX = 4;
 
@@ -100,17 +101,34 @@ export class Producer {
 
   async #try(publication: Publication, text: string, webhookUrl: string | null): Promise<void> {
     try {
-      const { rows } = await this.#pool.query<{ id: string }>(
-        "select sealpost.publish_analysis($1, $2, $3) as id",
-        [publication.accountId, text, webhookUrl],
-      );
-      publication.deliveryId = rows[0]!.id;
+      publication.deliveryId = await this.#commit([publication.accountId, text, webhookUrl]);
       publication.acknowledgedAtMs = Date.now();
     } catch (error) {
       // Refused by our own SQL is an answer; everything else leaves it open whether the commit was reached.
       if (error instanceof pg.DatabaseError && error.code?.startsWith("SP")) throw error;
       publication.wasInDoubt = true;
       await wait(RETRY_MS);
+    }
+  }
+
+  /** Rejects, too, when PostgreSQL warns that the synchronous standby may lack what it has committed. */
+  async #commit(values: readonly unknown[]): Promise<string> {
+    const client = await this.#pool.connect();
+    let warning: string | undefined;
+    const onNotice = ({ message }: { readonly message?: string | undefined }) => {
+      warning = message;
+    };
+    client.on("notice", onNotice);
+    try {
+      const { rows } = await client.query<{ id: string }>(PUBLISH, [...values]);
+      if (warning !== undefined) throw new Error(warning);
+      client.release();
+      return rows[0]!.id;
+    } catch (error) {
+      client.release(true);
+      throw error;
+    } finally {
+      client.off("notice", onNotice);
     }
   }
 

@@ -1,0 +1,144 @@
+// The network between a dispatcher, an API process and their database fails in every way, while another dispatcher
+// goes on.
+import { equal } from "node:assert/strict";
+import type { Arrival } from "../faults/harness/arrival.ts";
+import { HttpProducer } from "../faults/harness/http-producer.ts";
+import {
+  countsOf,
+  expectAtMost,
+  expectSafe,
+  type Figures,
+  type Scenario,
+  until,
+  wait,
+  withCluster,
+} from "../faults/harness/scenario.ts";
+import { createAccounts } from "../faults/scenarios/feed.ts";
+import type { Chance } from "../simulation/chance.ts";
+import type { LineFault } from "../support/database-proxy.ts";
+import { startDatabaseProxy } from "../support/database-proxy.ts";
+import type { SealpostProcess } from "../support/sealpost-process.ts";
+import { patience } from "../support/time-limits.ts";
+
+const FAULTS = {
+  "from the database": () => ({ held: ["from"] }),
+  "to the database": () => ({ held: ["to"] }),
+  "both ways": () => ({ held: ["to", "from"] }),
+  "half of the connections": (chance) => ({ held: ["to", "from"], strikes: () => chance.isTrue(0.5) }),
+  slow: () => ({ lateMs: 300, pieceBytes: 200 }),
+  forgotten: () => ({}),
+} satisfies Record<string, (chance: Chance) => LineFault>;
+type FaultName = keyof typeof FAULTS;
+const QUICKLY: readonly FaultName[] = ["from the database", "half of the connections", "slow", "forgotten"];
+
+/** An answer that never comes is waited for, then a new connection is made; and so are the claims of a backoff. */
+const BACK_MS_MAX = { api: 10_000, dispatcher: 10_000 };
+const ATTEMPTS_MAX = 8;
+
+export const line: Scenario = {
+  name: "line",
+  fault:
+    "between processes and their database nothing passes one way, or both, or on some connections, or slowly",
+  play: (place) =>
+    withCluster(place, { dispatchers: 1 }, async (cluster) => {
+      const database = await startDatabaseProxy(cluster.databaseUrl);
+      try {
+        const behind = { DATABASE_URL: database.url };
+        const dispatcher = await cluster.startDispatcher(behind);
+        const api = cluster.spawn(["serve"], behind);
+        await api.ready;
+        const accounts = await createAccounts(cluster, ["analyses:publish"]);
+        for (const n of accounts.keys()) await cluster.receiver.behave(`/${n}`, { jitterMs: 600 });
+        const producer = new HttpProducer(accounts, () => api.url, []);
+        const publishing = new AbortController();
+        const published = Promise.all([
+          producer.run(4, publishing.signal),
+          cluster.producer.run(
+            20,
+            accounts.map(({ accountId }) => accountId),
+            publishing.signal,
+          ),
+        ]);
+        const attempts = () => metricOf(dispatcher, "attempts_total");
+        const isMore = async (count: () => number | Promise<number>, than: number) => (await count()) > than;
+        const backMs: Record<string, number> = {};
+        let inFlight = 0;
+
+        const strike = async (name: FaultName) => {
+          await until(async () => (await metricOf(dispatcher, "attempts_in_flight")) > 1);
+          const [interrupted, acknowledged] = [await countInterrupted(), producer.acknowledged];
+          inFlight += await metricOf(dispatcher, "attempts_in_flight");
+          if (name === "forgotten") return database.forget();
+          database.strike(FAULTS[name](place.chance));
+          // Where nothing passes, for longer than leases, whose deliveries the other takes over; or for any time.
+          if (name === "slow" || name === "half of the connections")
+            await until(() => isMore(() => producer.acknowledged, acknowledged + 10));
+          else if (place.scale === "quick" || place.chance.isTrue(0.5))
+            await until(() => isMore(countInterrupted, interrupted));
+          else await wait(place.chance.between(200, 9_000));
+          database.letGo(() => place.chance.isTrue(0.5));
+        };
+        const untilBack = async (name: FaultName) => {
+          const healedAt = performance.now();
+          const since = () => Math.round(performance.now() - healedAt);
+          const [acknowledged, ended] = [producer.acknowledged, await attempts()];
+          const apiBack = until(() => isMore(() => producer.acknowledged, acknowledged)).then(since);
+          const dispatcherBack = until(() => isMore(attempts, ended)).then(since);
+          const back = { api: await apiBack, dispatcher: await dispatcherBack };
+          for (const who of ["api", "dispatcher"] as const) {
+            expectAtMost(back[who], patience(BACK_MS_MAX[who]), `ms until the ${who} is back after: ${name}`);
+            const key = `${who} back ms, ${name}`;
+            backMs[key] = Math.max(backMs[key] ?? 0, back[who]);
+          }
+        };
+        const countInterrupted = async () => {
+          const { rows } = await cluster.pool.query<{ n: number }>(
+            "select count(*)::integer as n from sealpost.attempts where outcome = 'interrupted'",
+          );
+          return rows[0]!.n;
+        };
+
+        const names = place.scale === "quick" ? QUICKLY : (Object.keys(FAULTS) as FaultName[]);
+        const rounds = place.scale === "quick" ? 1 : 5;
+        for (let n = 0; n < rounds; n++) {
+          for (const name of names) {
+            await strike(name);
+            await untilBack(name);
+          }
+        }
+        publishing.abort();
+        await published;
+        const drainedMs = await cluster.drain(60_000);
+        const { arrivals } = cluster.receiver;
+        const verdict = await cluster.check([...cluster.producer.publications, ...producer.publications]);
+        expectSafe(verdict);
+        equal(verdict.succeeded, verdict.published);
+        equal(verdict.atOnceMax, 1, "POSTs of one delivery at one time");
+        expectAtMost(mostOf(arrivals), ATTEMPTS_MAX, "POSTs of one delivery");
+        for (const { hasEnded, errors } of cluster.processes) equal(`${hasEnded} ${errors}`, "false ");
+        return {
+          faults: rounds * names.length,
+          ...countsOf(verdict),
+          "in flight at faults": inFlight,
+          "at once": verdict.atOnceMax,
+          "most POSTs of one": mostOf(arrivals),
+          ...backMs,
+          "drained ms": drainedMs,
+        } satisfies Figures;
+      } finally {
+        await database.close();
+      }
+    }),
+};
+
+async function metricOf({ metricsUrl }: SealpostProcess, name: string): Promise<number> {
+  const text = await (await fetch(`${metricsUrl}/metrics`)).text();
+  const values = text.matchAll(new RegExp(`^sealpost_${name}(?:\\{.*\\})? (\\d+)$`, "gm"));
+  return [...values].reduce((sum, [, value]) => sum + Number(value), 0);
+}
+
+function mostOf(arrivals: readonly Arrival[]): number {
+  const counts = new Map<string, number>();
+  for (const { deliveryId } of arrivals) counts.set(deliveryId, (counts.get(deliveryId) ?? 0) + 1);
+  return Math.max(...counts.values());
+}
