@@ -59,6 +59,8 @@ export function createDatabaseClock(monotonicMs: () => number) {
 }
 
 const CACHED_KEYS_MAX = 20_000;
+/** Of six thousand characters, whose forms in answers take up to half a megabyte. */
+const CACHED_HEADERS_MAX = 200;
 
 /**
  * The keys that sign a delivery: the account's current secret first and, while its overlap lasts, the one before it.
@@ -82,7 +84,7 @@ function createFindKeys(secretsKey: SecretsKey) {
 /** The endpoint's own headers, and what hides them. Throws, as an internal error, when they do not open. */
 function createFindHeaders(secretsKey: SecretsKey) {
   const ready = new BoundedCache<string, Pick<PostRequest, "hide"> & Pick<WebhookHeaders, "added">>(
-    CACHED_KEYS_MAX,
+    CACHED_HEADERS_MAX,
   );
   return ({ accountId, endpointUrl, sealedHeaders: sealed }: LeasedDelivery) => {
     if (sealed === null || endpointUrl === null) return {};

@@ -163,19 +163,31 @@ export function sentHeaders(headers: readonly EndpointHeader[]): Readonly<Record
 const HIDDEN = "[secret]";
 /** As much of a text's beginning, where what was answered was cut, says something of it. */
 const TOLD_CHARS_MIN = 4;
+/** No text of an answer that is recorded is longer. */
+const TEXT_CHARS_MAX = 1_024;
 
-/** What hides secret values in an answer, which a receiver may send back and the log would show. Undefined: nothing. */
+/**
+ * What hides secret values in an answer, which a receiver may send back and the log would show. Undefined: nothing. For
+ * whatever headers and answers, it takes little of the thread: of the forms, only those are compared that begin alike.
+ */
 export function hidingSecrets(headers: readonly EndpointHeader[]): ((text: string) => string) | undefined {
   const secrets = headers.filter(({ secret }) => secret).flatMap(({ value }) => partsOf(value));
   if (secrets.length === 0) return undefined;
-  const forms = [...new Set(secrets.flatMap(spellingsOf))].sort((one, other) => other.length - one.length);
+  const forms = new Set(secrets.flatMap(spellingsOf).map((form) => form.slice(0, TEXT_CHARS_MAX)));
+  const alike = Map.groupBy(forms, (form) => form.slice(0, TOLD_CHARS_MIN));
   return (text) => {
-    let told = text;
-    for (const form of forms) told = told.replaceAll(form, HIDDEN);
-    for (const form of forms)
-      for (let chars = form.length - 1; chars >= TOLD_CHARS_MIN; chars--)
-        if (told.endsWith(form.slice(0, chars))) return told.slice(0, -chars) + HIDDEN;
-    return told;
+    let told = "";
+    let from = 0;
+    for (let at = 0; at + TOLD_CHARS_MIN <= text.length; at++) {
+      for (const form of alike.get(text.slice(at, at + TOLD_CHARS_MIN)) ?? []) {
+        // All of it or, at the end of the text, its beginning.
+        const end = at + form.length;
+        if (end <= from || text.slice(at, end) !== form.slice(0, text.length - at)) continue;
+        if (at >= from) told += text.slice(from, at) + HIDDEN;
+        from = end;
+      }
+    }
+    return told + text.slice(from);
   };
 }
 

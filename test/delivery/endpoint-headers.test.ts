@@ -192,6 +192,38 @@ describe("what a receiver sends back is logged without secret values", () => {
     expect(recorded).toMatchObject({ server: "nginx", via: "[secret]" });
     expect(recorded!.location).not.toMatch(/Zx9|Bear/);
   });
+
+  test.each([
+    ["that begin alike, and almost like the answer", "a", "b"],
+    ["of which each character has many spellings", `"'<>&/= `, "x"],
+  ])("in little time, with headers %s", (_, part, last) => {
+    const text = (chars: number, end: string) => part.repeat(chars).slice(0, chars - 1) + end;
+    const secrets = Array.from({ length: 9 }, (_, n) => ({
+      name: `x-${n}`,
+      value: text(640 + n, last),
+      secret: true,
+    }));
+    const names = [
+      "allow",
+      "cf-ray",
+      "date",
+      "location",
+      "server",
+      "via",
+      "www-authenticate",
+      "x-request-id",
+    ];
+    const hideAll = hidingSecrets(secrets)!;
+    const answered = Object.fromEntries(names.map((name) => [name, text(700, "c")]));
+    const chunks = [Buffer.from(text(1_024, "c"))];
+    const before = process.cpuUsage();
+    for (let n = 0; n < 10; n++) {
+      recordedHeaders(answered, hideAll);
+      excerptOf({ chunks, bytesCount: 1_024, isCut: false }, {}, 1_024, hideAll);
+    }
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / 1_000, "milliseconds").toBeLessThan(200);
+  });
 });
 
 const named = (name: string) => ({ name, value: "v", secret: false });

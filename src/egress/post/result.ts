@@ -215,7 +215,7 @@ export function excerptOf(
 
 function headerText(value: string | string[], lengthMax: number, hide: Hide = (text) => text): string {
   const text = typeof value === "string" ? value : value.join(", ");
-  return recordableText(hide(text).slice(0, lengthMax));
+  return hide(recordableText(text.slice(0, lengthMax))).slice(0, lengthMax);
 }
 
 function bytesIn(text: string): number {
