@@ -2,7 +2,7 @@ import { randomBytes, randomUUID } from "node:crypto";
 import { pino } from "pino";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { keepHouse } from "../../src/app/housekeeping.ts";
-import { readRetention } from "../../src/base/database/cells.ts";
+import { type Retention, readRetention } from "../../src/base/database/cells.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { publishAt } from "../support/delivery-rows.ts";
@@ -33,10 +33,14 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
-async function keepHouseOn(at: Date | null, signal = new AbortController().signal) {
+async function keepHouseOn(
+  at: Date | null,
+  signal = new AbortController().signal,
+  retention: Partial<Retention> = {},
+) {
   const lines: { msg: string; partition: string; openDeliveries: number }[] = [];
   const log = pino({}, { write: (line) => lines.push(JSON.parse(line)) });
-  await keepHouse(database.pool, { retention: RETENTION, at, signal, log });
+  await keepHouse(database.pool, { retention: { ...RETENTION, ...retention }, at, signal, log });
   const dropped = lines.filter(({ msg }) => msg === "dropped a partition");
   const kept = lines.filter(({ msg }) => msg === "an old partition stays: it still has open deliveries");
   return {
@@ -79,15 +83,25 @@ describe("keeping house", () => {
       "bodies_20200302",
       "feed_20200302",
     ]);
-    expect((await keepHouseOn(daysLater(31))).dropped).toEqual(["deliveries_20200301", "attempts_20200301"]);
+    expect((await keepHouseOn(daysLater(31))).dropped).toEqual(["attempts_20200301", "deliveries_20200301"]);
   });
 
   it("forgets the analyses of a day with its log, so that their ids mean nothing any more", async () => {
     expect(await countRows(database.pool, "analyses", { account_id: accountId })).toBe(0);
   });
 
+  it("keeps a day's deliveries as long as what is erased by them, and drops them last", async () => {
+    await makePartitionsFrom(database.pool, "2020-02-20", 1);
+    const days = (count: number) => new Date(Date.parse("2020-02-20T00:00:00Z") + count * DAY_MS);
+    const short = { logRetentionMs: RETENTION.analysisRetentionMs };
+    const { signal } = new AbortController();
+    expect((await keepHouseOn(days(8), signal, short)).dropped).toEqual([]);
+    const names = ["bodies", "feed", "attempts", "deliveries"].map((table) => `${table}_20200220`);
+    expect((await keepHouseOn(days(9), signal, short)).dropped).toEqual(names);
+  });
+
   it("goes by the database's clock, and makes what is missing", async () => {
-    expect((await keepHouseOn(null)).dropped).toEqual(["deliveries_20200302", "attempts_20200302"]);
+    expect((await keepHouseOn(null)).dropped).toEqual(["attempts_20200302", "deliveries_20200302"]);
     const { rows } = await database.pool.query(
       "select count(*)::integer as n from pg_inherits where inhparent = 'sealpost.bodies'::regclass",
     );
