@@ -1,6 +1,12 @@
 import { randomUUID } from "node:crypto";
 import { beforeEach, describe, expect, it } from "vitest";
-import { createPromoting, lead, promoteDue, sweepStuckJobs } from "../../src/delivery/promote-sql.ts";
+import {
+  createPromoting,
+  lead,
+  promoteDue,
+  sweepStuckJobs,
+  takeBackOverflow,
+} from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { attemptOf, claim, claimOne, LEASE_MS, openRow, publishAt } from "../support/delivery-rows.ts";
 import {
@@ -116,6 +122,28 @@ describe("promoting", () => {
         [2_000, 5],
       ]),
     );
+  });
+
+  it.each([
+    ["its own URL", "https://unproven.example.com/in", "https://unproven.example.com"],
+    ["the endpoint", null, "https://receiver.example.com"],
+  ])("puts off all but a few that wait for %s to prove itself, until it has", async (_, url, origin) => {
+    const at = later(WAKE_AFTER_MS);
+    await insertRow(database.pool, "receivers", { account_id: accountId, origin, next_at: at });
+    const waiting = await publishSome(30, url);
+    const others = await publishSome(30, "https://other.example.com/");
+    const limits = { lane: 100 };
+    expect(await promote(at, limits)).toEqual({ looked: 60, woken: 35 });
+    const { ids } = await takeWakeups(database.pool);
+    expect(ids.filter((id) => others.includes(id))).toHaveLength(30);
+    expect(await promote(later(2 * WAKE_AFTER_MS + 90_000), limits)).toMatchObject({ looked: 35 });
+    await promote(later(WAKE_AFTER_MS + 240_000), limits);
+    expect((await takeWakeups(database.pool)).ids.length, "in the end, all of them").toBe(60 + 35);
+    const { rows } = await pool.query("select sealpost.lane($1, $2)::text as lane", [accountId, url]);
+    const overflow = { accountId, lane: rows[0]!.lane, fromId: waiting.toSorted()[0]!, room: 100 };
+    await changeRows(database.pool, "open_deliveries", {}, { wake_at: later(200_000) });
+    const [taken] = await takeBackOverflow(pool, [overflow]);
+    expect([...taken!.deliveryIds].sort(), "put off, but nobody's").toEqual(waiting.toSorted());
   });
 
   it("shares a step out in turns, so that no lane stands behind another's thousand", async () => {
