@@ -6,6 +6,7 @@ import { deleteOldRows, type OldRows } from "../base/database/old-rows.ts";
 import {
   countOpenOfDay,
   dropPartition,
+  expireOpenOfDay,
   findPartitionsOlderThan,
   forgetAnalysesOfDay,
   type LogPlace,
@@ -103,6 +104,7 @@ async function dropOlderThan(
   for (const partition of await findPartitionsOlderThan(pool, table, retentionMs, at)) {
     if (signal.aborted) return;
     const { name, day } = partition;
+    if (table === "bodies") await repeat(signal, () => expireOpenOfDay(pool, day, FORGOTTEN_PER_STEP));
     // Nothing that is still open needs its place in the feed.
     const openDeliveries = table === "feed" ? 0 : await countOpenOfDay(pool, day);
     if (openDeliveries > 0) {

@@ -5,7 +5,7 @@ import { keepHouse } from "../../src/app/housekeeping.ts";
 import { type Retention, readRetention } from "../../src/base/database/cells.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { publishAt } from "../support/delivery-rows.ts";
+import { claimOne, deliveryRow, publishAt } from "../support/delivery-rows.ts";
 import {
   countRows,
   forgetOpen,
@@ -53,11 +53,12 @@ const daysLater = (days: number) => new Date(Date.parse("2020-03-01T00:00:00Z") 
 
 describe("keeping house", () => {
   let openId: string;
+  let waitingId: string;
 
   beforeAll(async () => {
-    const ids = await publishAt(database.pool, accountId, PUBLISHED_ON, ["h-1", "h-2"]);
-    openId = ids[0]!;
-    await forgetOpen(database.pool, [ids[1]!]);
+    const ids = await publishAt(database.pool, accountId, PUBLISHED_ON, ["h-1", "h-2", "h-3"]);
+    [openId, waitingId] = ids as [string, string];
+    await forgetOpen(database.pool, [ids[2]!]);
   });
 
   it("says how long everything is kept here", async () => {
@@ -69,8 +70,13 @@ describe("keeping house", () => {
     expect(await keepHouseOn(new Date(daysLater(9).getTime() - 1))).toEqual({ dropped: [], kept: [] });
   });
 
-  it("keeps a day that still has open deliveries, and says so", async () => {
+  it("keeps a day with an attempt under way, and says so; what only waits has expired", async () => {
+    await claimOne(database.pool, openId, { at: daysLater(8) });
     const { dropped, kept } = await keepHouseOn(daysLater(9));
+    expect(await deliveryRow(database.pool, waitingId)).toMatchObject({
+      status: "abandoned",
+      reason: "analysis_expired",
+    });
     expect(kept).toEqual([["bodies_20200301", 1]]);
     expect(dropped, "its places in the feed go all the same").toEqual(["feed_20200301"]);
     expect(await countRows(database.pool, "bodies", { delivery_id: openId })).toBe(1);

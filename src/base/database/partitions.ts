@@ -131,6 +131,29 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
   return rows[0]!.n;
 }
 
+/**
+ * Ends open deliveries of a day whose analyses may not be sent any more, as a claim would: those of receivers that have
+ * proven nothing may wait for theirs for days. Not what somebody has. Returns how many.
+ */
+export async function expireOpenOfDay(pool: Pool, day: Date, rowsMax: number): Promise<number> {
+  const { rows } = await pool.query<{ n: number }>(
+    `with gone as (
+       delete from sealpost.open_deliveries where ctid = any (array(
+         select ctid from sealpost.open_deliveries
+         where delivery_id >= sealpost.uuid_v7_floor($1) and lease_token is null
+           and delivery_id < sealpost.uuid_v7_floor($1::timestamptz + interval '1 day')
+         order by delivery_id limit $2 for update skip locked))
+       returning account_id, delivery_id
+     ), told as (
+       update sealpost.deliveries as d set status = 'abandoned', reason = 'analysis_expired'
+       from gone where d.account_id = gone.account_id and d.id = gone.delivery_id
+     )
+     select count(*)::integer as n from gone`,
+    [day, rowsMax],
+  );
+  return rows[0]!.n;
+}
+
 /** A detach waits for every transaction that can still see the day; a report of an hour must not end in a failure. */
 const DETACH_MS = 60_000;
 
