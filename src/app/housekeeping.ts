@@ -38,8 +38,8 @@ export function retentionOf({ analysisRetentionSeconds, logRetentionDays }: Conf
 }
 
 /**
- * How long a day is kept after its end, in the order in which it goes: a delivery last, by which the rest of it is found
- * to be erased. A body is kept a day longer than its analysis can be read.
+ * How long a day is kept after its end, in the order in which it goes: a delivery last, by which the rest is found to
+ * be erased. A body is kept a day longer than its analysis can be read.
  */
 export function daysKeptMs({ analysisRetentionMs, logRetentionMs }: Retention) {
   const bodies = analysisRetentionMs + DAY_MS;
