@@ -21,10 +21,12 @@ const COLUMNS = `r.id, r.address, case when r.confirmed_at is null then 'unconfi
 
 /**
  * Adds the address, unless it is there, and asks it to confirm, unless it has or was asked a moment ago. Locks the
- * account's row, so that two requests do not both take the last place. `address`: as judgeMailAddress gives it.
+ * account's row, so that two requests do not both take the last place, and one that all accounts have, so that many do
+ * not write to one address at the same moment. `address`: as judgeMailAddress gives it.
  */
 export async function addRecipient(client: ClientBase, accountId: string, address: string): Promise<Added> {
   await client.query("select from sealpost.accounts where id = $1 for no key update", [accountId]);
+  await client.query("select from sealpost.notice_turn for update");
   const { rows } = await client.query<{
     known_id: string | null;
     needs_mail: boolean;

@@ -238,6 +238,15 @@ describe("recipients", () => {
     expect(await mails("flood@example.com")).toBe(5);
   });
 
+  test("nor by many at the same moment", async () => {
+    const accounts = await Promise.all(Array.from({ length: 15 }, () => api.newAccount()));
+    const body = { address: "crowd@example.com" };
+    const added = accounts.map(({ ownKey: key }) => api.ask("POST", recipients, { key, body }));
+    const statuses = (await Promise.all(added)).map(({ status }) => status);
+    expect(statuses.filter((status) => status === 202)).toHaveLength(5);
+    expect(await mails("crowd@example.com")).toBe(5);
+  });
+
   test("are not twenty-one strangers a day", async () => {
     for (let n = 0; n < 20; n++) {
       const added = await add(`stranger${n}@example.com`);
