@@ -21,7 +21,6 @@ import {
   confirmsChallenge,
   importWebhookKey,
   signedHeaders,
-  type WebhookHeaders,
   type WebhookKey,
   webhookBody,
   webhookHeaders,
@@ -59,8 +58,6 @@ export function createDatabaseClock(monotonicMs: () => number) {
 }
 
 const CACHED_KEYS_MAX = 20_000;
-/** Of six thousand characters, whose forms in answers take up to half a megabyte. */
-const CACHED_HEADERS_MAX = 200;
 
 /**
  * The keys that sign a delivery: the account's current secret first and, while its overlap lasts, the one before it.
@@ -83,15 +80,11 @@ function createFindKeys(secretsKey: SecretsKey) {
 
 /** The endpoint's own headers, and what hides them. Throws, as an internal error, when they do not open. */
 function createFindHeaders(secretsKey: SecretsKey) {
-  const ready = new BoundedCache<string, Pick<PostRequest, "hide"> & Pick<WebhookHeaders, "added">>(
-    CACHED_HEADERS_MAX,
-  );
+  // Not cached: it takes microseconds, few endpoints have any, and 20,000 of them could take all memory.
   return ({ accountId, endpointUrl, sealedHeaders: sealed }: LeasedDelivery) => {
     if (sealed === null || endpointUrl === null) return {};
-    return ready.get(`${endpointUrl} ${sealed}`, () => {
-      const headers = unsealHeaders(Buffer.from(sealed, "base64"), endpointUrl, accountId, secretsKey);
-      return { added: sentHeaders(headers), hide: hidingSecrets(headers) };
-    });
+    const headers = unsealHeaders(Buffer.from(sealed, "base64"), endpointUrl, accountId, secretsKey);
+    return { added: sentHeaders(headers), hide: hidingSecrets(headers) };
   };
 }
 

@@ -161,34 +161,69 @@ export function sentHeaders(headers: readonly EndpointHeader[]): Readonly<Record
 }
 
 const HIDDEN = "[secret]";
-/** As much of a text's beginning, where what was answered was cut, says something of it. */
+/** As much of a value's beginning, where what was answered was cut, says something of it. */
 const TOLD_CHARS_MIN = 4;
-/** No text of an answer that is recorded is longer. */
-const TEXT_CHARS_MAX = 1_024;
+/** A piece of a value that is as long is hidden wherever it is. Of shorter ones, many are words that anybody uses. */
+const PIECE_CHARS = 12;
 
-/**
- * What hides secret values in an answer, which a receiver may send back and the log would show. Undefined: nothing. For
- * whatever headers and answers, it takes little of the thread: of the forms, only those are compared that begin alike.
- */
+/** What hides secret values in an answer, which a receiver may send back and the log would show. Undefined: nothing. */
 export function hidingSecrets(headers: readonly EndpointHeader[]): ((text: string) => string) | undefined {
-  const secrets = headers.filter(({ secret }) => secret).flatMap(({ value }) => partsOf(value));
+  const secrets = headers.filter(({ secret }) => secret);
   if (secrets.length === 0) return undefined;
-  const forms = new Set(secrets.flatMap(spellingsOf).map((form) => form.slice(0, TEXT_CHARS_MAX)));
-  const alike = Map.groupBy(forms, (form) => form.slice(0, TOLD_CHARS_MIN));
+  let prepared: Hidden | undefined;
   return (text) => {
-    let told = "";
-    let from = 0;
-    for (let at = 0; at + TOLD_CHARS_MIN <= text.length; at++) {
-      for (const form of alike.get(text.slice(at, at + TOLD_CHARS_MIN)) ?? []) {
-        // All of it or, at the end of the text, its beginning.
-        const end = at + form.length;
-        if (end <= from || text.slice(at, end) !== form.slice(0, text.length - at)) continue;
-        if (at >= from) told += text.slice(from, at) + HIDDEN;
-        from = end;
-      }
-    }
-    return told + text.slice(from);
+    // Most answers have no text, so nothing is prepared for them.
+    if (text.length < TOLD_CHARS_MIN) return text;
+    prepared ??= prepareHidden(secrets);
+    const hidden = prepared;
+    const plain = text.replace(BASE64, (encoded) => (isToldIn(encoded, hidden) ? HIDDEN : encoded));
+    return withoutHidden(plain, hidden);
   };
+}
+
+type Hidden = { readonly parts: readonly string[]; readonly pieces: ReadonlySet<string> };
+
+function prepareHidden(secrets: readonly EndpointHeader[]): Hidden {
+  const parts = secrets.flatMap(({ value }) => partsOf(value)).map((part) => readingOf(part).read);
+  const pieces = new Set<string>();
+  for (const part of parts)
+    for (let at = 0; at + PIECE_CHARS <= part.length; at++)
+      if (part[at] !== " ") pieces.add(part.slice(at, at + PIECE_CHARS));
+  return { parts, pieces };
+}
+
+/** What may be base64 of a text with a value in it. */
+const BASE64 = /[\w+/-]{16,}/g;
+
+function isToldIn(encoded: string, hidden: Hidden): boolean {
+  // What it was cut from may have begun at any place of a group of four.
+  return [0, 1, 2, 3].some((skipped) => {
+    const text = Buffer.from(encoded.slice(skipped), "base64").toString("latin1");
+    return withoutHidden(text, hidden) !== text;
+  });
+}
+
+function withoutHidden(text: string, { parts, pieces }: Hidden): string {
+  const { read, starts } = readingOf(text);
+  const isHidden = new Uint8Array(read.length);
+  for (let at = 0; at + PIECE_CHARS <= read.length; at++)
+    if (pieces.has(read.slice(at, at + PIECE_CHARS))) isHidden.fill(1, at, at + PIECE_CHARS);
+  const uncut = read.replace(CUT_SPELLING, "");
+  for (const part of parts) {
+    if (part.length < PIECE_CHARS)
+      for (let at = read.indexOf(part); at !== -1; at = read.indexOf(part, at + 1))
+        isHidden.fill(1, at, at + part.length);
+    for (let chars = Math.min(part.length, PIECE_CHARS) - 1; chars >= TOLD_CHARS_MIN; chars--)
+      if (uncut.endsWith(part.slice(0, chars))) isHidden.fill(1, uncut.length - chars);
+  }
+  if (!isHidden.includes(1)) return text;
+  let shown = "";
+  let from = 0;
+  for (const { index, 0: run } of isHidden.join("").matchAll(/1+/g)) {
+    shown += text.slice(from, starts[index]) + HIDDEN;
+    from = starts[index + run.length]!;
+  }
+  return shown + text.slice(from);
 }
 
 /** The value, and what of it an application tells alone: a token without its scheme, Basic's name and password. */
@@ -199,19 +234,35 @@ function partsOf(value: string): readonly string[] {
   return [value, ...parts.filter(({ length }) => length >= TOLD_CHARS_MIN)];
 }
 
-/** As it is, in JSON, in a URL, in a form and in HTML. */
-function spellingsOf(text: string): readonly string[] {
-  const json = JSON.stringify(text).slice(1, -1);
-  const ofCode = (char: string) => `\\u00${char.charCodeAt(0).toString(16)}`;
-  const url = encodeURIComponent(text);
-  const html = text
-    .replaceAll("&", "&amp;")
-    .replaceAll("<", "&lt;")
-    .replaceAll(">", "&gt;")
-    .replaceAll('"', "&quot;");
-  return [
-    ...[text, json, json.replaceAll("/", "\\/"), json.replace(/[<>&']/g, ofCode)],
-    ...[url, url.replaceAll("%20", "+"), html, html.replaceAll("'", "&#39;"), html.replaceAll("'", "&#x27;")],
-    html.replaceAll("'", "&#x27;").replaceAll("/", "&#x2F;").replaceAll("=", "&#x3D;"),
-  ];
+/** A character as URLs and forms, JSON and scripts, and HTML spell it. */
+const SPELLED =
+  /(?:%|\\u00|\\x)([0-9a-f]{2})|&#x0*([0-9a-f]{2});|&#0*(\d{2,3});|&(amp|lt|gt|quot|apos);|\\(["'/\\])/gi;
+const NAMED: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
+/** What may be the beginning of one, where a text was cut. */
+const CUT_SPELLING = /(?:%[0-9a-f]?|\\(?:u0{0,2}[0-9a-f]?|x[0-9a-f]?)?|&[#\w]{0,7})$/i;
+/** Spelled again by what it went through, such as HTML in JSON. */
+const SPELLINGS_MAX = 3;
+
+/**
+ * How a text reads, however it is spelled, in small letters, a plus being a form's space. `starts`: where each
+ * character begins in the text, and where the last one ends.
+ */
+function readingOf(text: string): { readonly read: string; readonly starts: readonly number[] } {
+  let read = text;
+  let starts = Array.from({ length: text.length + 1 }, (_, at) => at);
+  for (let spellings = 0; spellings < SPELLINGS_MAX; spellings++) {
+    const isStart = new Uint8Array(starts.length).fill(1);
+    const before = read;
+    read = before.replace(SPELLED, (spelled: string, ...found: (string | number | undefined)[]) => {
+      const [code, hex = code, decimal, name, char] = found as (string | undefined)[];
+      const at = found[5] as number;
+      isStart.fill(0, at + 1, at + spelled.length);
+      if (hex !== undefined) return String.fromCharCode(Number.parseInt(hex, 16));
+      if (decimal !== undefined) return String.fromCharCode(Number(decimal));
+      return name === undefined ? char! : NAMED[name.toLowerCase()]!;
+    });
+    if (read === before) break;
+    starts = starts.filter((_, at) => isStart[at] === 1);
+  }
+  return { read: read.replaceAll("+", " ").replace(/[A-Z]/g, (char) => char.toLowerCase()), starts };
 }

@@ -167,17 +167,32 @@ describe("what a receiver sends back is logged without secret values", () => {
 
   test.each([
     ["Bearer Zx9/SECRET+token=", "[secret]"],
-    ["invalid token Zx9/SECRET+token=", "invalid token [secret]"],
+    ["invalid token: Zx9/SECRET+token=", "invalid token: [secret]"],
+    ["INVALID TOKEN: ZX9/SECRET+TOKEN=", "INVALID TOKEN: [secret]"],
+    ["the token Zx9/SECRET+to… is not known", "the token [secret]… is not known"],
+    ["ET+token= in\nBearer Zx9/SECR", "ET+token= in\n[secret]"],
     ['{"a":"Bearer Zx9\\/SECRET+token="}', '{"a":"[secret]"}'],
+    ['{"a":"Zx9/SECRET\\u002Btoken\\u003D"}', '{"a":"[secret]"}'],
+    ['{"a":"{\\"b\\":\\"Zx9/SECRET\\\\u002btoken\\u003d\\"}"}', '{"a":"{\\"b\\":\\"[secret]\\"}"}'],
     ["?t=Zx9%2FSECRET%2Btoken%3D&u", "?t=[secret]&u"],
+    ["?t=zx9%2fsecret%2btoken%3d&u", "?t=[secret]&u"],
+    ["?r=%2Flogin%3Ft%3DZx9%252FSECRET%252Btoken%253D", "?r=%2Flogin%3Ft%3D[secret]"],
+    ["<p>Zx9/SECRET&#43;token&#61; &amp; more</p>", "<p>[secret] &amp; more</p>"],
     ["<p>Zx9&#x2F;SECRET+token&#x3D;</p>", "<p>[secret]</p>"],
     ["hello ada:pass<word>", "hello [secret]"],
     ["hello pass&lt;word&gt;", "hello [secret]"],
     ["hello pass\\u003cword\\u003e", "hello [secret]"],
     ["cut off: Bearer Zx9/SECR", "cut off: [secret]"],
+    ["cut off: Zx9%2", "cut off: Zx9%2"],
+    ["cut off: Zx9%2FSE%", "cut off: [secret]"],
     ["open-value", "open-value"],
   ])("%s", (text, told) => {
     expect(hide(text)).toBe(told);
+  });
+
+  test.each(["", "y", "yy"])("in base64, behind %j", (before) => {
+    const text = Buffer.from(`${before}Zx9/SECRET+token=, and more`).toString("base64");
+    expect(hide(`${text} and ${text.slice(before.length)}`)).toMatch(/^\[secret\]=* and \[secret\]=*$/);
   });
 
   test("where the text was cut, in a body and in a header, and JSON stays JSON", () => {

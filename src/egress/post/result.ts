@@ -198,7 +198,7 @@ export function excerptOf(
   const encoding = headers["content-encoding"];
   if (encoding !== undefined && encoding.toLowerCase() !== "identity" && body.bytesCount > 0) {
     // Never decompressed, because of gzip bombs.
-    return firstBytes(`[compressed: ${headerText(encoding, 40)}]`, bytesMax);
+    return firstBytes(`[compressed: ${headerText(encoding, 40, hide)}]`, bytesMax);
   }
   if (body.bytesCount === 0) return body.isCut ? CUT_MARK : null;
 
