@@ -77,7 +77,13 @@ export const ANSWER_RULES = {
       said: "it did not hand the request to the application, or got no answer from it",
     },
     { name: "Google", page: ["<title>error 404 (not found)!!1"] },
-    { name: "Amazon API Gateway", begins: ['{"message":"missing authentication token"}'], said: NO_PATH },
+    {
+      name: "Amazon API Gateway",
+      status: 403,
+      header: ["x-amzn-requestid", ""],
+      begins: ['{"message":"missing authentication token"}'],
+      said: NO_PATH,
+    },
     { name: "Cloud Foundry", begins: ["404 not found: requested route"] },
     { name: "Cloud Foundry", begins: ["502 bad gateway: registered endpoint failed"], said: FAILING },
     { name: "Supabase", begins: ['{"code":"not_found","message":"requested function was not found"'] },
@@ -214,7 +220,7 @@ export const ANSWER_RULES = {
         "rbac: access denied",
       ],
     },
-    { name: "Traefik", begins: ["no available server"] },
+    { name: "Traefik", status: 503, begins: ["no available server"] },
     { name: "Kubernetes ingress", begins: ["default backend - 404", "response 404 (backend notfound)"] },
     {
       name: "Kong",

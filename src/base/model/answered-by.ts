@@ -116,14 +116,20 @@ export function findRule(answer: Answer) {
 type Seen = ReturnType<typeof seenOf>;
 
 const CLOUDFLARE_CODE =
-  /^(?:error code: |\{"type":"https:\/\/developers\.cloudflare\.com\/[\w/-]+\/error-)(\d{3,4})(?!\d)/;
+  /^error code: (\d{3,4})$|^\{"type":"https:\/\/developers\.cloudflare\.com\/[\w/-]+\/error-(\d{3,4})(?!\d)/;
 
 function seenOf({ statusCode, headers, excerpt }: Answer) {
   const text = (excerpt ?? "").toLowerCase().replace(/\s+/g, " ").trim();
   const body = text.startsWith("{") ? text.replace(/([{,:]) (?=["\d])/g, "$1") : text;
   const isCloudflare = headers?.server?.toLowerCase() === "cloudflare";
-  const code = isCloudflare ? CLOUDFLARE_CODE.exec(body)?.[1] : undefined;
-  return { statusCode, headers, target: targetOf(headers?.location), code: Number(code ?? 0), body };
+  const [, plain, inJson] = (isCloudflare && CLOUDFLARE_CODE.exec(body)) || [];
+  return {
+    statusCode,
+    headers,
+    target: targetOf(headers?.location),
+    code: Number(plain ?? inJson ?? 0),
+    body,
+  };
 }
 
 function targetOf(location: string | undefined) {
