@@ -5,6 +5,8 @@ import { deleteMoved } from "../../src/cells/calling-off.ts";
 import type { MovePart } from "../../src/cells/move.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
 import { findOlderTransactions } from "../../src/cells/moves-sql.ts";
+import { sealHeaders, unsealHeaders } from "../../src/delivery/endpoint-headers.ts";
+import { findEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findSigningSecrets } from "../../src/delivery/signing-secrets-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { countActivity } from "../../src/log/activity-sql.ts";
@@ -32,6 +34,7 @@ beforeEach(async () => {
 afterEach(() => cells.drop());
 
 const ENDPOINT = "https://hooks.example.com/x";
+const GATE = { name: "x-gate", value: "a secret of its own", secret: true };
 const ODD = String.raw`{"id":"odd","status":"succeeded","n":1E400,"t":"\u0000 \ud800, {\"}","n":[ 1 ]}`;
 
 const claimOf = (accountId: string, keyId: string, idempotencyKey: string) => ({
@@ -46,6 +49,8 @@ const claimOf = (accountId: string, keyId: string, idempotencyKey: string) => ({
 async function fill(): Promise<{ accountId: string; keyId: string; secrets: string[]; deliveryId: string }> {
   const { pool } = cells.source;
   const { accountId, secret } = await createTestAccount(cells.source, ENDPOINT);
+  const sealedHeaders = sealHeaders([GATE], ENDPOINT, accountId, SECRETS_KEY);
+  await setEndpoint(pool, accountId, ENDPOINT, { signsStandard: true, sealedHeaders });
   const secrets = [await rotateSecret(pool, accountId, 3_600), secret];
   const { keyId } = await createTestKey(pool, accountId);
   await createTestUser(pool, accountId);
@@ -129,6 +134,7 @@ function comparable(account: Readonly<Record<string, readonly string[]>>) {
     replays: ["count_at"],
     notice_mails: ["due_at"],
     signing_secrets: ["sealed"],
+    endpoints: ["sealed_headers"],
     idempotency_keys: ["body"],
   };
   return Object.fromEntries(
@@ -163,6 +169,8 @@ describe("moving an account", () => {
     expect(await findSigningSecrets(cells.target.pool, accountId, TARGET_KEY)).toMatchObject(
       secrets.map((secret) => ({ secret })),
     );
+    const { sealedHeaders } = (await findEndpoint(cells.target.pool, accountId))!;
+    expect(unsealHeaders(sealedHeaders, ENDPOINT, accountId, TARGET_KEY)).toEqual([GATE]);
     const answered = claimOf(accountId, keyId, "k-1");
     expect(await claimIdempotencyKeys(cells.target.pool as never, [answered], TARGET_KEY)).toMatchObject([
       { state: "completed", response: { body: Buffer.from("a secret") } },
