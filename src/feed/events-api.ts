@@ -31,7 +31,9 @@ const NEWEST = "newest";
 
 const consumerName = z
   .string()
-  .regex(/^[A-Za-z0-9._-]{1,64}$/, "Must be 1 to 64 characters from A-Z a-z 0-9 . _ -");
+  .max(64)
+  // Of full stops alone, it would be a way up in the path of its acknowledgement.
+  .regex(/^\.*[A-Za-z0-9_-][A-Za-z0-9._-]*$/, "Must be of A-Z a-z 0-9 . _ -, and not of full stops alone");
 
 const query = z.strictObject({
   consumer: consumerName

@@ -134,7 +134,7 @@ describe("a consumer", () => {
     expect((await tryAck("one", cursor, { key: account.key })).status).toBe(403);
   });
 
-  it.each(["", "a b", "é", "a".repeat(65), "a%2Fb"])("cannot be called %j", async (name) => {
+  it.each(["", "a b", "é", "a".repeat(65), "a%2Fb", ".", ".."])("cannot be called %j", async (name) => {
     expect((await ask(`consumer=${name}`)).status).toBe(400);
     expect([400, 404]).toContain((await tryAck(name, "x")).status);
   });
