@@ -18,6 +18,7 @@ import { type SealpostProcess, startProcess } from "../../support/sealpost-proce
 
 const ANSWER = "planted-secret-in-an-answer";
 const BODY = "planted-secret-in-an-analysis";
+const HEADER = "planted-secret-in-a-header";
 const PATH = "planted-secret-in-a-path";
 const PASSWORD = "planted-secret-password";
 
@@ -67,9 +68,9 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   const { apiKey } = await createTestKey(database.pool, account.accountId);
   const { apiKey: staffKey } = await createTestKey(database.pool, null);
   const analysis = (id: string, status = "succeeded") => JSON.stringify({ id, status, text: BODY });
-  const send = (body: string, key = apiKey) =>
-    fetch(`${api.url}/v1/analyses`, {
-      method: "POST",
+  const ask = (method: string, path: string, body: string, key = apiKey) =>
+    fetch(`${api.url}${path}`, {
+      method,
       headers: {
         authorization: `Bearer ${key}`,
         "content-type": "application/json",
@@ -77,8 +78,17 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
       },
       body,
     });
+  const send = (body: string, key = apiKey) => ask("POST", "/v1/analyses", body, key);
+  const setHeader = (value: string) => {
+    const url = receiver.url(`/fail?token=${PATH}`).href;
+    const body = { url, headers: [{ name: "x-gate", value, secret: true }] };
+    return ask("PUT", "/v1/webhooks/endpoint", JSON.stringify(body));
+  };
 
   // What goes well, what receivers refuse, and what callers do wrong.
+  expect((await setHeader(`${HEADER}\n`)).status).toBe(400);
+  expect((await setHeader(HEADER)).status).toBe(200);
+  expect((await refusingRows(database.pool, "endpoints", () => setHeader(HEADER))).status).toBe(500);
   await publish(database.pool, other.accountId, analysis("a-1"));
   expect((await send(`{"analysis":${analysis("a-2")}}`)).status).toBe(202);
   expect((await send(`{"analysis":${analysis("a-2", "failed")}}`)).status).toBe(409);
@@ -91,6 +101,7 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   await fetch(`${api.url}/v1/webhooks/signing-secret`, { headers: { authorization: `Bearer ${apiKey}` } });
   await said(dispatcher, '"outcome":"succeeded"');
   await said(dispatcher, '"error_code":"status_503"');
+  expect(receiver.requests.map(({ headers }) => headers["x-gate"])).toContain(HEADER);
 
   // PostgreSQL refuses rows, and puts them whole into its errors.
   await refusingRows(database.pool, "attempts", async () => {
@@ -120,7 +131,16 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
   const signature = String(receiver.requests[0]?.headers["extract-signature"]);
   expect(signature).toMatch(/^t=\d+,v1=[0-9a-f]{64}/);
   const planted = [
-    ...[ANSWER, BODY, PATH, PASSWORD, wrongKey, SECRETS_KEY.toString("base64"), SECRETS_KEY.toString("hex")],
+    ...[
+      ANSWER,
+      BODY,
+      HEADER,
+      PATH,
+      PASSWORD,
+      wrongKey,
+      SECRETS_KEY.toString("base64"),
+      SECRETS_KEY.toString("hex"),
+    ],
     ...[account.secret, other.secret, rotated, apiKey, staffKey],
     ...receiver.requests.flatMap((request) =>
       String(request.headers["extract-signature"]).match(/[0-9a-f]{64}/g),
