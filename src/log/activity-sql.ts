@@ -46,8 +46,12 @@ export async function foldActivity(pool: Pool): Promise<boolean> {
 const FAILURES_MAX = 20;
 /** Of so many of them, the most frequent, it is read who answered last. */
 const ANSWERS_READ_MAX = 5;
-/** An attempt's delivery is at most so old: its analysis is kept for a week, and its run lasts a day. */
-const DELIVERY_AGE_MAX = "9 days";
+/** Among the last attempts of so many deliveries of each status. By its time, one is found by reading all of them. */
+const UNDELIVERED_READ_MAX = 100;
+
+const newest = (status: "failed" | "abandoned") => `(
+  select id from sealpost.deliveries where account_id = $1 and status = '${status}'
+  order by id desc limit ${UNDELIVERED_READ_MAX})`;
 
 const READ = `
 with chosen as materialized (
@@ -67,6 +71,13 @@ with chosen as materialized (
   where outcome <> 'succeeded'
   group by target_host, error_code, hosts.succeeded_at
   order by attempts desc, target_host, error_code limit ${FAILURES_MAX}
+), answered as materialized (
+  select ${hostOf("target_url")} as target_host, error_code, ended_at, json_build_object(
+    'statusCode', status_code, 'headers', response_headers::json, 'excerpt', response_excerpt) as answer
+  from (${newest("failed")} union all ${newest("abandoned")}) as d cross join lateral (
+    select * from sealpost.attempts as t where t.account_id = $1 and t.delivery_id = d.id
+    order by t.run desc, t.number desc limit 1
+  ) as t
 )
 select ${timeText("counted_to")} as counted_to, (
     select coalesce(json_agg(json_build_object('at', ${timeText("at")},
@@ -81,19 +92,16 @@ select ${timeText("counted_to")} as counted_to, (
     from (
       select *, case
         when failing_since is not null and row_number() over (order by attempts desc) <= ${ANSWERS_READ_MAX} then (
-          select json_build_object('statusCode', t.status_code, 'headers', t.response_headers::json,
-            'excerpt', t.response_excerpt)
-          from sealpost.attempts as t
-          where t.account_id = $1 and t.ended_at = failed.last_at and t.error_code = failed.error_code
-            and t.delivery_id >= sealpost.uuid_v7_floor(failed.last_at - interval '${DELIVERY_AGE_MAX}')
-          limit 1
+          select a.answer from answered as a
+          where a.target_host = failed.target_host and a.error_code = failed.error_code
+          order by a.ended_at desc limit 1
         ) end as answer
       from failed
     ) as failed
   ) as top
 from sealpost.activity_state`;
 
-/** `answer`: to the last of its attempts; null: it was not looked for. */
+/** `answer`: to the last of its attempts; null: it was not looked for, or not found. */
 type FoundActivity = Omit<Activity, "top"> & {
   readonly top: (Omit<Activity["top"][number], "answered_by"> & { readonly answer: Answer | null })[];
 };

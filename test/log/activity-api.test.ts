@@ -2,7 +2,7 @@ import { beforeEach, expect, test } from "vitest";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { countActivity } from "../../src/log/activity-sql.ts";
 import { type EndedAttempt, endedAttempt, insertAttempts } from "../support/attempt-rows.ts";
-import { changeRows } from "../support/installation.ts";
+import { changeRows, insertRow, rowsOf } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { TestAccount } from "../support/sealpost-api.ts";
 
@@ -192,6 +192,13 @@ test("of what still fails it says who answered, if that was not the application"
     response_excerpt: "offline",
   };
   await changeRows(database.pool, "attempts", where, answer);
+  for (const { delivery_id: id } of await rowsOf(database.pool, "attempts", {
+    account_id: account.accountId,
+  }))
+    await insertRow(database.pool, "deliveries", {
+      ...{ id, account_id: account.accountId, analysis_id: id, event: "analysis.failed" },
+      ...{ status: "failed", attempts_count: 1 },
+    });
   const { top } = (await ask({})).body as { top: Record<string, unknown>[] };
   expect(top).toEqual([
     expect.objectContaining({

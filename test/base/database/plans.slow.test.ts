@@ -5,6 +5,7 @@ import { createDispatchPool, createGeneralPool } from "../../../src/base/databas
 import { wholeAccount } from "../../../src/base/model/reader.ts";
 import { promoteDue } from "../../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../../src/delivery/record-sql.ts";
+import { countActivity, readActivity } from "../../../src/log/activity-sql.ts";
 import { findDelivery } from "../../../src/log/deliveries-sql.ts";
 import type { DeliveryFilter } from "../../../src/log/delivery-filter-api.ts";
 import { createListDeliveries } from "../../../src/log/delivery-pages-sql.ts";
@@ -159,6 +160,33 @@ describe.each(states)("planned for %s", (state) => {
       expect((await findDelivery(pool, wholeAccount(accountId), id!))?.delivery.id).toBe(id);
     });
     expect(reads.open_deliveries_pkey).toBeGreaterThan(0);
+    expect(Math.max(...Object.values(reads)), JSON.stringify(reads)).toBeLessThan(200);
+  });
+
+  it("the activity finds who answered without reading all attempts", async () => {
+    await vacuumWith(state);
+    const pool = openLog();
+    const look = () =>
+      readActivity(pool, accountId, { from: later(-86_400_000), to: later(3_600_000), bucketMs: 3_600_000 });
+    await look();
+    const failed = (await publishSome(BACKLOG)).at(-1);
+    await database.pool.query("update sealpost.deliveries set status = 'failed' where id = $1", [failed]);
+    await database.pool.query(
+      `insert into sealpost.attempts (delivery_id, account_id, run, number, started_at, ended_at, target_url, outcome,
+         error_code, status_code, response_headers)
+       select id, account_id, 1, 1, $1, $1, 'https://' || status || '.example.com/',
+         case status when 'failed' then 'rejected' else 'succeeded' end,
+         case status when 'failed' then 'status_404' end, case status when 'failed' then 404 else 200 end,
+         '{"ngrok-error-code":"ERR_NGROK_3200"}'
+       from sealpost.deliveries where account_id = $2`,
+      [later(-1_000), accountId],
+    );
+    while ((await countActivity(database.pool, 0)).isBehind);
+    const reads = await readsWhile(async () => {
+      expect((await look()).top).toMatchObject([
+        { target_host: "failed.example.com", answered_by: { name: "ngrok" } },
+      ]);
+    });
     expect(Math.max(...Object.values(reads)), JSON.stringify(reads)).toBeLessThan(200);
   });
 
