@@ -136,7 +136,8 @@ describe("a consumer", () => {
 
   it.each(["", "a b", "é", "a".repeat(65), "a%2Fb", ".", ".."])("cannot be called %j", async (name) => {
     expect((await ask(`consumer=${name}`)).status).toBe(400);
-    expect([400, 404]).toContain((await tryAck(name, "x")).status);
+    // `..` leads to another path, where nothing is, or nothing of this method.
+    expect([400, 404, 405]).toContain((await tryAck(name, "x")).status);
   });
 
   it("is one of a hundred at most, none of which is lost by that", async () => {

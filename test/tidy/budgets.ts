@@ -32,18 +32,21 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
  * answered in the activity 46, shares of turns, of forgetting, of looks at proofs, and every cell a text may still be
  * in 107, a reader's place that we keep 210, packages that the service hands out 85 and a file, pages painted once and
- * names that keep their room 58, answers and origins that secret headers stay out of 79.
+ * names that keep their room 58, answers and origins that secret headers stay out of 79, consumers seen and removed in
+ * console and command line, and headers that no other tab loses 371 and 2, answers read as they are meant before
+ * secret headers are hidden 76, what waits for proofs out of others' way 40, nothing acknowledged that a standby lacks
+ * 45.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 54_640,
+    max: 55_171,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 350,
+    max: 352,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
