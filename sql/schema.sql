@@ -649,6 +649,26 @@ create unlogged table sealpost.write_probe (
   filler bytea storage plain
 );
 
+create table workspace.bin (
+  account_id uuid not null,
+  id uuid default sealpost.uuid_v7() not null,
+  space_id uuid not null,
+  kind text not null,
+  item_id uuid not null,
+  name text not null,
+  deleted_by uuid not null,
+  deleted_at timestamptz default now() not null,
+  gone_at timestamptz not null,
+  next_at timestamptz not null,
+  constraint bin_pkey PRIMARY KEY (account_id, id),
+  constraint bin_kind_check CHECK ((kind = ANY (ARRAY['space', 'folder', 'document', 'page', 'workflow']))),
+  constraint bin_account_id_deleted_by_fkey FOREIGN KEY (account_id, deleted_by) REFERENCES sealpost.users(account_id, id),
+  constraint bin_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id) ON DELETE CASCADE,
+  constraint bin_account_id_kind_item_id_key UNIQUE (account_id, kind, item_id)
+);
+CREATE INDEX bin_due ON workspace.bin USING btree (account_id, next_at);
+CREATE INDEX bin_space ON workspace.bin USING btree (account_id, space_id, id);
+
 create table workspace.documents (
   account_id uuid not null,
   id uuid default sealpost.uuid_v7() not null,
@@ -664,6 +684,7 @@ create table workspace.documents (
   has_content boolean default false not null,
   uploaded_by uuid not null,
   created_at timestamptz default now() not null,
+  bin_id uuid,
   constraint documents_pkey PRIMARY KEY (account_id, id),
   constraint documents_content_type_check CHECK (((length(content_type) >= 1) AND (length(content_type) <= 255))),
   constraint documents_doc_origin_check CHECK ((doc_origin = ANY (ARRAY['UPLOADED']))),
@@ -672,13 +693,14 @@ create table workspace.documents (
   constraint documents_live_content_type_check CHECK ((live_content_type = ANY (ARRAY['MARKDOWN', 'NONE']))),
   constraint documents_status_check CHECK ((status = ANY (ARRAY['PENDING_UPLOAD', 'UPLOADED']))),
   constraint documents_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id),
-  constraint documents_account_id_space_id_folder_id_fkey FOREIGN KEY (account_id, space_id, folder_id) REFERENCES workspace.folders(account_id, space_id, id),
+  constraint documents_account_id_space_id_folder_id_fkey FOREIGN KEY (account_id, space_id, folder_id) REFERENCES workspace.folders(account_id, space_id, id) ON DELETE SET NULL (folder_id),
   constraint documents_account_id_uploaded_by_fkey FOREIGN KEY (account_id, uploaded_by) REFERENCES sealpost.users(account_id, id),
   constraint documents_storage_key_key UNIQUE (storage_key)
 );
+CREATE INDEX documents_bin ON workspace.documents USING btree (account_id, bin_id) WHERE (bin_id IS NOT NULL);
 CREATE INDEX documents_folder ON workspace.documents USING btree (account_id, space_id, folder_id, id);
-CREATE INDEX documents_space ON workspace.documents USING btree (account_id, space_id, id);
-CREATE UNIQUE INDEX documents_names ON workspace.documents USING btree (account_id, space_id, folder_id, file_name) NULLS NOT DISTINCT;
+CREATE INDEX documents_space ON workspace.documents USING btree (account_id, space_id, id) WHERE (bin_id IS NULL);
+CREATE UNIQUE INDEX documents_names ON workspace.documents USING btree (account_id, space_id, folder_id, file_name) NULLS NOT DISTINCT WHERE (bin_id IS NULL);
 CREATE TRIGGER count_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_documents();
 CREATE TRIGGER count_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_documents();
 CREATE TRIGGER storage_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
@@ -700,14 +722,16 @@ create table workspace.folders (
   name text not null,
   created_by uuid not null,
   created_at timestamptz default now() not null,
+  bin_id uuid,
   constraint folders_pkey PRIMARY KEY (account_id, space_id, id),
   constraint folders_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
   constraint folders_account_id_created_by_fkey FOREIGN KEY (account_id, created_by) REFERENCES sealpost.users(account_id, id),
   constraint folders_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id),
-  constraint folders_account_id_space_id_parent_id_fkey FOREIGN KEY (account_id, space_id, parent_id) REFERENCES workspace.folders(account_id, space_id, id)
+  constraint folders_account_id_space_id_parent_id_fkey FOREIGN KEY (account_id, space_id, parent_id) REFERENCES workspace.folders(account_id, space_id, id) ON DELETE SET NULL (parent_id)
 );
+CREATE INDEX folders_bin ON workspace.folders USING btree (account_id, bin_id) WHERE (bin_id IS NOT NULL);
 CREATE INDEX folders_siblings ON workspace.folders USING btree (account_id, space_id, parent_id, id);
-CREATE UNIQUE INDEX folders_names ON workspace.folders USING btree (account_id, space_id, parent_id, name) NULLS NOT DISTINCT;
+CREATE UNIQUE INDEX folders_names ON workspace.folders USING btree (account_id, space_id, parent_id, name) NULLS NOT DISTINCT WHERE (bin_id IS NULL);
 CREATE TRIGGER storage_added AFTER INSERT ON workspace.folders REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', '1024');
 CREATE TRIGGER storage_removed AFTER DELETE ON workspace.folders REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', '1024');
 
@@ -865,6 +889,7 @@ create table workspace.pages (
   created_by uuid not null,
   created_at timestamptz default now() not null,
   updated_at timestamptz default now() not null,
+  bin_id uuid,
   constraint pages_pkey PRIMARY KEY (account_id, id),
   constraint pages_markdown_check CHECK ((octet_length(markdown) <= 262144)),
   constraint pages_title_check CHECK (((length(title) >= 1) AND (length(title) <= 200))),
@@ -935,9 +960,10 @@ create table workspace.space_members (
   space_id uuid not null,
   role text not null,
   created_at timestamptz default now() not null,
+  bin_id uuid,
   constraint space_members_pkey PRIMARY KEY (account_id, user_id, space_id),
   constraint space_members_role_check CHECK ((role = ANY (ARRAY['ADMIN', 'EDITOR', 'VIEWER']))),
-  constraint space_members_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id),
+  constraint space_members_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id) ON DELETE CASCADE,
   constraint space_members_account_id_user_id_fkey FOREIGN KEY (account_id, user_id) REFERENCES sealpost.users(account_id, id)
 );
 CREATE UNIQUE INDEX space_members_space ON workspace.space_members USING btree (account_id, space_id, user_id);
@@ -950,6 +976,7 @@ create table workspace.spaces (
   storage_prefix text not null,
   document_count integer default 0 not null,
   created_at timestamptz default now() not null,
+  bin_id uuid,
   constraint spaces_pkey PRIMARY KEY (account_id, id),
   constraint spaces_document_count_check CHECK ((document_count >= 0)),
   constraint spaces_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
@@ -1008,13 +1035,14 @@ create table workspace.workflows (
   created_by uuid not null,
   created_at timestamptz default now() not null,
   updated_at timestamptz default now() not null,
+  bin_id uuid,
   constraint workflows_pkey PRIMARY KEY (account_id, id),
   constraint workflows_draft_revision_check CHECK ((draft_revision > 0)),
   constraint workflows_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
   constraint workflows_status_check CHECK ((status = ANY (ARRAY['ACTIVE']))),
   constraint workflows_summary_check CHECK ((length(summary) <= 1000)),
   constraint workflows_account_id_created_by_fkey FOREIGN KEY (account_id, created_by) REFERENCES sealpost.users(account_id, id),
-  constraint workflows_account_id_id_current_version_fkey FOREIGN KEY (account_id, id, current_version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version),
+  constraint workflows_account_id_id_current_version_fkey FOREIGN KEY (account_id, id, current_version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version) ON DELETE SET NULL (current_version),
   constraint workflows_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id)
 );
 CREATE INDEX workflows_space ON workspace.workflows USING btree (account_id, space_id, id);

@@ -244,6 +244,21 @@ test("every command is answered as the documents say", async () => {
   await expect.poll(statusOf, { timeout: patience(30_000) }).toBe("SUCCEEDED");
   const analysis = { id: ids.RUN_ID, status: "succeeded" };
   expect(await runNext("/v1/analyses/")).toMatchObject({ status: 200, body: analysis });
+
+  const document = { kind: "document", id: ids.DOCUMENT_ID, name: "Read me.md" };
+  expect(await runNext("-X DELETE")).toMatchObject({ status: 200, body: document });
+  expect(await runNext("/bin")).toMatchObject({ status: 200, body: { items: [document] } });
+  expect(await runNext("/restore")).toMatchObject({ status: 200, body: { file_name: "Read me.md" } });
+  expect(await runNext("?permanently=true")).toMatchObject({ status: 200, body: { kind: "page" } });
+  expect(await runNext("-X DELETE")).toMatchObject({ status: 200, body: { kind: "space" } });
+  expect(await runNext("?deleted=true")).toMatchObject({
+    status: 200,
+    body: { items: [{ id: ids.SPACE_ID }] },
+  });
+  expect(await runNext("/restore")).toMatchObject({
+    status: 200,
+    body: { id: ids.SPACE_ID, document_count: 1 },
+  });
   expect(left).toEqual([]);
 });
 

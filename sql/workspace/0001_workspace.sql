@@ -20,6 +20,8 @@ create table workspace.spaces (
   -- Counted as they come: to count a million of them takes half a second.
   document_count integer not null default 0 check (document_count >= 0),
   created_at timestamptz not null default now(),
+  -- Here and below, of what is in the bin (see 7): which deletion took it. Null: it is not there.
+  bin_id uuid,
   primary key (account_id, id),
   foreign key (account_id, owner_id) references sealpost.users (account_id, id)
 );
@@ -33,9 +35,11 @@ create table workspace.space_members (
   space_id uuid not null,
   role text not null check (role in ('ADMIN', 'EDITOR', 'VIEWER')),
   created_at timestamptz not null default now(),
+  -- The space's: who looks for its members meets none of one that is in the bin.
+  bin_id uuid,
   primary key (account_id, user_id, space_id),
   foreign key (account_id, user_id) references sealpost.users (account_id, id),
-  foreign key (account_id, space_id) references workspace.spaces
+  foreign key (account_id, space_id) references workspace.spaces on delete cascade
 );
 create unique index space_members_space on workspace.space_members (account_id, space_id, user_id);
 
@@ -50,13 +54,17 @@ create table workspace.folders (
   name text not null check (length(name) between 1 and 200),
   created_by uuid not null,
   created_at timestamptz not null default now(),
+  bin_id uuid,
   primary key (account_id, space_id, id),
   foreign key (account_id, space_id) references workspace.spaces,
-  foreign key (account_id, space_id, parent_id) references workspace.folders,
+  -- What was deleted before the folder that it was in may outlive it: it is restored to the top.
+  foreign key (account_id, space_id, parent_id) references workspace.folders on delete set null (parent_id),
   foreign key (account_id, created_by) references sealpost.users (account_id, id)
 );
-create unique index folders_names on workspace.folders (account_id, space_id, parent_id, name) nulls not distinct;
+create unique index folders_names on workspace.folders (account_id, space_id, parent_id, name) nulls not distinct
+  where bin_id is null;
 create index folders_siblings on workspace.folders (account_id, space_id, parent_id, id);
+create index folders_bin on workspace.folders (account_id, bin_id) where bin_id is not null;
 
 -- Where its bytes are is storage_key, whatever its name is. folder_id null: at the top of its space.
 create table workspace.documents (
@@ -74,17 +82,19 @@ create table workspace.documents (
   has_content boolean not null default false,
   uploaded_by uuid not null,
   created_at timestamptz not null default now(),
+  bin_id uuid,
   primary key (account_id, id),
   foreign key (account_id, space_id) references workspace.spaces,
-  foreign key (account_id, space_id, folder_id) references workspace.folders,
+  foreign key (account_id, space_id, folder_id) references workspace.folders on delete set null (folder_id),
   foreign key (account_id, uploaded_by) references sealpost.users (account_id, id)
 );
 create unique index documents_names on workspace.documents (account_id, space_id, folder_id, file_name)
-  nulls not distinct;
-create index documents_space on workspace.documents (account_id, space_id, id);
+  nulls not distinct where bin_id is null;
+create index documents_space on workspace.documents (account_id, space_id, id) where bin_id is null;
+create index documents_bin on workspace.documents (account_id, bin_id) where bin_id is not null;
 create index documents_folder on workspace.documents (account_id, space_id, folder_id, id);
 
--- By trigger, so that whoever makes documents counts them.
+-- By trigger, so that whoever makes documents counts them; what goes to the bin and comes back is counted there.
 create function workspace.count_documents() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -92,7 +102,7 @@ as $$
 begin
   update workspace.spaces as s
   set document_count = s.document_count + case tg_op when 'INSERT' then d.count else -d.count end
-  from (select account_id, space_id, count(*) from changed group by account_id, space_id) as d
+  from (select account_id, space_id, count(*) from changed where bin_id is null group by account_id, space_id) as d
   where s.account_id = d.account_id and s.id = d.space_id;
   return null;
 end
@@ -172,6 +182,7 @@ create table workspace.pages (
   created_by uuid not null,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
+  bin_id uuid,
   primary key (account_id, id),
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, created_by) references sealpost.users (account_id, id)
@@ -260,6 +271,7 @@ create table workspace.workflows (
   created_by uuid not null,
   created_at timestamptz not null default now(),
   updated_at timestamptz not null default now(),
+  bin_id uuid,
   primary key (account_id, id),
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, created_by) references sealpost.users (account_id, id)
@@ -282,7 +294,8 @@ create table workspace.workflow_versions (
   foreign key (account_id, created_by) references sealpost.users (account_id, id)
 );
 alter table workspace.workflows
-  add foreign key (account_id, id, current_version) references workspace.workflow_versions;
+  add foreign key (account_id, id, current_version) references workspace.workflow_versions
+    on delete set null (current_version);
 
 create function workspace.keep_version() returns trigger
 language plpgsql
@@ -575,6 +588,30 @@ create trigger storage_resized after update on workspace.runs for each row
 when ((old.item_bytes, old.item_count, old.node_run_count)
   is distinct from (new.item_bytes, new.item_count, new.node_run_count))
 execute function workspace.count_run();
+
+-- 7. The bin: what was deleted, and can be restored until gone_at. To all others than its list, restoring and deleting
+-- for good, what is in it is as what does not exist, and its name is free.
+create table workspace.bin (
+  account_id uuid not null,
+  -- Of the deletion: what it took has it as its bin_id.
+  id uuid not null default sealpost.uuid_v7(),
+  space_id uuid not null,
+  kind text not null check (kind in ('space', 'folder', 'document', 'page', 'workflow')),
+  item_id uuid not null,
+  name text not null,
+  deleted_by uuid not null,
+  deleted_at timestamptz not null default now(),
+  -- -infinity: it is being deleted for good, so nobody restores a part.
+  gone_at timestamptz not null,
+  -- When somebody goes on with that; later while somebody does.
+  next_at timestamptz not null,
+  primary key (account_id, id),
+  unique (account_id, kind, item_id),
+  foreign key (account_id, space_id) references workspace.spaces on delete cascade,
+  foreign key (account_id, deleted_by) references sealpost.users (account_id, id)
+);
+create index bin_space on workspace.bin (account_id, space_id, id);
+create index bin_due on workspace.bin (account_id, next_at);
 
 revoke execute on function
   workspace.stamp_delivery(), workspace.add_storage(uuid, text, uuid, bigint),

@@ -104,7 +104,22 @@ function ofSpaces(): Readonly<Record<string, Tell>> {
   };
   const link = (told: Told) => html`${about(told, "link", "link_id")} to ${about(told, "page", "page_id")}`;
   const workflow = (told: Told) => about(told, "workflow", "workflow_id");
+  const deleted = (noun: string): Tell => {
+    return (told) =>
+      html`${named("deleted", `the ${noun}`)(told)}${told.details.permanently === true && " for good"}`;
+  };
+  const restored = (noun: string) => named("restored", `the ${noun}`);
   return {
+    "spaces.delete": deleted("space"),
+    "spaces.restore": restored("space"),
+    "folders.delete": deleted("folder"),
+    "folders.restore": restored("folder"),
+    "documents.delete": deleted("document"),
+    "documents.restore": restored("document"),
+    "pages.delete": deleted("page"),
+    "pages.restore": restored("page"),
+    "workflows.delete": deleted("workflow"),
+    "workflows.restore": restored("workflow"),
     "spaces.create": ({ details }) => `made the space “${text(details.name)}”`,
     "spaces.update": (told) =>
       html`renamed ${about(told, "space", "space_id")} to “${text(told.details.name)}”`,

@@ -1,67 +1,27 @@
-import { fc } from "@fast-check/vitest";
+import { BIN_KINDS, type BinKind } from "../../src/workspace/model/bin.ts";
 import { FIRST_DEFINITION } from "../../src/workspace/model/definition.ts";
-import type { AreaTests } from "../support/area-tests.ts";
-import type { TestAccount, TestApi } from "../support/sealpost-api.ts";
-import { definitions } from "./support/definitions.ts";
+import type { AreaTests, Made } from "../support/area-tests.ts";
+import type { TestApi } from "../support/sealpost-api.ts";
+import {
+  DRAFT,
+  deletedPath,
+  FILE,
+  FILE_FIELDS,
+  knownValues,
+  makeDocument,
+  makeLink,
+  PASSWORD,
+  startRun,
+} from "./support/known-values.ts";
 
-const role = fc.constantFrom("ADMIN", "EDITOR", "VIEWER");
-const names = fc.oneof(fc.stringMatching(/^[a-z0-9]{1,40}$/), fc.string());
-
-const FILE = Buffer.from("What it has.");
-const FILE_FIELDS = { content_type: "application/octet-stream", file_size: FILE.length };
-/** More than are uploaded. */
-const DOCUMENTS_KNOWN = 200;
-/** More than are saved or published. */
-const WORKFLOWS_KNOWN = 60;
-/** More than are cancelled. */
-const RUNS_KNOWN = 100;
-
-async function makeDocument(
-  api: TestApi,
-  space_id: unknown,
-  file_name: string,
-  { key }: Pick<TestAccount, "key"> = api.account,
-): Promise<string> {
-  const { body } = await api.ask("POST", "/v1/documents", {
-    key,
-    body: { space_id, file_name, ...FILE_FIELDS },
-  });
-  return String(body.id);
-}
-
-const DRAFT = { title: "Walk", markdown: "# Walk" };
-const PASSWORD = "correct horse";
-
-/** A page that is published, with a link. */
-async function makeLink(api: TestApi, space_id: unknown, { key }: Pick<TestAccount, "key"> = api.account) {
-  const make = async (path: string, body?: unknown) =>
-    String((await api.ask("POST", path, { key, body })).body.id);
-  const page_id = await make("/v1/pages", { space_id, ...DRAFT });
-  const version_id = await make(`/v1/pages/${page_id}/publish`);
-  const link_id = await make(`/v1/pages/${page_id}/links`, { label: "Theirs" });
-  return { page_id, version_id, link_id };
-}
-
-async function makeWorkflows(
-  api: TestApi,
-  space_id: unknown,
-  count = WORKFLOWS_KNOWN,
-): Promise<readonly string[]> {
-  const ids: string[] = [];
-  for (let n = 0; n < count; n++) {
-    ids.push(String((await api.ask("POST", "/v1/workflows", { body: { space_id } })).body.id));
-  }
-  return ids;
-}
-
-/** Of a workflow that was never changed. */
-async function startRun(
-  api: TestApi,
-  workflow_id: unknown,
-  { key }: Pick<TestAccount, "key"> = api.account,
-): Promise<string> {
-  await api.ask("POST", `/v1/workflows/${workflow_id}/publish`, { key });
-  return String((await api.ask("POST", `/v1/workflows/${workflow_id}/runs`, { key })).body.id);
+/** Deletes and restores, in turn, one of each kind; the space last, as it takes the others. */
+function deletions(pathOf: (kind: BinKind, made: Made) => string): AreaTests["writes"] {
+  return Object.fromEntries(
+    BIN_KINDS.toReversed().flatMap((kind) => [
+      [`${kind}s.delete`, (ask: TestApi["ask"], made: Made) => ask("DELETE", pathOf(kind, made))],
+      [`${kind}s.restore`, (ask: TestApi["ask"], made: Made) => ask("POST", `${pathOf(kind, made)}/restore`)],
+    ]),
+  );
 }
 
 /** What the tests of all operations know of the workspace's. */
@@ -79,7 +39,7 @@ folders.create POST /v1/spaces/{space_id}/folders documents:write reversible wri
 documents.list GET /v1/documents documents:read none read sync
 documents.create POST /v1/documents documents:write reversible write sync
 documents.get GET /v1/documents/{document_id} documents:read none read sync
-documents.update PATCH /v1/documents/{document_id} documents:write reversible write sync
+documents.update PATCH /v1/documents/{document_id} documents:write reversible write async
 documents.upload PUT /v1/documents/{document_id}/content documents:write reversible write sync
 documents.download GET /v1/documents/{document_id}/content documents:read none read sync
 pages.list GET /v1/pages pages:read none read sync
@@ -105,8 +65,21 @@ workflows.runs.get GET /v1/workflow-runs/{run_id} workflows:read none read sync
 workflows.runs.cancel POST /v1/workflow-runs/{run_id}/cancel workflows:run irreversible write sync
 workflows.runs.node_items GET /v1/workflow-runs/{run_id}/nodes/{node_id}/items workflows:read none read sync
 workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none read sync
+spaces.bin.list GET /v1/spaces/{space_id}/bin spaces:read none read sync
+spaces.delete DELETE /v1/spaces/{space_id} spaces:write irreversible write sync
+spaces.restore POST /v1/spaces/{space_id}/restore spaces:write reversible write sync
+folders.delete DELETE /v1/spaces/{space_id}/folders/{folder_id} documents:write irreversible write sync
+folders.restore POST /v1/spaces/{space_id}/folders/{folder_id}/restore documents:write reversible write sync
+documents.delete DELETE /v1/documents/{document_id} documents:write irreversible write sync
+documents.restore POST /v1/documents/{document_id}/restore documents:write reversible write sync
+pages.delete DELETE /v1/pages/{page_id} pages:write irreversible write sync
+pages.restore POST /v1/pages/{page_id}/restore pages:write reversible write sync
+workflows.delete DELETE /v1/workflows/{workflow_id} workflows:write irreversible write sync
+workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write reversible write sync
 `,
   codes: [
+    "too_much_to_delete",
+    "workflow_deleted",
     "access_denied",
     "document_already_uploaded",
     "document_being_uploaded",
@@ -174,6 +147,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     "workflows.runs.create": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/runs`),
     "workflows.runs.cancel": (ask, made) =>
       ask("POST", `/v1/workflow-runs/${made["workflows.runs.create"]}/cancel`),
+    ...deletions((kind, made) => deletedPath(kind, `${made["spaces.create"]}`, `${made[`${kind}s.create`]}`)),
   },
   reads: {
     "spaces.list": (ask) => ask("GET", "/v1/spaces?limit=1"),
@@ -199,6 +173,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     },
     "workflows.runs.events": (ask, made) =>
       ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}/events`),
+    "spaces.bin.list": (ask, made) => ask("GET", `/v1/spaces/${made["spaces.create"]}/bin`),
   },
   bodies: {
     "spaces.create": { name: "Stranger's" },
@@ -226,7 +201,7 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events", "feed_readers"],
-    ...["pages", "page_versions", "page_links", "storage"],
+    ...["pages", "page_versions", "page_links", "storage", "bin"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });
@@ -236,7 +211,10 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
     const workflow = await api.ask("POST", "/v1/workflows", { key, body: { space_id: body.id } });
     const run = await startRun(api, workflow.body.id, owner);
     const page = await makeLink(api, body.id, owner);
+    const folders = `/v1/spaces/${body.id}/folders`;
+    const folder = await api.ask("POST", folders, { key, body: { name: "Theirs" } });
     return {
+      folder_id: String(folder.body.id),
       space_id: String(body.id),
       user_id: owner.userId,
       document_id: document,
@@ -248,137 +226,5 @@ workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none 
       link_id: page.link_id,
     };
   },
-  knownValues: async (api) => {
-    const { accountId } = api.account;
-    const spaces: string[] = [];
-    for (let n = 0; n < 5; n++) {
-      spaces.push(String((await api.ask("POST", "/v1/spaces", { body: { name: `known ${n}` } })).body.id));
-    }
-    const folder = await api.ask("POST", `/v1/spaces/${spaces[0]}/folders`, { body: { name: "known" } });
-    const empty: string[] = [];
-    for (let n = 0; n < DOCUMENTS_KNOWN; n++) empty.push(await makeDocument(api, spaces[0], `empty ${n}`));
-    const full = await makeDocument(api, spaces[0], "full");
-    await api.ask("PUT", `/v1/documents/${full}/content`, { content: FILE });
-    const page = await makeLink(api, spaces[0]);
-    const users = await Promise.all(
-      Array.from({ length: 3 }, async () => (await api.newUser(accountId)).userId),
-    );
-    const setMembers = async () => {
-      for (const user of users) {
-        await api.ask("PUT", `/v1/spaces/${spaces[0]}/members/${user}`, { body: { role: "VIEWER" } });
-      }
-    };
-    const space = { space_id: fc.constantFrom(...spaces) };
-    const first = { space_id: fc.constant(String(spaces[0])) };
-    const user = { user_id: fc.constantFrom(...users) };
-    const parent_id = fc.constant(String(folder.body.id));
-    const document = { document_id: fc.constant(full) };
-    const fileNames = fc.oneof(fc.uuid(), fc.string());
-    const workflows = await makeWorkflows(api, spaces[0]);
-    const workflow = { workflow_id: fc.constantFrom(...workflows) };
-    const [first_workflow] = await makeWorkflows(api, spaces[0], 1);
-    const run = { run_id: fc.constant(await startRun(api, first_workflow)) };
-    const published = { workflow_id: fc.constant(String(first_workflow)) };
-    const cancelled: string[] = [];
-    for (let n = 0; n < RUNS_KNOWN; n++) cancelled.push(await startRun(api, first_workflow));
-    const inPage = { page_id: fc.constant(page.page_id) };
-    const written = await makeLink(api, spaces[0]);
-    let saved = 0;
-    const saveAnother = async () => {
-      const body = { revision: ++saved, title: "Known", markdown: `${saved}` };
-      await api.ask("PUT", `/v1/pages/${written.page_id}/draft`, { body });
-    };
-    const ofLink = { link_id: fc.constant(page.link_id) };
-    const title = names;
-    const markdown = fc.string({ unit: "binary", maxLength: 200 });
-    const settings = {
-      label: names,
-      expires_at: fc.constantFrom(null, "2099-01-01T00:00:00Z", "2000-01-01T00:00:00Z"),
-      max_visits: fc.option(fc.integer({ min: 0, max: 100 })),
-      password: fc.constantFrom(null, PASSWORD, "short"),
-    };
-    return {
-      "documents.list": { query: { space_id: fc.constant(spaces[0]), folder_id: parent_id } },
-      "documents.create": {
-        body: fc.record(
-          {
-            space_id: space.space_id,
-            folder_id: parent_id,
-            file_name: fileNames,
-            content_type: fc.constantFrom("text/markdown", "application/octet-stream", "text"),
-            file_size: fc.integer({ min: 0, max: 10_000_000_000 }),
-          },
-          { requiredKeys: ["space_id", "file_name", "content_type", "file_size"] },
-        ),
-      },
-      "documents.get": { params: document },
-      "documents.update": { params: document, body: fc.record({ file_name: fileNames }) },
-      "documents.upload": {
-        params: { document_id: fc.constantFrom(...empty) },
-        file: fc.uint8Array({ minLength: FILE.length, maxLength: FILE.length }),
-      },
-      "documents.download": { params: document },
-      "pages.list": { query: { space_id: fc.constant(spaces[0]) } },
-      "pages.create": { body: fc.record({ space_id: space.space_id, title, markdown }) },
-      "pages.get": { params: inPage },
-      "pages.save": {
-        params: inPage,
-        body: fc.record({ revision: fc.integer({ min: 1, max: 3 }), title, markdown }),
-      },
-      "pages.publish": {
-        before: saveAnother,
-        params: { page_id: fc.constant(written.page_id) },
-        body: fc.constant({}),
-      },
-      "pages.versions.list": { params: inPage },
-      "pages.versions.get": { params: { ...inPage, version_id: fc.constant(page.version_id) } },
-      "pages.links_create": {
-        params: inPage,
-        body: fc.record(settings, { requiredKeys: ["label"] }),
-      },
-      "pages.links_list": { params: inPage },
-      "pages.links_get": { params: ofLink },
-      "pages.links_update": {
-        params: ofLink,
-        body: fc.record({ ...settings, pinned: fc.boolean() }, { requiredKeys: [] }),
-      },
-      "pages.links_retarget": {
-        params: ofLink,
-        body: fc.record({ page_version_id: fc.constantFrom(page.version_id, page.page_id) }),
-      },
-      "workflows.list": { query: { space_id: first.space_id } },
-      "workflows.create": { body: fc.record(first) },
-      "workflows.get": { params: workflow },
-      "workflows.update": { params: workflow, body: fc.record({ name: names }) },
-      "workflows.draft.save": {
-        params: workflow,
-        body: fc.record({ revision: fc.constantFrom(1, 2), definition: definitions() }),
-      },
-      "workflows.publish": { params: workflow, body: fc.constant({}) },
-      "workflows.runs.create": {
-        params: published,
-        body: fc.record({
-          input: fc.dictionary(fc.string(), fc.jsonValue()),
-          version: fc.constantFrom(1, 2),
-        }),
-      },
-      "workflows.runs.get": { params: run },
-      "workflows.runs.cancel": { params: { run_id: fc.constantFrom(...cancelled) } },
-      "workflows.runs.node_items": {
-        params: { ...run, node_id: fc.constantFrom(...FIRST_DEFINITION.nodes.map(({ id }) => id)) },
-      },
-      "workflows.runs.events": { params: run },
-      "spaces.create": { body: fc.record({ name: names }) },
-      "spaces.get": { params: space },
-      "spaces.update": { params: space, body: fc.record({ name: names }) },
-      "spaces.members.list": { params: space },
-      "spaces.members.set": { params: { ...space, ...user }, body: fc.record({ role }) },
-      "spaces.members.remove": { before: setMembers, params: { ...first, ...user } },
-      "folders.list": { params: first, query: { parent_id } },
-      "folders.create": {
-        params: first,
-        body: fc.record({ name: names, parent_id }, { requiredKeys: ["name"] }),
-      },
-    };
-  },
+  knownValues,
 };

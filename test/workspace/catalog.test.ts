@@ -1,6 +1,7 @@
 import { expect, test } from "vitest";
 import { findMoveHindrance } from "../../src/app/areas.ts";
 import { STORAGE_KINDS } from "../../src/base/model/storage.ts";
+import { BIN_KINDS } from "../../src/workspace/model/bin.ts";
 import {
   DOCUMENT_ORIGINS,
   DOCUMENT_STATUSES,
@@ -17,6 +18,7 @@ import { workspaceTests } from "./area-tests.ts";
 const NOBODYS = "workspace.object_store";
 
 const LISTS: Readonly<Record<string, readonly string[]>> = {
+  "bin.kind": BIN_KINDS,
   "documents.doc_origin": DOCUMENT_ORIGINS,
   "documents.live_content_type": LIVE_CONTENT_TYPES,
   "documents.status": DOCUMENT_STATUSES,

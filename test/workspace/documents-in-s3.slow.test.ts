@@ -1,5 +1,6 @@
 import { expect, test } from "vitest";
 import { openRaw, type RawConnection, rawHead } from "../support/raw-http.ts";
+import { binOf, deleteAllGone } from "./support/bin.ts";
 import { digestOf, documentsOf } from "./support/documents.ts";
 import { endKeeping, keysInRows, keysInStore, moveOnce, removeAll } from "./support/moving.ts";
 import { openS3Site } from "./support/s3-site.ts";
@@ -50,4 +51,12 @@ test(`documents are uploaded to S3, moved there and downloaded`, async () => {
   await removeAll(database.pool, objects);
   expect(await keysInStore(objects)).toEqual(await keysInRows(database.pool));
   expect((await documents.download(id)).bytes.equals(CONTENT)).toBe(true);
+
+  const bin = binOf(api.ask);
+  expect((await bin.removeForGood({ path: `/v1/documents/${id}` })).status).toBe(200);
+  await deleteAllGone(database.pool);
+  await endKeeping(database.pool, false);
+  await removeAll(database.pool, objects);
+  const keys = await keysInStore(objects);
+  expect([keys.length, keys.filter((key) => key.includes(String(id)))]).toEqual([1, []]);
 });

@@ -1,12 +1,14 @@
-// Processes that die in the middle of an upload.
+// Processes that die in the middle of an upload, or of deleting.
 import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { begin, untilSomebodyWaits } from "../support/installation.ts";
 import { openRaw, rawHead } from "../support/raw-http.ts";
 import { ask, type Json } from "../support/sealpost-api.ts";
 import { type SealpostProcess, startProcess } from "../support/sealpost-process.ts";
 import { patience } from "../support/time-limits.ts";
+import { binOf } from "./support/bin.ts";
 import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
 import { keysInRows, keysInStore, type StillApi, settle, startStillApi } from "./support/moving.ts";
 
@@ -92,5 +94,92 @@ describe("serve dies", () => {
     await nothingIsDone();
     expect((await retry()).status).toBe(200);
     expect((await documents.download(document.id)).bytes).toEqual(BYTES);
+  });
+});
+
+describe("what is deleted", () => {
+  let serve: SealpostProcess;
+  const things = binOf((method, path, options) =>
+    ask(serve.url, method, path, { key: api.account.key, ...options }),
+  );
+  let folder: { path: string };
+  let ids: readonly unknown[];
+  let space: Json;
+  beforeEach(async () => {
+    serve = await startProcess("serve", env);
+    space = await documents.newSpace();
+    const folder_id = await things.newFolder(space.id, "folder");
+    folder = { path: `/v1/spaces/${space.id}/folders/${folder_id}` };
+    const made = ["one", "two"].map((file_name) =>
+      documents.uploaded({ space_id: space.id, folder_id, file_name }),
+    );
+    ids = (await Promise.all(made)).map(({ id }) => id);
+  });
+  const statuses = async () =>
+    await Promise.all(ids.map(async (id) => (await documents.download(id)).status));
+
+  /** Kills a process that waits for a row which somebody else has. */
+  async function killedBehind(
+    sql: string,
+    process: SealpostProcess,
+    does: () => Promise<unknown>,
+  ): Promise<void> {
+    const other = await begin(database.pool, sql);
+    const cut = expect(does()).rejects.toThrow();
+    await untilSomebodyWaits(database.pool);
+    await process.kill();
+    await cut;
+    await other.commit();
+  }
+
+  test.each(["folders", "documents"])(
+    "is all there when serve dies at its %s, and so is what is restored",
+    async (table) => {
+      const locked = `select from workspace.${table} where space_id = '${space.id}' for update`;
+      const idempotencyKey = randomUUID();
+      for (const [change, before, after] of [
+        ["remove", 200, 404],
+        ["restore", 404, 200],
+      ] as const) {
+        await killedBehind(locked, serve, () =>
+          things[change](folder, { idempotencyKey: `${change}-${idempotencyKey}` }),
+        );
+        expect(await statuses()).toEqual([before, before]);
+        serve = await startProcess("serve", env);
+        await database.pool.query(
+          "update sealpost.idempotency_keys set claim_until = now() where status is null",
+        );
+        expect((await things[change](folder, { idempotencyKey: `${change}-${idempotencyKey}` })).status).toBe(
+          200,
+        );
+        expect(await statuses()).toEqual([after, after]);
+      }
+      await serve.stop();
+    },
+  );
+
+  test("for good is gone though dispatchers die at it, and is never restored", async () => {
+    const asked = await things.removeForGood({ path: `/v1/spaces/${space.id}` });
+    expect(asked.status).toBe(200);
+    for (const table of ["documents", "folders", "spaces"]) {
+      const id = table === "spaces" ? "id" : "space_id";
+      const other = await begin(
+        database.pool,
+        `select from workspace.${table} where ${id} = '${space.id}' for key share`,
+      );
+      const dispatch = await startProcess("dispatch", env);
+      await untilSomebodyWaits(database.pool);
+      await dispatch.kill();
+      await other.commit();
+      expect((await things.restore({ path: `/v1/spaces/${space.id}` })).status).toBe(404);
+      await database.pool.query("update workspace.bin set next_at = now()");
+    }
+    const dispatch = await startProcess("dispatch", env);
+    const left = async () => (await database.pool.query("select from workspace.bin")).rows;
+    await expect.poll(left, { timeout: patience(30_000) }).toEqual([]);
+    await Promise.all([dispatch.stop(), serve.stop()]);
+    expect(
+      (await database.pool.query("select from workspace.spaces where id = $1", [space.id])).rows,
+    ).toEqual([]);
   });
 });

@@ -23,7 +23,7 @@ export type DeletedTable<Child extends ChildRows = ChildRows> = RowsTable & {
   readonly rowsMax?: number;
   /** Children of what is in a page, which its first key column names. */
   readonly children?: readonly Child[];
-  /** SQL: which rows `t` are deleted; default: all of the account. */
+  /** SQL: which rows `t` are deleted; default: all of the account. `$2`: what else `deleteRows` is told. */
   readonly only?: string;
   /** Others lock several of its rows, too: they are locked in the order of their keys. */
   readonly isContended?: true;
@@ -43,6 +43,7 @@ export async function deleteRows(
   database: ClientBase | Pool,
   table: DeletedTable,
   accountId: string,
+  ...of: readonly string[]
 ): Promise<number> {
   const { name, key: ownKey, accountId: owner = "account_id", rowsMax, children = [] } = table;
   const key = [owner, ...ownKey].join(", ");
@@ -54,7 +55,7 @@ export async function deleteRows(
        delete from ${qualified(name)} where (${key}) in (select ${key} from page) returning 1
      )
      select count(*)::integer as gone from gone`,
-    [accountId],
+    [accountId, ...of],
   );
   return rows[0]!.gone;
 }

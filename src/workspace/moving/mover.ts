@@ -11,6 +11,7 @@ import {
   type ObjectStore,
   ObjectStoreAwayError,
 } from "../objects/object-store.ts";
+import { deleteGone } from "../store/bin.ts";
 import { readDocument } from "../store/documents.ts";
 import {
   AROUND_DOCUMENTS,
@@ -22,7 +23,6 @@ import {
   readLooseKeys,
   readStoragePrefixes,
   readStoredDocuments,
-  unpublishWorkflows,
 } from "../store/erasing.ts";
 import { byTurns } from "../store/lists.ts";
 import { claimLoose, forgetLoose, releaseKeys, reserveKeys, takeReserved } from "../store/loose-objects.ts";
@@ -74,7 +74,6 @@ export async function eraseWorkspace(
     await Promise.all(keys.map((key) => objects.remove(key)));
   };
   let gone = await deleteAll(pool, FROM_DOCUMENTS, accountId, onPage);
-  await inPages(async () => await unpublishWorkflows(pool, accountId));
   gone += await inPages(async () => {
     const page = await readStoredDocuments(pool, accountId, OBJECTS_PER_STEP);
     await removeAll(page.filter(({ hasContent }) => hasContent).map(({ storageKey }) => storageKey));
@@ -248,7 +247,7 @@ const STEP_LEASE_MS = 30_000;
 /** What a put has not gone on with for so long. */
 const UNFINISHED_KEPT_MS = DAY_MS;
 
-type MoverWork = "move" | "remove" | "clean";
+type MoverWork = "move" | "remove" | "delete" | "clean";
 
 export type MoverOptions = Pick<Moving, "pool" | "objects" | "keptMs" | "onLost"> & {
   /** Milliseconds since the epoch. */
@@ -259,9 +258,10 @@ export type MoverOptions = Pick<Moving, "pool" | "objects" | "keptMs" | "onLost"
 };
 
 /**
- * Brings objects to where the names say, and removes what nobody needs. Any number of processes may run one: the rows
- * of `workspace.moves` are the truth, and each step is one process's. Jobs of graphile-worker were the other way: they
- * would have to be kept in step with rows that are needed all the same. Returns what stops it.
+ * Brings objects to where the names say, removes what nobody needs, and deletes what leaves the bin. Any number of
+ * processes may run one: the rows of `workspace.moves` are the truth, and each step is one process's. Jobs of
+ * graphile-worker were the other way: they would have to be kept in step with rows that are needed all the same.
+ * Returns what stops it.
  */
 export function startMover(options: MoverOptions): () => Promise<void> {
   const { pool, objects, keptMs, now, onLost, onError, lookEveryMs = LOOK_EVERY_MS } = options;
@@ -270,6 +270,8 @@ export function startMover(options: MoverOptions): () => Promise<void> {
   const onUncopied = (error: Error) => onError("move", error);
   const claim = byTurns((after) => claimMove(pool, after, STEP_LEASE_MS));
   const removeNext = byTurns((after) => removeLoose({ pool, objects }, after, signal));
+  const deleteNext = byTurns((after) => deleteGone(pool, after));
+  const removeEveryMs = Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs);
 
   const loop = (work: MoverWork, everyMs: number, step: () => Promise<boolean>) =>
     repeat(everyMs, signal, step, (error) => onError(work, error));
@@ -281,7 +283,8 @@ export function startMover(options: MoverOptions): () => Promise<void> {
       await advanceMove({ pool, objects, keptMs, onLost, onUncopied, signal }, move);
       return true;
     }),
-    loop("remove", Math.min(REMOVE_EVERY_MS, 10 * lookEveryMs), async () => (await removeNext()) !== null),
+    loop("remove", removeEveryMs, async () => (await removeNext()) !== null),
+    loop("delete", removeEveryMs, async () => (await deleteNext()) !== null),
     loop("clean", CLEAN_EVERY_MS, async () => {
       await forgetErased(pool);
       await objects.removeLeftovers(new Date(now() - UNFINISHED_KEPT_MS), signal);

@@ -201,9 +201,10 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       summary: "Rename a document",
       description:
         "Gives the document another name at once. Its object is moved to the new name afterwards, and can be " +
-        "downloaded throughout. For members who may rename: others get 403. 409 if the folder already has one with " +
-        "that name.",
+        "downloaded throughout: until then `storage_key` is the one before. For members who may rename: others get " +
+        "403. 409 if the folder already has one with that name.",
       method: "PATCH",
+      mode: "async",
       path: `${path}/{document_id}`,
       scope: "documents:write",
       params,

@@ -15,8 +15,7 @@ import {
   pinLink,
   type StoredLink,
 } from "../store/page-links.ts";
-import { findPage, findVersion } from "../store/pages.ts";
-import { holdMember } from "../store/spaces.ts";
+import { findPage, findVersion, lockPage } from "../store/pages.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { LINK_PATH, PASSWORD_CHARS_MAX } from "../visiting/visits.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
@@ -149,8 +148,7 @@ export function pageLinkOperations({
       handle: async (request, tx, hashed) => {
         const { user, params, body } = request;
         const { password: _, ...settings } = body;
-        await holdMember(tx, user, "page_id", params.page_id);
-        const page = await requirePermission(request, "edit_pages", findPage(tx, user, params.page_id));
+        const page = await requirePermission(request, "edit_pages", lockPage(tx, user, params.page_id));
         if (pagesUrl === null) throw request.problem("pages_not_configured");
         if (page.current_version === null) throw request.problem("page_not_published");
         const token = newSecret();

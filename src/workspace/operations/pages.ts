@@ -211,6 +211,6 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
   ];
 }
 
-function pageBody({ role: _, markdown: __, ...page }: WrittenPage): Page {
+export function pageBody({ role: _, markdown: __, ...page }: WrittenPage): Page {
   return page;
 }

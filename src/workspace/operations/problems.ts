@@ -1,5 +1,6 @@
 import { USER_SHARE } from "../../base/model/reader.ts";
 import type { ProblemCatalogue } from "../../http/problems.ts";
+import { DELETED_AT_ONCE_MAX } from "../model/bin.ts";
 import { SPACES_JOINED_MAX, SPACES_OWNED_MAX } from "../store/spaces.ts";
 
 /** The codes that the workspace adds. */
@@ -112,6 +113,18 @@ export const workspaceProblems = {
     status: 409,
     meaning: "No version of the workflow has been published yet, so there is nothing to run.",
     remedy: "Publish the workflow's draft first.",
+  },
+  workflow_deleted: {
+    status: 409,
+    meaning: "The workflow, or its space, is in the bin: the runs it has go on, and no other begins.",
+    remedy: "Restore it first.",
+  },
+  too_much_to_delete: {
+    status: 409,
+    meaning:
+      `There is too much in it to delete it at once: more than ${DELETED_AT_ONCE_MAX.toLocaleString("en")} folders ` +
+      "and documents, or as many links that are not revoked.",
+    remedy: "Delete some of the folders or pages that are in it first, then the rest.",
   },
   too_many_workflow_runs: {
     status: 409,

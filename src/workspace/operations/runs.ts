@@ -26,8 +26,8 @@ import {
   type FoundRun,
   findPublished,
   findRun,
-  findRunnable,
   hasRoomForRun,
+  lockRunnable,
 } from "../store/runs.ts";
 import { holdMember, isMemberOf } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
@@ -105,7 +105,7 @@ export function runOperations({
       description:
         "Starts a published version of the workflow. When the run has ended, its analysis is published: it has the " +
         "run's id, and a webhook delivers it. For members who may run workflows: others get 403. 409 if nothing is " +
-        "published yet, or if the account has too many runs in progress.",
+        "published yet, if the workflow or its space is in the bin, or if the account has too many runs in progress.",
       method: "POST",
       path: "/v1/workflows/{workflow_id}/runs",
       scope: "workflows:run",
@@ -118,16 +118,17 @@ export function runOperations({
       response: jsonResponse(202, WorkflowRun),
       errors: [
         ...(["not_found", "access_denied", "target_refused", "workflow_not_published"] as const),
-        "too_many_workflow_runs",
+        ...(["workflow_deleted", "too_many_workflow_runs"] as const),
       ],
       handle: async (request, tx) => {
         const { user, params, body, traceparent, caller } = request;
         const { input = {}, webhook_url, version = null } = body;
         const { workflow_id: workflowId } = params;
         await holdMember(tx, user, "workflow_id", workflowId);
-        const found = findRunnable(tx, user, workflowId, version);
+        const found = lockRunnable(tx, user, workflowId, version);
         const workflow = await requirePermission(request, "run_workflows", found);
-        const { spaceId, currentVersion, definition } = workflow;
+        const { spaceId, currentVersion, definition, isDeleted } = workflow;
+        if (isDeleted) throw request.problem("workflow_deleted");
         const asked = version ?? currentVersion;
         if (asked === null) throw request.problem("workflow_not_published");
         if (definition === null) {

@@ -58,14 +58,20 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
     list({
       key: "spaces.list",
       summary: "List spaces",
-      description: "Every space that you own or are a member of, newest first.",
+      description: "Every space that you own or are a member of, newest first, without those in the bin.",
       path,
       scope: "spaces:read",
       item: Space,
+      filters: {
+        deleted: z
+          .boolean()
+          .optional()
+          .describe("True: those that were deleted, and can be restored, instead of the others."),
+      },
       position: id,
       isCapped: true,
       errors: [],
-      readPage: (user, _, below, limit) => listSpaces(pool, user, [], below, limit),
+      readPage: (user, { deleted = false }, below, limit) => listSpaces(pool, user, [deleted], below, limit),
       bodyOf: spaceBody,
     }),
     write({
@@ -203,7 +209,7 @@ function memberBody({ userId: _, ...member }: StoredMember): Member {
   return member;
 }
 
-function spaceBody(space: StoredSpace): Space {
+export function spaceBody(space: StoredSpace): Space {
   const { role } = space;
   return {
     ...space,

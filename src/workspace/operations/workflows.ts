@@ -78,7 +78,7 @@ function listedWorkflowBody(workflow: StoredWorkflow): ListedWorkflow {
   };
 }
 
-function workflowBody({ draft, definition, ...workflow }: FoundWorkflow): Workflow {
+export function workflowBody({ draft, definition, ...workflow }: FoundWorkflow): Workflow {
   const { current_version, ...listed } = listedWorkflowBody(workflow);
   return {
     ...listed,

@@ -6,6 +6,7 @@ import { readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import { createPasswordTurns, createVisiting, hashPassword, visit } from "../visiting/visits.ts";
+import { binOperations } from "./bin.ts";
 import { contentOperations } from "./document-content.ts";
 import { documentOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
@@ -41,6 +42,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       ...pageLinkOperations(forPages),
       ...workflowOperations(dependencies),
       ...runOperations(dependencies),
+      ...binOperations(dependencies),
     ],
     problems: workspaceProblems,
     pages: [],

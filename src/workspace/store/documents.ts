@@ -18,7 +18,7 @@ export type FolderPlace = { readonly spaceId: string; readonly folderId: string 
 /** Whether the user $2 of the account $1 is a member of the space $3, which has the folder $4. Null: its top. */
 const IS_PLACE_SEEN = `
 ${IS_MEMBER} and ($4::uuid is null
-  or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4))`;
+  or exists (select from workspace.folders where account_id = $1 and space_id = $3 and id = $4 and bin_id is null))`;
 
 type SeenPlace = [spaceId: string, folderId: string | null];
 
@@ -31,7 +31,7 @@ function listIn<Row extends object>(query: (inFolder: boolean) => ListQuery<Row,
 /** The folders in a place, oldest first. Null: there is no such place, or the user is not a member of the space. */
 export const listFolders = listIn<Folder>((inFolder) => {
   const parent = inFolder ? "= $4" : "is null and $4::uuid is null";
-  const inPlace = `f.account_id = $1 and f.space_id = $3 and f.parent_id ${parent}`;
+  const inPlace = `f.account_id = $1 and f.space_id = $3 and f.parent_id ${parent} and f.bin_id is null`;
   return {
     isSeen: IS_PLACE_SEEN,
     total: { exactly: `select count(*)::integer from workspace.folders as f where ${inPlace}` },
@@ -40,6 +40,11 @@ export const listFolders = listIn<Folder>((inFolder) => {
   };
 });
 
+/** Null: the space has no such folder. */
+export const findFolder = rowOf<Folder, string, [spaceId: string, folderId: string]>(
+  `select ${FOLDER} from ${FOLDERS} where f.account_id = $1 and f.space_id = $2 and f.id = $3 and f.bin_id is null`,
+);
+
 /** Whether there is such a folder in the space; the space's top always is. */
 export async function hasFolder(database: Database, accountId: string, { spaceId, folderId }: FolderPlace) {
   return folderId === null || (await findFolders(database, accountId, spaceId, [folderId])).length === 1;
@@ -47,7 +52,7 @@ export async function hasFolder(database: Database, accountId: string, { spaceId
 
 /** Those of the ids that are folders of the space. */
 export const findFolders = rowsOf<{ readonly id: string }, string, [spaceId: string, ids: readonly string[]]>(
-  "select id from workspace.folders where account_id = $1 and space_id = $2 and id = any ($3)",
+  "select id from workspace.folders where account_id = $1 and space_id = $2 and id = any ($3) and bin_id is null",
 );
 
 /** Null: there is one of that name already. The place exists. */
@@ -83,7 +88,7 @@ export async function listUploaded(
   const inFolder = folderId === null ? "folder_id is null and $3::uuid is null" : "folder_id = $3";
   const { rows } = await pool.query<ReadDocument>(
     `select ${READ_DOCUMENT} from workspace.documents
-     where account_id = $1 and space_id = $2 and ${inFolder} and has_content
+     where account_id = $1 and space_id = $2 and ${inFolder} and has_content and bin_id is null
        and ${isAbove("id", "$4")}
      order by id limit $5`,
     [accountId, spaceId, folderId, aboveId, countMax],
@@ -93,7 +98,8 @@ export async function listUploaded(
 
 /** Null: the space has no such document. */
 export const readDocument = rowOf<ReadDocument, string, [spaceId: string, documentId: string]>(
-  `select ${READ_DOCUMENT} from workspace.documents where account_id = $1 and id = $3 and space_id = $2`,
+  `select ${READ_DOCUMENT} from workspace.documents
+   where account_id = $1 and id = $3 and space_id = $2 and bin_id is null`,
   "read_document",
 );
 
@@ -114,7 +120,7 @@ export const findDocument = rowOf<FoundDocument, SpaceUser, [documentId: string]
    from workspace.documents as d ${WITH_NAMES}
    join workspace.spaces as s on s.account_id = d.account_id and s.id = d.space_id
    ${joinMember("d")}
-   where d.account_id = $1 and d.id = $3`,
+   where d.account_id = $1 and d.id = $3 and d.bin_id is null`,
   "find_document",
 );
 
@@ -140,7 +146,8 @@ const lockSpaceOf = lockOf<object, SpaceUser, [documentId: string]>(
  */
 export const listDocuments = listIn<Document>((inFolder) => {
   // A count in no order would not go by the index, either.
-  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${inFolder ? "d.folder_id = $4" : "$4::uuid is null"}`;
+  const place = inFolder ? "d.folder_id = $4" : "$4::uuid is null";
+  const inPlace = `d.account_id = $1 and d.space_id = $3 and ${place} and d.bin_id is null`;
   return {
     isSeen: IS_PLACE_SEEN,
     total: { upToMax: `workspace.documents as d where ${inPlace} order by d.id` },
@@ -161,7 +168,7 @@ export const insertDocument = change<SpaceUser, [document: NewDocument]>(
    select $1, $2, d.*
    from json_to_record($3) as d (id uuid, space_id uuid, folder_id uuid, file_name text, content_type text,
      file_size bigint, storage_key text, live_content_type text)
-   on conflict (account_id, space_id, folder_id, file_name) do nothing`,
+   on conflict (account_id, space_id, folder_id, file_name) where bin_id is null do nothing`,
 );
 
 /**
@@ -183,5 +190,5 @@ export const renameDocument = change<
    set file_name = $3, storage_key = case when has_content then storage_key else $4 end
    where account_id = $1 and id = $2 and not exists (
      select from workspace.documents as o where o.account_id = d.account_id and o.space_id = d.space_id
-       and o.folder_id is not distinct from d.folder_id and o.file_name = $3 and o.id <> d.id)`,
+       and o.folder_id is not distinct from d.folder_id and o.file_name = $3 and o.id <> d.id and o.bin_id is null)`,
 );

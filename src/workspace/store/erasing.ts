@@ -1,16 +1,46 @@
-import type { Pool } from "pg";
+import type { ClientBase, Pool } from "pg";
 import type { DeletedTable } from "../../base/database/account-rows.ts";
-import { RESERVED_MS } from "./loose-objects.ts";
+import type { BinKind } from "../model/bin.ts";
+import { KEPT_MS, RESERVED_MS } from "./loose-objects.ts";
 import { rowsOf } from "./statements.ts";
+
+/** Rows `t` of a table; of the whole account, where there is no such value. */
+const only = (column: string, value: string | null) =>
+  value === null ? {} : { only: `t.${column} = ${value}` };
+
+/** Pages, beginning with what others can open. @param page SQL: which; null: all */
+const pageTables = (page: string | null): readonly DeletedTable[] => [
+  { name: "workspace.page_links", key: ["id"], ...only("page_id", page) },
+  { name: "workspace.page_versions", key: ["id"], rowsMax: 100, ...only("page_id", page) },
+  { name: "workspace.pages", key: ["id"], rowsMax: 100, ...only("id", page) },
+];
+
+/** @param workflow SQL: which; null: all */
+const workflowTables = (workflow: string | null): readonly DeletedTable[] => [
+  {
+    name: "workspace.workflow_versions",
+    key: ["workflow_id", "version"],
+    rowsMax: 100,
+    ...only("workflow_id", workflow),
+  },
+  { name: "workspace.workflows", key: ["id"], rowsMax: 100, ...only("id", workflow) },
+];
+
+/** From the leaves on. @param which SQL: rows `t` */
+const folderTable = (which: string): DeletedTable => ({
+  name: "workspace.folders",
+  key: ["space_id", "id"],
+  only: `${which} and not exists (select from workspace.folders as c
+    where c.account_id = t.account_id and c.space_id = t.space_id and c.parent_id = t.id
+      and c.bin_id is not distinct from t.bin_id)`,
+});
 
 /**
  * What is deleted of an account before its documents: first what others can open, then its runs. A step of a run that
  * is gone finds nothing to record.
  */
 export const FROM_DOCUMENTS: readonly DeletedTable[] = [
-  { name: "workspace.page_links", key: ["id"] },
-  { name: "workspace.page_versions", key: ["id"], rowsMax: 100 },
-  { name: "workspace.pages", key: ["id"], rowsMax: 100 },
+  ...pageTables(null),
   // Each with all that it has handed on, so that no step goes on with a part of it.
   { name: "workspace.runs", key: ["id"], rowsMax: 1, only: "completed_at is null" },
   { name: "workspace.node_items", key: ["run_id", "sequence", "index"] },
@@ -21,16 +51,11 @@ export const FROM_DOCUMENTS: readonly DeletedTable[] = [
   { name: "workspace.moves", key: ["id"] },
 ];
 
-/** And after them. Folders from the leaves on; of the counts those that nothing adds to or takes from any more. */
+/** And after them. Of the counts those that nothing adds to or takes from any more. */
 export const AROUND_DOCUMENTS: readonly DeletedTable[] = [
-  { name: "workspace.workflow_versions", key: ["workflow_id", "version"], rowsMax: 100 },
-  { name: "workspace.workflows", key: ["id"], rowsMax: 100 },
-  {
-    name: "workspace.folders",
-    key: ["space_id", "id"],
-    only: `not exists (select from workspace.folders as c
-      where c.account_id = t.account_id and c.space_id = t.space_id and c.parent_id = t.id)`,
-  },
+  ...workflowTables(null),
+  folderTable("true"),
+  { name: "workspace.bin", key: ["id"] },
   { name: "workspace.space_members", key: ["user_id", "space_id"] },
   { name: "workspace.spaces", key: ["id"] },
   {
@@ -41,15 +66,80 @@ export const AROUND_DOCUMENTS: readonly DeletedTable[] = [
   },
 ];
 
-/** A workflow and its current version refer to each other. Returns how many of a page had one. */
-export async function unpublishWorkflows(pool: Pool, accountId: string): Promise<number> {
-  const { rowCount } = await pool.query(
-    `update workspace.workflows set current_version = null
-     where account_id = $1 and id = any (array(
-       select id from workspace.workflows where account_id = $1 and current_version is not null limit 100))`,
-    [accountId],
+/** Workflows whose runs have all ended, and these. A run is as much as others' pages. @param which SQL: rows `w` */
+function endedWorkflowTables(which: string): readonly DeletedTable[] {
+  // One at a time: so each statement goes by an index.
+  const workflow = `(select id from workspace.workflows as w
+    where w.account_id = $1 and ${which} and w.id <> all (array(
+      select workflow_id from workspace.runs where account_id = $1 and completed_at is null))
+    order by id limit 1)`;
+  return [
+    { name: "workspace.runs", key: ["id"], rowsMax: 1, ...only("workflow_id", workflow) },
+    ...workflowTables(workflow),
+  ];
+}
+
+const documentsWhere = (which: string) => ({ documents: which });
+type GoneTable = DeletedTable | ReturnType<typeof documentsWhere>;
+
+const OF_DELETION: readonly GoneTable[] = [documentsWhere("t.bin_id = $2"), folderTable("t.bin_id = $2")];
+
+/**
+ * What is deleted for good of what is in the bin: `$2` is the page, the workflow, the space, or the deletion that took
+ * documents and folders. Each table when those before it have nothing more.
+ */
+export const GONE_TABLES: Readonly<Record<BinKind, readonly GoneTable[]>> = {
+  page: pageTables("$2"),
+  workflow: endedWorkflowTables("w.id = $2"),
+  document: OF_DELETION,
+  folder: OF_DELETION,
+  space: [
+    ...pageTables(
+      "(select id from workspace.pages where account_id = $1 and space_id = $2 order by id limit 1)",
+    ),
+    { name: "workspace.moves", key: ["id"], ...only("space_id", "$2") },
+    documentsWhere("t.space_id = $2"),
+    ...endedWorkflowTables("w.space_id = $2"),
+    folderTable("t.space_id = $2"),
+    { name: "workspace.bin", key: ["id"], only: "t.space_id = $2 and t.kind <> 'space'" },
+    {
+      name: "workspace.spaces",
+      key: ["id"],
+      only: `t.id = $2 and not exists (select from workspace.workflows as w
+        where w.account_id = $1 and w.space_id = $2)`,
+    },
+  ],
+};
+
+const DOCUMENTS_PER_STEP = 200;
+
+/**
+ * Deletes a page of documents, whose space is locked; their objects go like those of what was moved. Returns how many.
+ * @param which SQL: rows `t`
+ */
+export async function deleteGoneDocuments(
+  tx: ClientBase,
+  accountId: string,
+  ofId: string,
+  which: string,
+): Promise<number> {
+  const { rows } = await tx.query<{ gone: number }>(
+    `with page as (
+       select id from workspace.documents as t where account_id = $1 and ${which} limit ${DOCUMENTS_PER_STEP}
+     ), unmoved as (
+       delete from workspace.moves as m using page where m.account_id = $1 and m.document_id = page.id
+     ), gone as (
+       delete from workspace.documents as d using page where d.account_id = $1 and d.id = page.id
+       returning d.storage_key, d.has_content, d.file_size, d.uploaded_by
+     ), released as (
+       insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes, user_id)
+       select $1, storage_key, false, now() + ${KEPT_MS} * interval '1 millisecond', file_size, uploaded_by
+       from gone where has_content
+     )
+     select count(*)::integer as gone from gone`,
+    [accountId, ofId],
   );
-  return rowCount ?? 0;
+  return rows[0]!.gone;
 }
 
 /** The prefix of each of the account's spaces, as it is now. */

@@ -10,7 +10,7 @@ export const RESERVED_MS = DAY_MS;
  * How long an object is kept at least that no document has any more: whoever has just read its key finds it, and a
  * put that was given up has ended.
  */
-const KEPT_MS = 300_000;
+export const KEPT_MS = 300_000;
 /** Who removes objects has this long; then somebody else does, too. */
 const REMOVED_WITHIN_MS = 300_000;
 

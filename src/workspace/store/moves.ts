@@ -58,7 +58,7 @@ export const claimMove = rowOf<StoredMove, string, [leaseMs: number]>(
 /** A document that may have to be moved, and where its space has it. */
 type MovedDocument = ReadDocument & { readonly storagePrefix: string };
 
-/** The next documents of a move. */
+/** The next documents of a move, but for those in the bin: they are moved when they are restored. */
 export async function readMovePage(
   pool: Pool,
   { accountId, spaceId, documentId, afterId }: StoredMove,
@@ -69,7 +69,7 @@ export async function readMovePage(
        select storage_prefix from workspace.spaces where account_id = $1 and id = $2
      ) as "storagePrefix"
      from workspace.documents
-     where account_id = $1 and space_id = $2 and ${documentId === null ? "id > $3" : "id = $3"}
+     where account_id = $1 and space_id = $2 and ${documentId === null ? "id > $3" : "id = $3"} and bin_id is null
      order by id limit $4`,
     [accountId, spaceId, documentId ?? afterId, countMax],
   );
@@ -114,11 +114,13 @@ export const postponeMove = changeMove<[]>(
 /** All is where it has to be. */
 export const endMove = changeMove<[]>("delete from workspace.moves");
 
-/** Has these documents of a space moved by themselves, after a while: the space goes on without them. */
+/** Has these documents of a space moved by themselves, after a while, if they still exist: it goes on without them. */
 export const moveLater = change<string, [id: string, documentIds: readonly string[]]>(
   `insert into workspace.moves (account_id, space_id, document_id, asked_at, asked_by, failures, next_at)
-   select account_id, space_id, unnest($3::uuid[]), asked_at, asked_by, 1, ${retryAt("1")} from workspace.moves
-   where account_id = $1 and id = $2
+   select m.account_id, m.space_id, d.id, asked_at, asked_by, 1, ${retryAt("1")}
+   from workspace.moves as m
+   join workspace.documents as d on d.account_id = m.account_id and d.id = any ($3::uuid[])
+   where m.account_id = $1 and m.id = $2
    on conflict (account_id, space_id, document_id) do nothing`,
 );
 

@@ -115,7 +115,7 @@ export type FoundLink = StoredLink & { readonly role: SpaceRole };
 export const findLink = rowOf<FoundLink, SpaceUser, [linkId: string]>(
   `select ${LINK}, m.role
    from ${LINKS}
-   join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id
+   join workspace.pages as p on p.account_id = l.account_id and p.id = l.page_id and p.bin_id is null
    ${joinMember("p")}
    where l.account_id = $1 and l.id = $3`,
   "find_page_link",

@@ -9,7 +9,7 @@ import { change, rowOf, type SpaceUser } from "./statements.ts";
 export const IS_PAGE_SEEN = `
 exists (select from workspace.pages as p
   ${joinMember("p")}
-  where p.account_id = $1 and p.id = $3)`;
+  where p.account_id = $1 and p.id = $3 and p.bin_id is null)`;
 
 const VERSION = `v.id, v.page_id, v.number, v.title, v.revision, ${personJson("u")} as published_by,
   ${timeText("v.published_at")} as published_at`;
@@ -73,7 +73,7 @@ export const findPage = rowOf<WrittenPage, SpaceUser, [pageId: string]>(
   `select ${PAGE}, p.markdown, m.role
    from workspace.pages as p ${WITH_VERSION}
    ${joinMember("p")}
-   where p.account_id = $1 and p.id = $3`,
+   where p.account_id = $1 and p.id = $3 and p.bin_id is null`,
   "find_page",
 );
 
@@ -83,10 +83,10 @@ export const lockPage = lockerOf("page_id", findPage);
 /** The pages of a space, newest first. Null: there is no such space, or the user is not a member. */
 export const listPages = listOf<Page, [spaceId: string]>({
   isSeen: IS_MEMBER,
-  total: { upToMax: "workspace.pages where account_id = $1 and space_id = $3" },
+  total: { upToMax: "workspace.pages where account_id = $1 and space_id = $3 and bin_id is null" },
   rows: `
     select ${PAGE} from workspace.pages as p ${WITH_VERSION}
-    where p.account_id = $1 and p.space_id = $3 and ${isBelow("p.id", "$4")}`,
+    where p.account_id = $1 and p.space_id = $3 and p.bin_id is null and ${isBelow("p.id", "$4")}`,
   order: ["id", "desc"],
 });
 

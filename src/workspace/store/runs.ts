@@ -10,7 +10,7 @@ import type { RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
-import { joinMember, userJson } from "./spaces.ts";
+import { isRestorable, joinMember, userJson } from "./spaces.ts";
 import { change, lockOf, rowOf, type SpaceUser, scalarOf } from "./statements.ts";
 import type { Step } from "./steps.ts";
 
@@ -156,18 +156,26 @@ export type RunnableWorkflow = {
   readonly currentVersion: number | null;
   /** Null: there is no such version. */
   readonly definition: Definition | null;
+  /** It is in the bin, or its space. */
+  readonly isDeleted: boolean;
   /** Of whoever asks. */
   readonly role: SpaceRole;
 };
 
-/** Null: there is no such workflow, or the user is not a member of its space. `version`: null, the current one. */
-export const findRunnable = rowOf<RunnableWorkflow, SpaceUser, [workflowId: string, version: number | null]>(
-  `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role
+/**
+ * Nobody deletes it until the transaction ends. Null: there is no such workflow, or the user is not a member of its
+ * space. `version`: null, the current one.
+ */
+export const lockRunnable = lockOf<RunnableWorkflow, SpaceUser, [workflowId: string, version: number | null]>(
+  `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role,
+     coalesce(w.bin_id, m.bin_id) is not null as "isDeleted"
    from workspace.workflows as w
-   ${joinMember("w")}
+   join workspace.space_members as m on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
    left join workspace.workflow_versions as v on v.account_id = w.account_id and v.workflow_id = w.id
      and v.version = coalesce($4::integer, w.current_version)
-   where w.account_id = $1 and w.id = $3`,
+   where w.account_id = $1 and w.id = $3
+     and (coalesce(w.bin_id, m.bin_id) is null or ${isRestorable("coalesce(w.bin_id, m.bin_id)")})
+   for share of w`,
 );
 
 /** Of a version of a workflow. `keyId`: the requester's. */

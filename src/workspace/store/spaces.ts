@@ -20,20 +20,30 @@ const OF_MEMBER = `workspace.space_members as m
   join workspace.spaces as s on s.account_id = m.account_id and s.id = m.space_id
   join sealpost.users as o on o.account_id = s.account_id and o.id = s.owner_id`;
 
+/** Whether what that deletion of the account $1 took can be restored. @param binId SQL */
+export const isRestorable = (binId: string) =>
+  `exists (select from workspace.bin as b where b.account_id = $1 and b.id = ${binId} and b.gone_at > now())`;
+
+/** A member's row of a space that is not in the bin; with $3, of one that is, and can be restored. */
+const IS_LISTED = `case when $3::boolean then ${isRestorable("m.bin_id")} else m.bin_id is null end`;
+
 /** Null: there is no such space, or the user is not a member. */
 export const findSpace = rowOf<StoredSpace, SpaceUser, [spaceId: string]>(
-  `select ${SPACE} from ${OF_MEMBER} where m.account_id = $1 and m.user_id = $2 and m.space_id = $3`,
+  `select ${SPACE} from ${OF_MEMBER}
+   where m.account_id = $1 and m.user_id = $2 and m.space_id = $3 and m.bin_id is null`,
   "find_space",
 );
 
-/** The spaces that the user is a member of, newest first. */
-export const listSpaces = listOf<StoredSpace, []>({
+/** The spaces that the user is a member of, newest first: those that are not deleted, or those that can be restored. */
+export const listSpaces = listOf<StoredSpace, [isDeleted: boolean]>({
   name: "list_spaces",
   isSeen: "true",
-  total: { upToMax: "workspace.space_members where account_id = $1 and user_id = $2" },
+  total: {
+    upToMax: `workspace.space_members as m where m.account_id = $1 and m.user_id = $2 and ${IS_LISTED}`,
+  },
   rows: `
     select ${SPACE} from ${OF_MEMBER}
-    where m.account_id = $1 and m.user_id = $2 and ${isBelow("m.space_id", "$3")}`,
+    where m.account_id = $1 and m.user_id = $2 and ${IS_LISTED} and ${isBelow("m.space_id", "$4")}`,
   order: ["id", "desc"],
 });
 
@@ -98,9 +108,12 @@ export async function lockSpace(tx: ClientBase, user: SpaceUser, spaceId: string
   return space && member && { ...space, ...member };
 }
 
-/** Whether the user $2 of the account $1 is a member of the space. @param space SQL */
-export const isMember = (space: string) =>
-  `exists (select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${space})`;
+const memberIn = (space: string) =>
+  `select from workspace.space_members
+   where account_id = $1 and user_id = $2 and space_id = ${space} and bin_id is null`;
+
+/** Whether the user $2 of the account $1 is a member of the space, which is not in the bin. @param space SQL */
+export const isMember = (space: string) => `exists (${memberIn(space)})`;
 
 export const IS_MEMBER = isMember("$3");
 
@@ -111,7 +124,8 @@ const lockOfMember = lockOf<{ readonly storagePrefix: string }, SpaceUser, [spac
 );
 
 const findRole = rowOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string]>(
-  "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3",
+  `select role from workspace.space_members
+   where account_id = $1 and user_id = $2 and space_id = $3 and bin_id is null`,
 );
 
 /** Where the space has its objects. It is locked: until the transaction ends nobody renames it or its documents. */
@@ -146,7 +160,8 @@ const MEMBERS = `workspace.space_members as m
 
 /** The spaces that the user is a member of, as a `uuid[]`. */
 export const findSpaceIds = rowOf<{ readonly ids: string }, SpaceUser, []>(
-  "select array(select space_id from workspace.space_members where account_id = $1 and user_id = $2)::text as ids",
+  `select array(select space_id from workspace.space_members
+   where account_id = $1 and user_id = $2 and bin_id is null)::text as ids`,
   "find_space_ids",
 );
 
@@ -164,8 +179,7 @@ const SPACE_OF = {
 type NameInSpace = keyof typeof SPACE_OF;
 export const NAMES_IN_SPACE = Object.keys(SPACE_OF) as readonly NameInSpace[];
 
-const memberOf = (name: NameInSpace) =>
-  `select from workspace.space_members where account_id = $1 and user_id = $2 and space_id = ${SPACE_OF[name]}::uuid`;
+const memberOf = (name: NameInSpace) => memberIn(`${SPACE_OF[name]}::uuid`);
 
 /** Whether the user is a member of the space that this is, or is in. */
 export async function isMemberOf(database: Database, user: SpaceUser, name: NameInSpace, id: string) {
@@ -206,10 +220,10 @@ export const holdMemberships = lockOf<object, SpaceUser, []>(
   "select from sealpost.users where account_id = $1 and id = $2 for no key update",
 );
 
-/** Joins, as m, what the user $2 is in the space of this row; nothing, if no member. */
+/** Joins, as m, what the user $2 is in the space of this row; nothing, if no member, or if the space is in the bin. */
 export function joinMember(row: string): string {
-  return `join workspace.space_members as m
-    on m.account_id = ${row}.account_id and m.space_id = ${row}.space_id and m.user_id = $2`;
+  return `join workspace.space_members as m on m.account_id = ${row}.account_id and m.space_id = ${row}.space_id
+    and m.user_id = $2 and m.bin_id is null`;
 }
 
 /** Null: no member. */

@@ -47,7 +47,8 @@ const WORKFLOWS = `workspace.workflows as w
 
 /** Null: there is no such workflow, or the user is not a member of its space. */
 export const findWorkflow = rowOf<FoundWorkflow, SpaceUser, [workflowId: string]>(
-  `select ${LISTED}, w.draft, v.definition from ${WORKFLOWS} where w.account_id = $1 and w.id = $3`,
+  `select ${LISTED}, w.draft, v.definition from ${WORKFLOWS}
+   where w.account_id = $1 and w.id = $3 and w.bin_id is null`,
   "find_workflow",
 );
 
@@ -58,10 +59,10 @@ export const lockWorkflow = lockerOf("workflow_id", findWorkflow);
 export const listWorkflows = listOf<StoredWorkflow, [spaceId: string]>({
   name: "list_workflows",
   isSeen: IS_MEMBER,
-  total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3" },
+  total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3 and bin_id is null" },
   rows: `
     select ${LISTED} from ${WORKFLOWS}
-    where w.account_id = $1 and w.space_id = $3 and ${isBelow("w.id", "$4")}`,
+    where w.account_id = $1 and w.space_id = $3 and w.bin_id is null and ${isBelow("w.id", "$4")}`,
   order: ["id", "desc"],
 });
 

@@ -177,7 +177,9 @@ export async function visit(visiting: Visiting, visitor: Visitor, inTurn: InTurn
   const version = await inTurn(sharer, turn, () =>
     readVersion(pool, link.accountId, link.versionId, RENDERER),
   );
-  const { title, markdown, ...stored } = version!;
+  // Its page was deleted meanwhile.
+  if (version === null) return await visit(visiting, visitor, inTurn);
+  const { title, markdown, ...stored } = version;
   const html = stored.html ?? (await rendering.renew(link, markdown!, gone));
   hold(link.accountId, Buffer.byteLength(html));
   if (await inTurn(sharer, turn, () => countVisit(link))) return { kind: "open", shown: { title, html } };
