@@ -7,6 +7,7 @@ import { NODE_ERROR_CODES, RUN_ERROR_CODES, RUN_EVENT_KINDS, RUN_STATUSES } from
 
 const object = z.record(z.string(), z.unknown());
 const count = z.int().min(0);
+const cost = count.describe("0: costs are not offered.");
 /** Always null, with the type that it would have: generators of clients know no schema that is null alone. */
 const unused = id.nullable().describe("Null: not offered yet.");
 
@@ -30,8 +31,8 @@ export const NodeRun = z
     error_message: z.string().nullable(),
     error_details: object.describe("Empty: `error_message` says everything."),
     retryable: z.boolean().describe("Whether the same run may succeed when it is started again."),
-    cost_micro_usd: count,
-    micro_credits: count,
+    cost_micro_usd: cost,
+    micro_credits: cost,
     duration_ms: count
       .nullable()
       .describe("From its start to its end, waits included; null: one is to come."),
@@ -87,8 +88,8 @@ export const WorkflowRun = z
     error_message: z.string().nullable(),
     error_details: object.describe("Empty, unless there is more to say about the error."),
     activations_total: count,
-    cost_micro_usd: count,
-    micro_credits: count,
+    cost_micro_usd: cost,
+    micro_credits: cost,
     requested_by: User,
     created_at: time,
     started_at: time.nullable(),

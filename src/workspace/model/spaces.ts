@@ -28,7 +28,7 @@ export const Space = z
     can_rename: z.boolean(),
     document_count: z.int().min(0),
     member_count: z.int().min(1),
-    skill_count: z.int().min(0).describe("0: there are no skills yet."),
+    skill_count: z.int().min(0).describe("0: skills are not offered."),
   })
   .meta({ id: "Space", description: "A place for documents, as you see it." });
 export type Space = z.output<typeof Space>;

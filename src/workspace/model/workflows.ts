@@ -97,14 +97,17 @@ const Access = z.object({
   space_role: z
     .enum(SPACE_ROLES)
     .describe("Your role in the workflow's space; the following say what it allows."),
-  share_role: z.string().nullable().describe("Null: workflows cannot be shared with others yet."),
+  share_role: z
+    .string()
+    .nullable()
+    .describe("Null: shares are not offered; whoever is a member of the space has access."),
   access_mode: accessMode,
   is_creator: z.boolean().describe("Whether you made it."),
   can_view: z.boolean(),
   can_edit: z.boolean(),
   can_run: z.boolean(),
   can_publish: z.boolean(),
-  can_share: z.boolean().describe("False: there are no shares yet."),
+  can_share: z.boolean().describe("False: shares are not offered."),
   can_archive: z.boolean().describe("False: workflows cannot be archived yet."),
   can_approve: z.boolean().describe("False: nothing needs approval yet."),
 });
@@ -144,11 +147,11 @@ export const ListedWorkflow = z
     access_mode: accessMode,
     created_by: User,
     published_by: User.nullable().describe("Who published the current version."),
-    share_count: z.int().min(0).describe("0: there are no shares yet."),
+    share_count: z.int().min(0).describe("0: shares are not offered."),
     webhooks: none.describe("Empty: no webhook starts a workflow yet."),
     triggers: none.describe("Empty: workflows cannot start automatically yet."),
-    shares: none.describe("Empty: there are no shares yet."),
-    pins: none.describe("Empty: no items are kept for a node yet."),
+    shares: none.describe("Empty: shares are not offered."),
+    pins: none.describe("Empty: pins (items kept for a node) are not offered."),
   })
   .meta({
     id: "ListedWorkflow",
@@ -162,7 +165,7 @@ export const Workflow = ListedWorkflow.extend({
 }).meta({ id: "Workflow", description: "Work on the documents of a space, as you see it." });
 export type Workflow = z.output<typeof Workflow>;
 
-/** What every workflow says of what is not offered yet. */
+/** What every workflow says of what is not offered. */
 export const WORKFLOW_CONSTANTS = {
   has_draft: true,
   access_mode: "SPACE",
