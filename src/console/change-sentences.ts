@@ -104,11 +104,15 @@ function ofSpaces(): Readonly<Record<string, Tell>> {
   };
   const link = (told: Told) => html`${about(told, "link", "link_id")} to ${about(told, "page", "page_id")}`;
   const workflow = (told: Told) => about(told, "workflow", "workflow_id");
+  const placed = (verb: string, noun: string): Tell => {
+    return (told) =>
+      html`${verb} the ${noun} “${text(told.details.name)}”${noun !== "space" && inSpace(told)}`;
+  };
   const deleted = (noun: string): Tell => {
     return (told) =>
-      html`${named("deleted", `the ${noun}`)(told)}${told.details.permanently === true && " for good"}`;
+      html`${placed("deleted", noun)(told)}${told.details.permanently === true && " for good"}`;
   };
-  const restored = (noun: string) => named("restored", `the ${noun}`);
+  const restored = (noun: string) => placed("restored", noun);
   return {
     "spaces.delete": deleted("space"),
     "spaces.restore": restored("space"),

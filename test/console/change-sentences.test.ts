@@ -46,6 +46,13 @@ const PLAIN: readonly (readonly [operation: string, details: Record<string, unkn
   ["webhooks.events.consumers.remove", { name: "billing" }, "removed the consumer billing of events"],
   ["webhooks.deliveries.replay", { delivery_id: ID }, "replayed delivery 456789ab"],
   [
+    "documents.delete",
+    { document_id: ID, space_id: ID, name: "a.txt", permanently: true },
+    "deleted the document “a.txt” in space 456789ab for good",
+  ],
+  ["folders.restore", { space_id: ID, name: "2026" }, "restored the folder “2026” in space 456789ab"],
+  ["spaces.delete", { space_id: ID, name: "Plans", permanently: false }, "deleted the space “Plans”"],
+  [
     "webhooks.replays.create",
     { replay_id: ID, filter: { status: "abandoned" }, rate_per_second: 10, matched: 48 },
     "replayed 48 abandoned deliveries at 10 a second",

@@ -1,6 +1,7 @@
 // What is deleted for good: its bytes, its rows, and what is counted of them, whoever dies on the way.
 import pg from "pg";
 import { beforeEach, describe, expect, test } from "vitest";
+import { eraseWorkspace } from "../../src/workspace/moving/mover.ts";
 import { deleteGone } from "../../src/workspace/store/bin.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import {
@@ -153,6 +154,21 @@ test("killed before any of its statements, it leaves nothing half done, and the 
   expect(deaths).toBeGreaterThan(30);
   await settle(database.pool, objects);
   expect(await keysInStore(objects)).toEqual(await keysInRows(database.pool));
+  expect(new Set(Object.values(await rowsOf()))).toEqual(new Set([0]));
+});
+
+test("an account that is erased loses what is in its bins, too", async () => {
+  const other = await documents.newSpace("deleted");
+  for (const { id } of [space, other]) await fill(id);
+  await bin.remove({ path: `/v1/spaces/${other.id}` });
+  const folders = (await ask("GET", `/v1/spaces/${space.id}/folders`)).body.items as Json[];
+  for (const { id } of folders) await bin.remove({ path: `/v1/spaces/${space.id}/folders/${id}` });
+  const prefixes = [space, other].map(({ storage_prefix }) => String(storage_prefix));
+  const theirs = async () =>
+    (await keysInStore(objects)).filter((key) => prefixes.some((prefix) => key.startsWith(prefix)));
+  expect(await theirs()).not.toEqual([]);
+  await eraseWorkspace({ pool: database.pool, objects }, account.accountId, () => undefined);
+  expect(await theirs()).toEqual([]);
   expect(new Set(Object.values(await rowsOf()))).toEqual(new Set([0]));
 });
 

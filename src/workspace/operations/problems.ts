@@ -16,7 +16,9 @@ export const workspaceProblems = {
       `The user owns ${SPACES_OWNED_MAX.toLocaleString("en")} spaces, or is a member of ` +
       `${SPACES_JOINED_MAX.toLocaleString("en")} others (from one owner, at most half of what other owners leave), ` +
       "and may have no more.",
-    remedy: "Use an existing space, or another user; a member can leave a space.",
+    remedy:
+      "Use an existing space, or another user; a member can leave a space. Spaces in the bin count until they are " +
+      "deleted for good.",
   },
   folder_name_taken: {
     status: 409,
