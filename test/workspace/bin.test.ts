@@ -1,6 +1,8 @@
 // Deleting and restoring: by whom, from where, and what else sees of it.
 import { beforeEach, describe, expect, test } from "vitest";
 import type { AskOptions, Json } from "../support/sealpost-api.ts";
+import { declaredOperations } from "../support/sealpost-operations.ts";
+import { workspaceTests } from "./area-tests.ts";
 import { account, api, ask, database, documents, useStorage } from "./storage-world.ts";
 import { binOf, deleteAllGone, endBin, KINDS, type Thing } from "./support/bin.ts";
 import { BYTES } from "./support/documents.ts";
@@ -135,6 +137,30 @@ describe.each(KINDS)("a %s", (kind) => {
     expect(rows).toEqual([]);
     expect((await ask("GET", thing.path)).status).toBe(kind === "folder" ? 405 : 404);
   });
+});
+
+/** What finds things that are in the bin. */
+const OF_BIN = /^(?:\w+s\.(?:delete|restore)|spaces\.bin\.list|workflows\.runs\.create)$/;
+
+test.each(KINDS)("to every operation that names a %s, one in the bin is as none", async (kind) => {
+  const things = await workspaceTests.makeThings(api, account);
+  const fill = (path: string, ids: typeof things) => path.replaceAll(/\{(\w+)\}/g, (_, name) => ids[name]!);
+  const path = fill(
+    kind === "folder" ? "/v1/spaces/{space_id}/folders/{folder_id}" : `/v1/${kind}s/{${kind}_id}`,
+    things,
+  );
+  expect((await bin.remove({ path })).status).toBe(200);
+  // Everything that is found by way of its space is gone with that.
+  const names = kind === "space" ? Object.keys(things).map((name) => `{${name}}`) : [`{${kind}_id}`];
+  const found = declaredOperations().filter(
+    ({ key, path, needsUser }) => needsUser && !OF_BIN.test(key) && names.some((name) => path.includes(name)),
+  );
+  expect(found.length).toBeGreaterThan({ space: 20, folder: -1, document: 3, page: 6, workflow: 3 }[kind]);
+  for (const { key, method, path, work } of found) {
+    const sent = work.kind === "upload" ? { content: BYTES } : { body: workspaceTests.bodies[key] };
+    const { status } = await ask(method, fill(path, things), method === "GET" ? {} : sent);
+    expect([key, status]).toEqual([key, 404]);
+  }
 });
 
 test("who may see the bin are the space's members, while it can be restored", async () => {
