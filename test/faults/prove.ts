@@ -24,7 +24,7 @@ const ANSWER_BEFORE_COMMIT = `    (async (work) => {
       const client = await (database as Pool).connect();
       await client.query("begin");
       const answer = await work(client);
-      setTimeout(() => client.query("commit").finally(() => client.release()), 20);
+      setTimeout(() => client.query("commit").catch(() => undefined).finally(() => client.release()), 20);
       return answer;
     })((client) =>
 `;
@@ -96,10 +96,10 @@ export const PROTECTIONS: readonly Protection[] = [
     scenario: "failover",
   },
   {
-    name: "the lease that keeps others away",
-    path: "src/delivery/claim-sql.ts",
-    text: "and (lease_until is null or lease_until <= coalesce($6::timestamptz, now()) or lease_token = $2::uuid)",
-    without: "",
+    name: "the limit on waiting for an answer",
+    path: "src/base/database/timed-client.ts",
+    text: "}, ownMs ?? answerMs);",
+    without: "}, 2 ** 30);",
     ...PARTITIONS,
     scenario: "line",
   },
