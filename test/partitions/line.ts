@@ -65,15 +65,16 @@ export const line: Scenario = {
 
         const strike = async (name: FaultName) => {
           await until(async () => (await metricOf(dispatcher, "attempts_in_flight")) > 1);
-          const [interrupted, acknowledged] = [await countInterrupted(), producer.acknowledged];
+          const { acknowledged } = producer;
           inFlight += await metricOf(dispatcher, "attempts_in_flight");
           if (name === "forgotten") return database.forget();
           database.strike(FAULTS[name](place.chance));
-          // Where nothing passes, for longer than leases, whose deliveries the other takes over; or for any time.
+          // Where nothing passes, for longer than the leases of before, and of claims whose answers are lost, which the
+          // other dispatcher takes over; or for any time.
           if (name === "slow" || name === "half of the connections")
             await until(() => isMore(() => producer.acknowledged, acknowledged + 10));
           else if (place.scale === "quick" || place.chance.isTrue(0.5))
-            await until(() => isMore(countInterrupted, interrupted));
+            for (let n = 0; n < 2; n++) await untilLeasesEnd();
           else await wait(place.chance.between(200, 9_000));
           database.letGo(() => place.chance.isTrue(0.5));
         };
@@ -89,11 +90,13 @@ export const line: Scenario = {
             backMs[`${who} back ms, ${name}`] = back;
           }
         };
-        const countInterrupted = async () => {
-          const { rows } = await cluster.pool.query<{ n: number }>(
-            "select count(*)::integer as n from sealpost.attempts where outcome = 'interrupted'",
+        /** Whatever is claimed now has ended, or was claimed anew. */
+        const untilLeasesEnd = async () => {
+          const { rows } = await cluster.pool.query<{ tokens: string[] }>(
+            "select array_agg(lease_token) as tokens from sealpost.open_deliveries where lease_token is not null",
           );
-          return rows[0]!.n;
+          const left = "select from sealpost.open_deliveries where lease_token = any ($1) limit 1";
+          await until(async () => (await cluster.pool.query(left, [rows[0]!.tokens])).rowCount === 0);
         };
 
         const names = place.scale === "quick" ? QUICKLY : (Object.keys(FAULTS) as FaultName[]);
