@@ -176,6 +176,9 @@ export async function openFileStore(folder: string): Promise<ObjectStore> {
   for (const each of [root, unfinished]) {
     await asking(`use the folder ${each}`, () => mkdir(each, { recursive: true, mode: 0o700 }));
   }
+  // A file system that keeps only what it was told to would have no \`root\` after a loss of power.
+  for (const each of [folder, dirname(folder)])
+    await asking(`use the folder ${each}`, () => syncFolder(each));
 
   /** Runs `work` with a path of its own in `unfinished`, where nothing stays. */
   async function withDraft(work: (draft: string) => Promise<void>): Promise<void> {
