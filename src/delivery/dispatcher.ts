@@ -265,8 +265,10 @@ export class Dispatcher {
       await wait(backoffMs(failures, CLAIM_BACKOFF, delivering.random()));
     }
     // A claim whose answer was lost may have leased its rows. If this fails too, they count as interrupted.
-    if (failures > 0) await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);
+    await this.#options.freeLeases(deliveryIds, leaseToken).catch(() => undefined);
     for (const one of taken) this.lanes.release(one, UNKNOWN);
+    // With all that waits they are given back.
+    for (const one of taken) this.lanes.add(one);
   }
 
   /**
