@@ -1,8 +1,8 @@
 // npm run power-loss -- [--cuts N] [--seed S] [--prove]
 //
-// Cuts the power N times (default: 100) under PostgreSQL's data, and for half of them under everything. With --prove it
-// runs on a server as it should be, which has to hold, and on servers that do not sync, acknowledge before they do, or
-// leave out full pages: exits 0 when the loss was found on each of them.
+// Cuts the power N times (default: 100) under PostgreSQL's data, and for a third of them under everything. With --prove
+// it runs on a server as it should be, which has to hold, and on servers that do not sync, acknowledge before they do,
+// or leave out full pages: exits 0 when the loss was found on each of them.
 import { parseArgs } from "node:util";
 import { inWords } from "../faults/harness/figures.ts";
 import { Chance } from "../simulation/chance.ts";
@@ -31,7 +31,7 @@ async function play(): Promise<number> {
     console.log(inWords("power-loss", figures));
     return 0;
   } catch (error) {
-    console.log("power-loss FAILED:", error);
+    console.log("power-loss FAILED:", (error as Error).cause ?? error);
     return 1;
   }
 }
@@ -43,7 +43,7 @@ async function prove(): Promise<number> {
     const settings = { [setting]: "off" };
     const found = await playPowerCuts({ cuts, chance: new Chance(seed), settings }).then(
       () => null,
-      (error: Error) => error.message.split("\n")[0]!,
+      (error: Error) => error.message.split("\n", 4).join(" "),
     );
     console.log(`${setting} off: ${found ?? "NOTHING WAS FOUND"}`);
     if (found === null) missed++;

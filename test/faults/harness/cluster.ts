@@ -138,8 +138,13 @@ export class Cluster {
     return { accountId, secret: signingSecret };
   }
 
-  async createApiKey(accountId: string, scopes: readonly string[]): Promise<string> {
-    const asked = { accountId, name: "faults", scopes, expiresInSeconds: null };
+  /** `userId`: for whom it acts; null: for nobody. */
+  async createApiKey(
+    accountId: string,
+    scopes: readonly string[],
+    userId: string | null = null,
+  ): Promise<string> {
+    const asked = { accountId, userId, name: "faults", scopes, expiresInSeconds: null };
     const { apiKey } = await createApiKey(this.pool, readConfig(this.#env), asked);
     return apiKey;
   }

@@ -28,6 +28,9 @@ export class HttpProducer {
   readonly #pickUrl: () => string;
   /** Where the checker finds what was published. */
   readonly publications: Publication[];
+  #isClosed = false;
+  /** Analyses. */
+  acknowledged = 0;
   /** Requests that were cut off without an answer. */
   cut = 0;
   /** Repeats that were told of a request that nobody had got an answer to: it had been committed. */
@@ -41,14 +44,17 @@ export class HttpProducer {
     this.publications = publications;
   }
 
-  get acknowledged(): number {
-    return this.publications.filter(({ acknowledgedAtMs }) => acknowledgedAtMs !== null).length;
-  }
-
-  /** So many requests in flight until the signal; resolves when the last analysis is acknowledged. */
-  async run(inFlight: number, signal: AbortSignal): Promise<void> {
+  /**
+   * So many requests in flight until the signal; resolves when the last analysis is acknowledged.
+   * @param mayGoOn awaited before each
+   */
+  async run(
+    inFlight: number,
+    signal: AbortSignal,
+    mayGoOn: () => Promise<void> = async () => undefined,
+  ): Promise<void> {
     const publishOneByOne = async () => {
-      while (!signal.aborted) await this.#publish();
+      for (; !signal.aborted; await mayGoOn()) await this.#publish();
     };
     await Promise.all(Array.from({ length: inFlight }, publishOneByOne));
   }
@@ -84,15 +90,22 @@ export class HttpProducer {
     if (isReplayed) this.found++;
   }
 
+  /** What has no answer yet rejects. */
+  close(): void {
+    this.#isClosed = true;
+  }
+
   /** @throws when it is refused, or is not the delivery that it was before */
   async #untilAnswered(sent: Sent): Promise<Answer> {
     const { publication } = sent;
     for (;;) {
+      if (this.#isClosed) throw new Error(`${publication.analysisId} was given up`);
       const answer = await this.#ask(sent);
       const { status, body } = answer;
       if (status === 202) {
         const { delivery_id: deliveryId = null } = body;
         publication.deliveryId ??= deliveryId;
+        if (publication.acknowledgedAtMs === null) this.acknowledged++;
         publication.acknowledgedAtMs ??= Date.now();
         if (body.analysis_id === publication.analysisId && deliveryId === publication.deliveryId)
           return answer;
