@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { PROTECTIONS } from "./faults/prove.ts";
+import { GUARDS } from "./schedules/prove.ts";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
 import { weight } from "./tidy/budgets.ts";
@@ -326,3 +327,8 @@ test.each(PROTECTIONS)(
     expect(found(file), file).not.toBe("");
   },
 );
+
+test.each(GUARDS)("what `npm run schedules -- --prove` takes out stands there: $name", ({ path, text }) => {
+  const found = readSourceFiles().find((one) => one.path === path)?.text ?? "";
+  expect(found.split(text), path).toHaveLength(2);
+});

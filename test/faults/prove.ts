@@ -9,12 +9,15 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-type Protection = {
+export type Guard = {
   readonly name: string;
   readonly path: string;
   /** What stands there, and what stands there without it. */
   readonly text: string;
   readonly without: string;
+};
+
+type Protection = Guard & {
   /** Who notices: a test file and the name of the scenario in it. */
   readonly file: string;
   readonly scenario: string;
@@ -140,7 +143,7 @@ export async function prove(
 }
 
 /** Everything that is in the repository or would be, as it is now. */
-async function copyProject(folder: string): Promise<void> {
+export async function copyProject(folder: string): Promise<void> {
   const { stdout } = await run("git", ["ls-files", "--cached", "--others", "--exclude-standard", "-z"], {
     cwd: ROOT,
     maxBuffer: 64 * 1024 * 1024,
