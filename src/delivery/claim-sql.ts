@@ -58,7 +58,8 @@ export type ClaimedDelivery =
  * It names the day's partition, because a statement over the parent locks every partition before it runs.
  *
  * When the answer is lost, the same claim may be repeated with the same token, as long as nothing was posted under it:
- * what the first one leased comes back as if it were new. The token is also the fencing token for late results.
+ * what the first one leased comes back as if it were new, before older rows that are due since. The token is also the
+ * fencing token for late results.
  *
  * Joins say `= any (array[…])` so that an index can only be used to look ids up. With a plain `=` it could also be used
  * to read the table in order; a plan made while the table was nearly empty does that, and keeps doing it.
@@ -68,7 +69,7 @@ export type ClaimedDelivery =
 const claimText = (bodies: string) => `
 with due as (
   select delivery_id, lane, interruptions, body_bytes,
-    lease_token is not null and lease_token <> $2::uuid as was_cut,
+    lease_token <> $2::uuid as was_cut, lease_token is not distinct from $2::uuid as is_ours,
     lease_alone and lease_run = run and lease_number is null as was_cut_in_quarantine
   from sealpost.open_deliveries
   where delivery_id = any ($1::uuid[])
@@ -80,13 +81,13 @@ with due as (
   select delivery_id, lane, was_cut_in_quarantine,
     case
       when was_cut then 'cut'
-      when not ((row_number() over in_order = 1 and $4::bigint > 0) or sum(body_bytes) over in_order <= $4::bigint)
-        then 'left'
+      when not (is_ours or (row_number() over in_order = 1 and $4::bigint > 0)
+        or sum(body_bytes) over in_order <= $4::bigint) then 'left'
       when interruptions >= $7::integer and not $5::boolean and not was_cut_in_quarantine then 'must_be_quarantined'
       else 'leased'
     end as kind
   from due
-  window in_order as (order by delivery_id)
+  window in_order as (order by is_ours desc, delivery_id)
 ), claimed as (
   update sealpost.open_deliveries as o
   set

@@ -177,6 +177,16 @@ describe("a lease", () => {
     });
   });
 
+  it("comes back so though an older one, which was somebody else's, takes the bytes now", async () => {
+    const [older, own] = [await publishOne(), await publishOne()];
+    const [leaseToken, bytesMax] = [randomUUID(), 1];
+    await claimOne(pool, older, { at: T0 });
+    expect(await kinds(pool, [older, own], { at: later(1), leaseToken, bytesMax })).toEqual(["leased"]);
+    const again = await claim(pool, [older, own], { at: later(LEASE_MS), leaseToken, bytesMax });
+    const found = again.deliveries.map(({ kind, deliveryId }) => `${deliveryId} ${kind}`);
+    expect(found.toSorted()).toEqual([`${older} left`, `${own} leased`]);
+  });
+
   it("for going alone comes back in the same way, and as that", async () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });

@@ -136,13 +136,14 @@ export class Rows {
     const claimed: Claimed[] = [];
     let bytes = 0;
     let isFirst = true;
-    for (const id of ids) {
+    const isLeased = (id: number) => this.deliveries[id]!.open?.lease?.token === request.token;
+    for (const id of ids.toSorted((one, other) => Number(isLeased(other)) - Number(isLeased(one)))) {
       const { open: row } = this.deliveries[id]!;
       if (row === null || row.dueAt > request.at) continue;
       const isOurs = row.lease?.token === request.token;
       if (row.lease !== null && row.lease.until > request.at && !isOurs) continue;
       bytes += this.#bytes(id);
-      const hasRoom = (isFirst && bytesMax > 0) || bytes <= bytesMax;
+      const hasRoom = isOurs || (isFirst && bytesMax > 0) || bytes <= bytesMax;
       isFirst = false;
       if (row.lease !== null && !isOurs) cut.push(id);
       else if (!hasRoom) claimed.push({ kind: "left", delivery: id });
