@@ -74,6 +74,7 @@ export class DispatchingWorld {
   #isWriting = false;
   #overflowed = 0;
   #hasTwins = false;
+  #isHalved = false;
   /** A lane had no room for something, as when it falls silent: the promoter sees to that. */
   #isFull = false;
   #hasStopped = false;
@@ -220,8 +221,8 @@ export class DispatchingWorld {
     this.#isFull ||= lanes.overflowingLanes > 0;
     this.#expect(lanes.inFlight <= LIMITS.inFlightMax, "too many in flight");
     this.#expect(lanes.waitingIds <= LIMITS.idsMax, "too many waiting");
-    // Each of two claims takes one body at least.
-    this.#expect(bytes.free > -2 * BIG_BYTES, "too many bytes");
+    // Each of two claims takes one body at least, and each part of one that was halved.
+    this.#expect(this.#isHalved || bytes.free > -2 * BIG_BYTES, "too many bytes");
     const unsettled = this.#granted.size - this.#settled.size - this.#posts.size;
     this.#expect(recorder.backlog === unsettled, `${recorder.backlog} to be recorded of ${unsettled}`);
   }
@@ -264,7 +265,10 @@ export class DispatchingWorld {
     const askedAtMs = this.#nowMs;
     const claim = await this.#asked("claim", async (): Promise<Claim> => {
       const deliveries = this.#rows.claim(input);
-      if (deliveries === null) throw new Refused("XX001");
+      if (deliveries === null) {
+        this.#isHalved = true;
+        throw new Refused("XX001");
+      }
       // Read a moment ago, and broken since.
       const { chance } = this.#schedule;
       if (this.#fails(0.03)) this.#rows.of(chance.pick(deliveryIds)).isUnreadable = true;
