@@ -135,6 +135,8 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
     page: (await makeLink(api, spaces[0])).page_id,
     workflow: (await makeWorkflows(api, spaces[0], 1))[0]!,
   };
+  // Once for good would be once for all.
+  const query = { permanently: fc.constant(false) };
   for (const kind of BIN_KINDS) {
     const id = toDelete[kind];
     const path = deletedPath(kind, String(spaces[0]), id);
@@ -143,7 +145,7 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
     const change = (method: string, at: string) => async () => {
       await api.ask(method, at);
     };
-    deleted[`${kind}s.delete`] = { before: change("POST", `${path}/restore`), params };
+    deleted[`${kind}s.delete`] = { before: change("POST", `${path}/restore`), params, query };
     deleted[`${kind}s.restore`] = { before: change("DELETE", path), params };
   }
   return {
