@@ -40,8 +40,8 @@ describe("while a removal is being committed", () => {
     const made: Record<string, string> = { user: (await newUser()).userId };
     const answered: Record<string, number> = {};
     for (const [operation, request] of Object.entries(workspaceTests.writes)) {
-      // A document that has its content would refuse another before anybody is looked at.
-      if (operation !== "documents.upload") {
+      // A document that has its content would refuse another before anybody is looked at; what is deleted, all.
+      if (operation !== "documents.upload" && !/\.(?:delete|restore)$/.test(operation)) {
         const first = await request(api.ask, made);
         expect([operation, first.status < 300]).toEqual([operation, true]);
         made[operation] = String(first.body?.id);
@@ -49,6 +49,8 @@ describe("while a removal is being committed", () => {
       if (operation === "spaces.create") continue;
       const space = made["spaces.create"]!;
       await setRole(space, member, "ADMIN");
+      const isRestored = operation.endsWith(".restore");
+      if (isRestored) await workspaceTests.writes[operation.replace("restore", "delete")]!(api.ask, made);
       await inOpenTransaction(async (client) => {
         await client.query("select from workspace.spaces where id = $1 for no key update", [space]);
         await client.query("delete from workspace.space_members where space_id = $1 and user_id = $2", [
@@ -64,6 +66,7 @@ describe("while a removal is being committed", () => {
         await client.query("commit");
         await writing;
       });
+      if (isRestored) expect((await request(api.ask, made)).status).toBe(200);
     }
     expect(answered).toEqual(Object.fromEntries(Object.keys(answered).map((one) => [one, 404])));
     expect(Object.keys(answered).length).toBeGreaterThan(15);
