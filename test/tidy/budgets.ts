@@ -35,18 +35,18 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * names that keep their room 58, answers and origins that secret headers stay out of 79, consumers seen and removed in
  * console and command line, and headers that no other tab loses 371 and 2, answers read as they are meant before
  * secret headers are hidden 76, what waits for proofs out of others' way 40, nothing acknowledged that a standby lacks
- * 45.
+ * 45, a bin: deleting, restoring, deleting for good 785 and 3.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 55_171,
+    max: 55_963,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 352,
+    max: 355,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
