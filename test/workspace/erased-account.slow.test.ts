@@ -148,6 +148,11 @@ async function fill(): Promise<TestAccount & { readonly canary: string; readonly
     const body = { name, ...(parent_id !== undefined && { parent_id }) };
     parent_id = (await api.ask("POST", `/v1/spaces/${space}/folders`, { key, body })).body.id;
   }
+  const { id: deleted } = await documents.uploaded({ space_id: space, file_name: canary }, undefined, {
+    key,
+  });
+  for (const path of [`/v1/documents/${deleted}`, `/v1/spaces/${space}/folders/${parent_id}`])
+    expect((await api.ask("DELETE", path, { key })).status).toBe(200);
   // One run has ended, which has published, and a step of another is being taken.
   const step = await claimNext(pool);
   expect(await take({ pool, objects: store }, step!)).toBe("run_succeeded");
