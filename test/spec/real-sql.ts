@@ -1,0 +1,567 @@
+// Plays traces of the specification against the real SQL: two databases as two cells, asked with the specification's
+// clock, which must hold after every step what the specification says.
+import { deepEqual, equal, ok, rejects } from "node:assert/strict";
+import type pg from "pg";
+import { findMoveHindrance } from "../../src/app/areas.ts";
+import { createDispatchPool, createMovePool } from "../../src/base/database/pools.ts";
+import { callOffLostMove, callOffMove } from "../../src/cells/calling-off.ts";
+import { type Cell, type Move, MoveRefusedError } from "../../src/cells/move.ts";
+import { moveAccount } from "../../src/cells/move-account.ts";
+import { type ClaimInput, claimDeliveries, recoverInterrupted } from "../../src/delivery/claim-sql.ts";
+import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/delivery/endpoint-sql.ts";
+import { promoteDue } from "../../src/delivery/promote-sql.ts";
+import { type Recording, recordOutcomes } from "../../src/delivery/record-sql.ts";
+import { decideAfterAttempt, decideBeforeAttempt } from "../../src/delivery/schedule/life.ts";
+import { insertAccount, SECRETS_KEY } from "../support/installation.ts";
+import type { Spec, Value } from "./quint.ts";
+import type { Step } from "./searches.ts";
+
+const TICK_MS = 15_000;
+const DAY_MS = 86_400_000;
+const URL_OF_ENDPOINT = "https://receiver.example.com/";
+/** The functions that ask for the time themselves. */
+const WITH_A_CLOCK = ["pause_endpoint", "park_deliveries", "unpark_deliveries"];
+
+/** A guard of the real SQL, and the text without it. */
+export type SqlGuard = {
+  readonly name: string;
+  /** The function that has it, or the statement's name. */
+  readonly of: string;
+  readonly text: string;
+  readonly without: string;
+};
+
+type RealCell = { readonly dispatch: pg.Pool; readonly mover: Cell };
+/** A move's process that is stopped just before it opens the account. */
+type Stopped = { readonly goOn: (isKilled: boolean) => void; readonly ended: Promise<unknown> };
+
+const killed = () => new Error("killed");
+
+export class RealSql {
+  readonly #cells: Readonly<Record<string, RealCell>>;
+  /** Before now, as the move's process reads the real clock; of a day that has its partitions. */
+  readonly #epochMs = Math.floor(Date.now() / DAY_MS) * DAY_MS - DAY_MS / 2;
+
+  private constructor(a: RealCell, b: RealCell) {
+    this.#cells = { a, b };
+  }
+
+  /** Of two migrated databases with nothing in them. `without`: a guard that is taken out. */
+  static async open(urls: readonly [string, string], without: SqlGuard | null = null): Promise<RealSql> {
+    const cells: RealCell[] = [];
+    for (const databaseUrl of urls) {
+      const options = { databaseUrl, connectionsMax: 3, onError: () => undefined };
+      const dispatch = createDispatchPool({ ...options, applicationName: "spec dispatch" });
+      const pool = createMovePool({ ...options, applicationName: "spec move" });
+      await pool.query(`create table public.clock (at timestamptz); insert into public.clock default values;
+        create function public.clock() returns timestamptz language sql as 'select at from public.clock'`);
+      for (const name of WITH_A_CLOCK) {
+        await redefine(pool, name, (text) =>
+          text.replaceAll(/\b(?:now|clock_timestamp)\(\)/g, "public.clock()"),
+        );
+      }
+      if (without !== null) await takeOut(pool, dispatch, without);
+      cells.push({ dispatch, mover: { pool, secretsKey: SECRETS_KEY } });
+    }
+    return new RealSql(cells[0]!, cells[1]!);
+  }
+
+  async close(): Promise<void> {
+    for (const { dispatch, mover } of Object.values(this.#cells)) {
+      await dispatch.end();
+      await mover.pool.end();
+    }
+  }
+
+  /** Returns how many steps were compared. Throws where the two part. */
+  async play(spec: Spec, steps: Iterable<Step>): Promise<number> {
+    const trace = new Trace(this.#cells, spec, this.#epochMs);
+    await trace.begin();
+    const taken: string[] = [];
+    try {
+      for (const step of steps) {
+        taken.push(`${step.action} ${JSON.stringify(step.picks)}`);
+        await trace.take(step);
+        await trace.compare(step.state);
+      }
+      await trace.end(spec.state);
+    } catch (cause) {
+      throw new Error(`PostgreSQL and the specification part after ${taken.join(", ")}`, { cause });
+    } finally {
+      await trace.clear();
+    }
+    return taken.length;
+  }
+}
+
+async function redefine(pool: pg.Pool, name: string, change: (text: string) => string): Promise<void> {
+  const { rows } = await pool.query<{ text: string }>(
+    "select pg_get_functiondef(oid) as text from pg_proc where pronamespace = 'sealpost'::regnamespace and proname = $1",
+    [name],
+  );
+  for (const { text } of rows) await pool.query(change(text));
+}
+
+/** From the function, or from the statement on its way. */
+async function takeOut(pool: pg.Pool, dispatch: pg.Pool, { of, text, without }: SqlGuard): Promise<void> {
+  let isFound = false;
+  const change = (before: string) => {
+    isFound ||= before.includes(text);
+    return before.replaceAll(text, without);
+  };
+  await redefine(pool, of, change);
+  if (isFound) return;
+  const query = dispatch.query.bind(dispatch) as (asked: Value, ...more: Value[]) => Value;
+  Object.assign(dispatch, {
+    query: (asked: Value, ...more: Value[]) => {
+      if (!asked.name?.startsWith(of)) return query(asked, ...more);
+      const changed = change(asked.text);
+      if (!isFound) throw new Error(`${of} has no ${text}`);
+      return query({ ...asked, text: changed }, ...more);
+    },
+  });
+}
+
+class Trace {
+  readonly #cells: Readonly<Record<string, RealCell>>;
+  readonly #spec: Spec;
+  readonly #epochMs: number;
+  readonly #ids = new Map<number, string>();
+  readonly #woken: Readonly<Record<string, Set<number>>> = { a: new Set(), b: new Set() };
+  readonly #stopped = new Map<number, Stopped>();
+  #accountId = "";
+  #now = 0;
+
+  constructor(cells: Readonly<Record<string, RealCell>>, spec: Spec, epochMs: number) {
+    this.#cells = cells;
+    this.#spec = spec;
+    this.#epochMs = epochMs;
+  }
+
+  #at(tick: number): number {
+    return this.#epochMs + tick * TICK_MS;
+  }
+
+  get #date(): Date {
+    return new Date(this.#at(this.#now));
+  }
+
+  #pool(cell: string): pg.Pool {
+    return this.#cells[cell]!.dispatch;
+  }
+
+  async begin(): Promise<void> {
+    for (const cell of ["a", "b"])
+      await this.#pool(cell).query("update public.clock set at = $1", [this.#date]);
+    this.#accountId = await insertAccount(this.#pool("a"), URL_OF_ENDPOINT);
+  }
+
+  /** What is left would be found by the steps of the next trace. */
+  async clear(): Promise<void> {
+    for (const { goOn, ended } of this.#stopped.values()) {
+      goOn(true);
+      await ended;
+    }
+    for (const cell of ["a", "b"]) {
+      for (const table of ["open_deliveries", "held_deliveries", "parked_deliveries", "endpoints"])
+        await this.#pool(cell).query(`delete from sealpost.${table} where account_id = $1`, [
+          this.#accountId,
+        ]);
+    }
+  }
+
+  async take({ action, picks, state }: Step): Promise<void> {
+    const { cell = "a", delivery, h } = picks;
+    const pool = this.#pool(h?.cell ?? cell);
+    const id = this.#ids.get(delivery ?? h?.delivery) ?? "";
+    const { RETENTION } = this.#spec.constants;
+    switch (action) {
+      case "tick":
+        this.#now++;
+        for (const one of ["a", "b"])
+          await this.#pool(one).query("update public.clock set at = $1", [this.#date]);
+        return;
+      case "publish":
+        this.#ids.set(delivery, await this.#publish(cell, delivery));
+        return;
+      case "drop":
+        this.#woken[cell]!.delete(delivery);
+        return;
+      case "claim":
+        return await this.#claim(pool, id, picks, state);
+      case "askInVain":
+        return picks.what === "replay"
+          ? equal(await this.#replay(pool, id), "not_replayable")
+          : deepEqual(
+              (await claimDeliveries(pool, this.#claimOf(id, state.tokens + 1_000, true))).deliveries,
+              [],
+            );
+      case "recover":
+        equal((await recoverInterrupted(pool, [id], this.#date)).length, 1);
+        return;
+      case "start":
+        return equal(this.#verdict(h), null);
+      case "finish":
+        return await this.#record(pool, h, picks.outcome, this.#after(h, picks));
+      case "end":
+        return await this.#record(pool, h, null, { status: "abandoned", reason: this.#verdict(h)! });
+      case "release":
+        return await this.#record(pool, h, null, {
+          status: "released",
+          dueAtMs: this.#at(this.#now + picks.wait),
+        });
+      case "forget":
+        return;
+      case "promote":
+        await promoteDue(pool, this.#date);
+        return;
+      case "replay":
+        return equal(await this.#replay(pool, id), "replayed");
+      case "pause":
+        return ok(await pauseEndpoint(pool, this.#accountId));
+      case "resume":
+        return ok(await resumeEndpoint(pool, this.#accountId));
+      case "advanceHolds":
+        await advanceHolds(pool, RETENTION * TICK_MS, this.#date);
+        return;
+      default:
+        return await this.#move(action, picks);
+    }
+  }
+
+  async #publish(cell: string, delivery: number): Promise<string> {
+    const { rows } = await this.#pool(cell).query<{ id: string }>(
+      "select (sealpost.publish(array[$1::uuid], array[$2::json], array[null::text], false, $3))[1] as id",
+      [this.#accountId, `{"id":"${delivery}","status":"succeeded"}`, this.#date],
+    );
+    return rows[0]!.id;
+  }
+
+  async #replay(pool: pg.Pool, id: string): Promise<string> {
+    const { RETENTION } = this.#spec.constants;
+    const { rows } = await pool.query<{ outcome: string }>(
+      "select outcome from sealpost.replay_delivery($1, $2, $3::float8 * interval '1 ms', $4, 60)",
+      [this.#accountId, id, RETENTION * TICK_MS, this.#date],
+    );
+    return rows[0]!.outcome;
+  }
+
+  #claimOf(id: string, token: number, isInQuarantine: boolean): ClaimInput {
+    const { LEASE, ATTEMPTS } = this.#spec.constants;
+    return {
+      deliveryIds: [id],
+      leaseToken: tokenOf(token),
+      leaseMs: LEASE * TICK_MS,
+      bytesMax: Number.MAX_SAFE_INTEGER,
+      isInQuarantine,
+      attemptsMax: ATTEMPTS,
+      at: this.#date,
+    };
+  }
+
+  async #claim(
+    pool: pg.Pool,
+    id: string,
+    { isAlone, dies, delivery }: Step["picks"],
+    state: Value,
+  ): Promise<void> {
+    const query = (asked: Value) =>
+      dies && asked.name === "hold_leased" ? Promise.reject(killed()) : pool.query(asked);
+    const asked = this.#claimOf(id, state.tokens, isAlone);
+    const { deliveries } = await claimDeliveries({ query } as pg.Pool, asked).catch((error) => {
+      if (error.message !== "killed") throw error;
+      return { deliveries: [] };
+    });
+    const holding = state.holdings.items.find(({ token }: Value) => token === state.tokens);
+    const [leased] = deliveries.flatMap((one) => (one.kind === "leased" ? [one] : []));
+    if (dies) return;
+    deepEqual(
+      leased && {
+        delivery,
+        run: leased.run,
+        number: leased.number ?? 0,
+        started: this.#tickOf(leased.runStartedAtMs),
+        due: this.#tickOf(leased.dueAtMs),
+        isCut: leased.wasInterruptedInQuarantine,
+      },
+      holding && {
+        delivery: holding.delivery,
+        run: holding.ofRun,
+        number: holding.number,
+        started: holding.started,
+        due: holding.due,
+        isCut: holding.isCut,
+      },
+    );
+  }
+
+  #tickOf(ms: number): number {
+    return (ms - this.#epochMs) / TICK_MS;
+  }
+
+  /** What a dispatcher decides before an attempt; null: it posts. */
+  #verdict(h: Value): "interrupted" | null {
+    const { RETENTION } = this.#spec.constants;
+    const { created } = this.#spec.state.cells[h.cell].log[h.delivery];
+    const verdict = decideBeforeAttempt(
+      {
+        attemptsInRun: (h.number === 0 ? this.#policy.attempts + 1 : h.number) - 1,
+        runStartedAtMs: this.#at(h.started),
+        wasInterruptedInQuarantine: h.isCut,
+        isErased: false,
+        expiresAtMs: this.#at(created + RETENTION),
+        target: "allowed",
+      },
+      this.#policy,
+      this.#at(this.#now),
+    );
+    return verdict.kind === "post" ? null : (verdict.reason as "interrupted");
+  }
+
+  /** Its window ends a quarter later: see windowEndsAtMs. */
+  get #policy() {
+    const { ATTEMPTS, WINDOW } = this.#spec.constants;
+    return { attempts: ATTEMPTS, windowMs: (WINDOW * TICK_MS) / 1.25 };
+  }
+
+  #after(h: Value, { outcome, wait }: Step["picks"]): Recording["next"] {
+    const endedAtMs = this.#at(this.#now);
+    const runStartedAtMs = this.#at(h.started);
+    const hasSucceeded = outcome === "succeeded";
+    const ended = { hasSucceeded, number: h.number, runStartedAtMs, endedAtMs, retryAfterMs: null };
+    const after = decideAfterAttempt(ended, this.#policy, 0);
+    return after.status === "failed" ? { ...after, dueAtMs: this.#at(this.#now + wait) } : after;
+  }
+
+  async #record(
+    pool: pg.Pool,
+    h: Value,
+    outcome: "succeeded" | "rejected" | null,
+    next: Recording["next"],
+  ): Promise<void> {
+    const attempt = {
+      number: h.number,
+      startedAtMs: this.#at(h.posted),
+      endedAtMs: this.#at(this.#now),
+      ...{ dnsMs: null, connectMs: null, tlsMs: null, firstByteMs: null, statusCode: null },
+      ...{ targetUrl: URL_OF_ENDPOINT, remoteAddress: null, responseHeaders: null, responseExcerpt: null },
+    };
+    await recordOutcomes(pool, [
+      {
+        deliveryId: this.#ids.get(h.delivery)!,
+        leaseToken: tokenOf(h.token),
+        run: h.ofRun,
+        attempt: outcome && { ...attempt, outcome, errorCode: outcome === "succeeded" ? null : "status_503" },
+        next,
+      },
+    ]);
+  }
+
+  async #move(action: string, { id }: Step["picks"]): Promise<void> {
+    const { a, b } = this.#cells as { readonly a: RealCell; readonly b: RealCell };
+    const called = { accountId: this.#accountId, source: a.mover, target: b.mover };
+    switch (action) {
+      case "begin":
+        return await rejects(moveAccount(this.#process("close")), killed());
+      case "close":
+        // The first that is asked once the account is closed.
+        await rejects(
+          moveAccount({ ...this.#process(null), findHindrance: () => Promise.reject(killed()) }),
+          killed(),
+        );
+        return await rejects(this.#publish("a", 99), { code: "SP007" });
+      case "park":
+        // Either something is left, or it goes on to where it is killed.
+        return await rejects(
+          moveAccount({ ...this.#process("still"), waitMaxMs: 0 }),
+          /^(?:Error: killed|MoveRefused)/,
+        );
+      case "still":
+        return await rejects(moveAccount(this.#process("copy")), killed());
+      case "announce":
+        await this.#announce();
+        return await rejects(callOffLostMove(called), MoveRefusedError);
+      case "open": {
+        const { goOn, ended } = this.#stopped.get(id)!;
+        this.#stopped.delete(id);
+        goOn(false);
+        return deepEqual(await ended, killed());
+      }
+      case "finishMove":
+        await moveAccount(this.#process(null));
+        return;
+      case "callOff":
+        return await callOffMove(called);
+      case "callOffWithoutTarget":
+        return await callOffLostMove(called);
+      default:
+        throw new Error(`nobody knows how PostgreSQL does ${action}`);
+    }
+  }
+
+  #process(killedAt: string | null, target = this.#cells.b!.mover): Move {
+    return {
+      accountId: this.#accountId,
+      source: this.#cells.a!.mover,
+      target,
+      targetName: "b",
+      sourceName: "a",
+      findHindrance: findMoveHindrance,
+      waitMaxMs: 30_000,
+      onProgress: (part) => {
+        if (part === killedAt) throw killed();
+      },
+    };
+  }
+
+  /** Its process stops when it has announced that it opens the account, and is killed when it has. */
+  async #announce(): Promise<void> {
+    const reached = Promise.withResolvers<void>();
+    const going = Promise.withResolvers<boolean>();
+    let opens = false;
+    const { pool, secretsKey } = this.#cells.b!.mover;
+    const query = async (...asked: readonly Value[]) => {
+      if (opens) {
+        reached.resolve();
+        if (await going.promise) throw killed();
+      }
+      return await (pool.query as (...asked: readonly Value[]) => Value).apply(pool, [...asked]);
+    };
+    const stopping = { query, connect: () => pool.connect() } as pg.Pool;
+    const move = this.#process("finish", { pool: stopping, secretsKey });
+    const ended = moveAccount({
+      ...move,
+      onProgress: (part, detail) => {
+        if (part === "open") opens = true;
+        move.onProgress(part, detail);
+      },
+    }).then(
+      () => null,
+      (error: unknown) => error,
+    );
+    // If it ends before, that is what is wrong.
+    const early = await Promise.race([reached.promise.then(() => null), ended]);
+    if (early !== null) throw early;
+    const { move: now } = this.#spec.state as { readonly move: { readonly out: number } };
+    this.#stopped.set(now.out, { goOn: going.resolve, ended });
+  }
+
+  /** Whoever was stopped goes on too late, and changes nothing. */
+  async end(state: Value): Promise<void> {
+    for (const [id, { goOn, ended }] of this.#stopped) {
+      const { into, intoStep } = state.move;
+      if (into === id && intoStep === "begun") continue;
+      this.#stopped.delete(id);
+      goOn(false);
+      const error = await ended;
+      ok(error instanceof MoveRefusedError || (intoStep === "done" && into === id), String(error));
+      await this.compare(state);
+    }
+  }
+
+  async compare({ cells, move }: Value): Promise<void> {
+    for (const cell of ["a", "b"]) {
+      const ids = [...this.#ids.values()];
+      const { rows } = await this.#pool(cell).query({
+        name: "look",
+        text: LOOK,
+        values: [this.#accountId, ids, new Date(this.#epochMs)],
+      });
+      const { found } = rows[0];
+      const { woken, ...real } = found;
+      for (const id of woken) {
+        const delivery = [...this.#ids].find(([, one]) => one === id)?.[0];
+        if (delivery !== undefined) this.#woken[cell]!.add(delivery);
+      }
+      const there = cells[cell];
+      deepEqual(
+        { ...real, woken: [...this.#woken[cell]!].sort() },
+        {
+          ...(there.account === "absent"
+            ? { ...real, account: "absent" }
+            : {
+                account: there.account,
+                paused: there.paused,
+                gather: there.gather,
+                rows: [...this.#ids]
+                  .filter(([n]) => there.log[n].created >= 0)
+                  .map(([n, id]) => rowOf(id, there, n))
+                  .sort((x, y) => (x.id < y.id ? -1 : 1)),
+              }),
+          move: cell === "a" ? move.outStep : move.intoStep,
+          woken: [...there.woken.items].sort(),
+        },
+      );
+    }
+  }
+}
+
+const tokenOf = (token: number) => `00000000-0000-4000-8000-${String(token).padStart(12, "0")}`;
+
+function rowOf(id: string, { rows, log, attempts }: Value, n: number) {
+  const { wake, until, leaseRun, token, ofRun, ...row } = rows[n];
+  const { created, ofRun: logRun, ...logged } = log[n];
+  return {
+    id,
+    ...logged,
+    run: logRun,
+    ...row,
+    rowRun: ofRun,
+    wake,
+    until,
+    leaseRun,
+    token: token === 0 ? "" : tokenOf(token),
+    attempts: attempts.items
+      .filter(({ delivery }: Value) => delivery === n)
+      .map((one: Value) => `${one.ofRun}/${one.number} ${one.outcome}`)
+      .sort(),
+    attemptsInRun: row.attempts,
+  };
+}
+
+/** What the database holds of an account and its deliveries, in the specification's terms. Takes the wake-ups away. */
+const LOOK = `
+with taken as (
+  delete from graphile_worker._private_jobs
+  where task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
+  returning payload
+)
+select json_build_object(
+  'account', coalesce((
+    select case when moved_to is null then 'open' else 'closed' end from sealpost.accounts where id = $1), 'absent'),
+  'paused', coalesce((select tick(paused_at) from sealpost.endpoints where account_id = $1), -1),
+  'gather', coalesce((select tick(gather_at) from sealpost.endpoints where account_id = $1), -1),
+  'move', coalesce((select step from sealpost.moves where account_id = $1), ''),
+  'woken', array(select json_array_elements_text(payload -> 'ids') from taken),
+  'rows', coalesce((
+    select json_agg(json_build_object(
+      'id', d.id, 'status', d.status, 'reason', coalesce(d.reason, ''), 'run', d.run, 'count', d.attempts_count,
+      'place', case when o.delivery_id is not null then 'open' when h.delivery_id is not null then 'held'
+        when p.is_held then 'parked held' when p.delivery_id is not null then 'parked' else '' end,
+      'due', coalesce(tick(o.due_at), tick(p.due_at), -1),
+      'wake', coalesce(tick(o.wake_at), -1),
+      'started', coalesce(tick(o.run_started_at), tick(p.run_started_at), -1),
+      'token', coalesce(o.lease_token::text, ''),
+      'until', coalesce(tick(o.lease_until), -1),
+      'leaseRun', case when o.lease_token is not null then o.lease_run else 0 end,
+      'number', coalesce(o.lease_number, 0),
+      'alone', coalesce(
+        case when o.lease_alone then o.lease_run end, case when p.lease_alone then p.lease_run end, 0),
+      'rowRun', coalesce(o.run, h.run, p.run, 0),
+      'attemptsInRun', coalesce(o.attempts_in_run, h.attempts_in_run, p.attempts_in_run, 0),
+      'cuts', coalesce(o.interruptions, h.interruptions, p.interruptions, 0),
+      'wait', coalesce(h.wait_s, p.wait_s, -15) / 15,
+      'age', coalesce(h.run_age_s, p.run_age_s, -15) / 15,
+      'attempts', coalesce((
+        select json_agg(a.run || '/' || a.number || ' ' || a.outcome order by a.run, a.number)
+        from sealpost.attempts as a where a.delivery_id = d.id), '[]')
+    ) order by d.id)
+    from sealpost.deliveries as d
+    left join sealpost.open_deliveries as o on o.delivery_id = d.id
+    left join sealpost.held_deliveries as h on h.delivery_id = d.id and h.account_id = $1
+    left join sealpost.parked_deliveries as p on p.delivery_id = d.id and p.account_id = $1
+    where d.account_id = $1 and d.id = any ($2::uuid[])
+  ), '[]')
+) as found`
+  .replaceAll(/tick\(([a-z_.]+)\)/g, "(extract(epoch from $1 - ~) / 15)::float8")
+  .replaceAll("~", "$3::timestamptz");
