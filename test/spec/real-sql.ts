@@ -2,11 +2,8 @@
 // clock, which must hold after every step what the specification says.
 import { deepEqual, equal, ok, rejects } from "node:assert/strict";
 import type pg from "pg";
-import { findMoveHindrance } from "../../src/app/areas.ts";
 import { createDispatchPool, createMovePool } from "../../src/base/database/pools.ts";
-import { callOffLostMove, callOffMove } from "../../src/cells/calling-off.ts";
-import { type Cell, type Move, MoveRefusedError } from "../../src/cells/move.ts";
-import { moveAccount } from "../../src/cells/move-account.ts";
+import type { Cell } from "../../src/cells/move.ts";
 import { type ClaimInput, claimDeliveries, recoverInterrupted } from "../../src/delivery/claim-sql.ts";
 import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { promoteDue } from "../../src/delivery/promote-sql.ts";
@@ -14,6 +11,8 @@ import { type Recording, recordOutcomes } from "../../src/delivery/record-sql.ts
 import { decideAfterAttempt, decideBeforeAttempt } from "../../src/delivery/schedule/life.ts";
 import { insertAccount, SECRETS_KEY } from "../support/installation.ts";
 import type { Spec, Value } from "./quint.ts";
+import { RealMoves } from "./real-moves.ts";
+import { readState, stateOf, tokenOf } from "./real-state.ts";
 import type { Step } from "./searches.ts";
 
 const TICK_MS = 15_000;
@@ -32,8 +31,6 @@ export type SqlGuard = {
 };
 
 type RealCell = { readonly dispatch: pg.Pool; readonly mover: Cell };
-/** A move's process that is stopped just before it opens the account. */
-type Stopped = { readonly goOn: (isKilled: boolean) => void; readonly ended: Promise<unknown> };
 
 const killed = () => new Error("killed");
 
@@ -96,7 +93,8 @@ export class RealSql {
 
 async function redefine(pool: pg.Pool, name: string, change: (text: string) => string): Promise<void> {
   const { rows } = await pool.query<{ text: string }>(
-    "select pg_get_functiondef(oid) as text from pg_proc where pronamespace = 'sealpost'::regnamespace and proname = $1",
+    `select pg_get_functiondef(oid) as text from pg_proc
+     where pronamespace = 'sealpost'::regnamespace and proname = $1`,
     [name],
   );
   for (const { text } of rows) await pool.query(change(text));
@@ -128,7 +126,7 @@ class Trace {
   readonly #epochMs: number;
   readonly #ids = new Map<number, string>();
   readonly #woken: Readonly<Record<string, Set<number>>> = { a: new Set(), b: new Set() };
-  readonly #stopped = new Map<number, Stopped>();
+  #moves!: RealMoves;
   #accountId = "";
   #now = 0;
 
@@ -154,14 +152,13 @@ class Trace {
     for (const cell of ["a", "b"])
       await this.#pool(cell).query("update public.clock set at = $1", [this.#date]);
     this.#accountId = await insertAccount(this.#pool("a"), URL_OF_ENDPOINT);
+    const { a, b } = this.#cells as { readonly a: RealCell; readonly b: RealCell };
+    this.#moves = new RealMoves(this.#accountId, a.mover, b.mover);
   }
 
   /** What is left would be found by the steps of the next trace. */
   async clear(): Promise<void> {
-    for (const { goOn, ended } of this.#stopped.values()) {
-      goOn(true);
-      await ended;
-    }
+    await this.#moves.end();
     for (const cell of ["a", "b"]) {
       for (const table of ["open_deliveries", "held_deliveries", "parked_deliveries", "endpoints"])
         await this.#pool(cell).query(`delete from sealpost.${table} where account_id = $1`, [
@@ -225,7 +222,8 @@ class Trace {
         await advanceHolds(pool, RETENTION * TICK_MS, this.#date);
         return;
       default:
-        return await this.#move(action, picks);
+        await this.#moves.take(action, picks.id, state.move.out);
+        if (action === "close") await rejects(this.#publish("a", 99), { code: "SP007" });
     }
   }
 
@@ -357,211 +355,35 @@ class Trace {
     ]);
   }
 
-  async #move(action: string, { id }: Step["picks"]): Promise<void> {
-    const { a, b } = this.#cells as { readonly a: RealCell; readonly b: RealCell };
-    const called = { accountId: this.#accountId, source: a.mover, target: b.mover };
-    switch (action) {
-      case "begin":
-        return await rejects(moveAccount(this.#process("close")), killed());
-      case "close":
-        // The first that is asked once the account is closed.
-        await rejects(
-          moveAccount({ ...this.#process(null), findHindrance: () => Promise.reject(killed()) }),
-          killed(),
+  async compare({ cells, move }: Value): Promise<void> {
+    await Promise.all(
+      ["a", "b"].map(async (cell) => {
+        const { real, newlyWoken } = await readState(
+          this.#pool(cell),
+          this.#accountId,
+          this.#ids,
+          this.#epochMs,
         );
-        return await rejects(this.#publish("a", 99), { code: "SP007" });
-      case "park":
-        // Either something is left, or it goes on to where it is killed.
-        return await rejects(
-          moveAccount({ ...this.#process("still"), waitMaxMs: 0 }),
-          /^(?:Error: killed|MoveRefused)/,
+        for (const delivery of newlyWoken) this.#woken[cell]!.add(delivery);
+        const there = cells[cell];
+        // What has been copied there is nobody's until the account is.
+        const expected =
+          there.account === "absent" ? { ...real, account: "absent" } : stateOf(there, this.#ids);
+        deepEqual(
+          { ...real, woken: [...this.#woken[cell]!].sort() },
+          {
+            ...expected,
+            move: cell === "a" ? move.outStep : move.intoStep,
+            woken: [...there.woken.items].sort(),
+          },
         );
-      case "still":
-        return await rejects(moveAccount(this.#process("copy")), killed());
-      case "announce":
-        await this.#announce();
-        return await rejects(callOffLostMove(called), MoveRefusedError);
-      case "open": {
-        const { goOn, ended } = this.#stopped.get(id)!;
-        this.#stopped.delete(id);
-        goOn(false);
-        return deepEqual(await ended, killed());
-      }
-      case "finishMove":
-        await moveAccount(this.#process(null));
-        return;
-      case "callOff":
-        return await callOffMove(called);
-      case "callOffWithoutTarget":
-        return await callOffLostMove(called);
-      default:
-        throw new Error(`nobody knows how PostgreSQL does ${action}`);
-    }
-  }
-
-  #process(killedAt: string | null, target = this.#cells.b!.mover): Move {
-    return {
-      accountId: this.#accountId,
-      source: this.#cells.a!.mover,
-      target,
-      targetName: "b",
-      sourceName: "a",
-      findHindrance: findMoveHindrance,
-      waitMaxMs: 30_000,
-      onProgress: (part) => {
-        if (part === killedAt) throw killed();
-      },
-    };
-  }
-
-  /** Its process stops when it has announced that it opens the account, and is killed when it has. */
-  async #announce(): Promise<void> {
-    const reached = Promise.withResolvers<void>();
-    const going = Promise.withResolvers<boolean>();
-    let opens = false;
-    const { pool, secretsKey } = this.#cells.b!.mover;
-    const query = async (...asked: readonly Value[]) => {
-      if (opens) {
-        reached.resolve();
-        if (await going.promise) throw killed();
-      }
-      return await (pool.query as (...asked: readonly Value[]) => Value).apply(pool, [...asked]);
-    };
-    const stopping = { query, connect: () => pool.connect() } as pg.Pool;
-    const move = this.#process("finish", { pool: stopping, secretsKey });
-    const ended = moveAccount({
-      ...move,
-      onProgress: (part, detail) => {
-        if (part === "open") opens = true;
-        move.onProgress(part, detail);
-      },
-    }).then(
-      () => null,
-      (error: unknown) => error,
+      }),
     );
-    // If it ends before, that is what is wrong.
-    const early = await Promise.race([reached.promise.then(() => null), ended]);
-    if (early !== null) throw early;
-    const { move: now } = this.#spec.state as { readonly move: { readonly out: number } };
-    this.#stopped.set(now.out, { goOn: going.resolve, ended });
   }
 
   /** Whoever was stopped goes on too late, and changes nothing. */
   async end(state: Value): Promise<void> {
-    for (const [id, { goOn, ended }] of this.#stopped) {
-      const { into, intoStep } = state.move;
-      if (into === id && intoStep === "begun") continue;
-      this.#stopped.delete(id);
-      goOn(false);
-      const error = await ended;
-      ok(error instanceof MoveRefusedError || (intoStep === "done" && into === id), String(error));
-      await this.compare(state);
-    }
-  }
-
-  async compare({ cells, move }: Value): Promise<void> {
-    for (const cell of ["a", "b"]) {
-      const ids = [...this.#ids.values()];
-      const { rows } = await this.#pool(cell).query({
-        name: "look",
-        text: LOOK,
-        values: [this.#accountId, ids, new Date(this.#epochMs)],
-      });
-      const { found } = rows[0];
-      const { woken, ...real } = found;
-      for (const id of woken) {
-        const delivery = [...this.#ids].find(([, one]) => one === id)?.[0];
-        if (delivery !== undefined) this.#woken[cell]!.add(delivery);
-      }
-      const there = cells[cell];
-      deepEqual(
-        { ...real, woken: [...this.#woken[cell]!].sort() },
-        {
-          ...(there.account === "absent"
-            ? { ...real, account: "absent" }
-            : {
-                account: there.account,
-                paused: there.paused,
-                gather: there.gather,
-                rows: [...this.#ids]
-                  .filter(([n]) => there.log[n].created >= 0)
-                  .map(([n, id]) => rowOf(id, there, n))
-                  .sort((x, y) => (x.id < y.id ? -1 : 1)),
-              }),
-          move: cell === "a" ? move.outStep : move.intoStep,
-          woken: [...there.woken.items].sort(),
-        },
-      );
-    }
+    await this.#moves.goOnTooLate(state.move);
+    await this.compare(state);
   }
 }
-
-const tokenOf = (token: number) => `00000000-0000-4000-8000-${String(token).padStart(12, "0")}`;
-
-function rowOf(id: string, { rows, log, attempts }: Value, n: number) {
-  const { wake, until, leaseRun, token, ofRun, ...row } = rows[n];
-  const { created, ofRun: logRun, ...logged } = log[n];
-  return {
-    id,
-    ...logged,
-    run: logRun,
-    ...row,
-    rowRun: ofRun,
-    wake,
-    until,
-    leaseRun,
-    token: token === 0 ? "" : tokenOf(token),
-    attempts: attempts.items
-      .filter(({ delivery }: Value) => delivery === n)
-      .map((one: Value) => `${one.ofRun}/${one.number} ${one.outcome}`)
-      .sort(),
-    attemptsInRun: row.attempts,
-  };
-}
-
-/** What the database holds of an account and its deliveries, in the specification's terms. Takes the wake-ups away. */
-const LOOK = `
-with taken as (
-  delete from graphile_worker._private_jobs
-  where task_id = (select id from graphile_worker._private_tasks where identifier = 'deliver')
-  returning payload
-)
-select json_build_object(
-  'account', coalesce((
-    select case when moved_to is null then 'open' else 'closed' end from sealpost.accounts where id = $1), 'absent'),
-  'paused', coalesce((select tick(paused_at) from sealpost.endpoints where account_id = $1), -1),
-  'gather', coalesce((select tick(gather_at) from sealpost.endpoints where account_id = $1), -1),
-  'move', coalesce((select step from sealpost.moves where account_id = $1), ''),
-  'woken', array(select json_array_elements_text(payload -> 'ids') from taken),
-  'rows', coalesce((
-    select json_agg(json_build_object(
-      'id', d.id, 'status', d.status, 'reason', coalesce(d.reason, ''), 'run', d.run, 'count', d.attempts_count,
-      'place', case when o.delivery_id is not null then 'open' when h.delivery_id is not null then 'held'
-        when p.is_held then 'parked held' when p.delivery_id is not null then 'parked' else '' end,
-      'due', coalesce(tick(o.due_at), tick(p.due_at), -1),
-      'wake', coalesce(tick(o.wake_at), -1),
-      'started', coalesce(tick(o.run_started_at), tick(p.run_started_at), -1),
-      'token', coalesce(o.lease_token::text, ''),
-      'until', coalesce(tick(o.lease_until), -1),
-      'leaseRun', case when o.lease_token is not null then o.lease_run else 0 end,
-      'number', coalesce(o.lease_number, 0),
-      'alone', coalesce(
-        case when o.lease_alone then o.lease_run end, case when p.lease_alone then p.lease_run end, 0),
-      'rowRun', coalesce(o.run, h.run, p.run, 0),
-      'attemptsInRun', coalesce(o.attempts_in_run, h.attempts_in_run, p.attempts_in_run, 0),
-      'cuts', coalesce(o.interruptions, h.interruptions, p.interruptions, 0),
-      'wait', coalesce(h.wait_s, p.wait_s, -15) / 15,
-      'age', coalesce(h.run_age_s, p.run_age_s, -15) / 15,
-      'attempts', coalesce((
-        select json_agg(a.run || '/' || a.number || ' ' || a.outcome order by a.run, a.number)
-        from sealpost.attempts as a where a.delivery_id = d.id), '[]')
-    ) order by d.id)
-    from sealpost.deliveries as d
-    left join sealpost.open_deliveries as o on o.delivery_id = d.id
-    left join sealpost.held_deliveries as h on h.delivery_id = d.id and h.account_id = $1
-    left join sealpost.parked_deliveries as p on p.delivery_id = d.id and p.account_id = $1
-    where d.account_id = $1 and d.id = any ($2::uuid[])
-  ), '[]')
-) as found`
-  .replaceAll(/tick\(([a-z_.]+)\)/g, "(extract(epoch from $1 - ~) / 15)::float8")
-  .replaceAll("~", "$3::timestamptz");

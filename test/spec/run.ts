@@ -26,7 +26,6 @@ const { values } = parseArgs({
 const seed = Number(values.seed);
 const STEPS_OF_TRACE = 60;
 const STATES_COMPARED_WITH_QUINT = 300;
-/** A loss is found in a tenth of these. */
 const STEPS_TO_PROVE = 500_000;
 const TRACES_TO_PROVE = 150;
 
