@@ -284,7 +284,9 @@ begin
   end if;
   with due as (
     select ctid as place, delivery_id, account_id, lane, wake_at,
-      case when is_any_paused and lease_token is null and lane = sealpost.lane(account_id, null) then
+      -- What was cut in quarantine cannot be held: it is woken, to end.
+      case when is_any_paused and lease_token is null and lane = sealpost.lane(account_id, null)
+        and (lease_alone and lease_run = run) is not true then
         exists (select from sealpost.endpoints as e where e.account_id = o.account_id and e.paused_at is not null)
       else false end as is_paused
     from sealpost.open_deliveries as o

@@ -1,4 +1,5 @@
 import { describe, expect, it } from "vitest";
+import { recoverInterrupted } from "../../src/delivery/claim-sql.ts";
 import { findEndpoint, removeEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { promoteDue, takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
@@ -173,6 +174,17 @@ describe("a pause", () => {
     await resume();
     await step();
     expect(await openRow(pool, id!)).toMatchObject({ attempts_in_run: 1, interruptions: 1 });
+  });
+
+  it("lets end what was cut in quarantine, which cannot be held", async () => {
+    const [id] = await publishSome(1);
+    await claimOne(pool, id!, { at: ago(LEASE_MS + 5_000), isInQuarantine: true });
+    await pauseNow();
+    // As a move's process does, or a dispatcher that dies before it claims it again.
+    expect(await recoverInterrupted(pool, [id!], null)).toHaveLength(1);
+    expect(await promoteDue(pool, later(60_000))).toMatchObject({ looked: 1, woken: 1 });
+    const ending = await claimOne(pool, id!);
+    expect(ending).toMatchObject({ number: null, wasInterruptedInQuarantine: true });
   });
 
   it("twice is once, and without an endpoint it is nothing", async () => {
