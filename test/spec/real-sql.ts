@@ -21,13 +21,17 @@ const URL_OF_ENDPOINT = "https://receiver.example.com/";
 /** The functions that ask for the time themselves. */
 const WITH_A_CLOCK = ["pause_endpoint", "park_deliveries", "unpark_deliveries"];
 
-/** A guard of the real SQL, and the text without it. */
+/** A guard of the real SQL, and what is changed to take it out. */
 export type SqlGuard = {
   readonly name: string;
-  /** The function that has it, or the statement's name. */
-  readonly of: string;
-  readonly text: string;
-  readonly without: string;
+  /** It takes a move to miss it. */
+  readonly moves?: true;
+  readonly changes: readonly {
+    /** The function that has it, or the statement's name. */
+    readonly of: string;
+    readonly text: string;
+    readonly without: string;
+  }[];
 };
 
 type RealCell = { readonly dispatch: pg.Pool; readonly mover: Cell };
@@ -100,24 +104,26 @@ async function redefine(pool: pg.Pool, name: string, change: (text: string) => s
   for (const { text } of rows) await pool.query(change(text));
 }
 
-/** From the function, or from the statement on its way. */
-async function takeOut(pool: pg.Pool, dispatch: pg.Pool, { of, text, without }: SqlGuard): Promise<void> {
-  let isFound = false;
-  const change = (before: string) => {
-    isFound ||= before.includes(text);
-    return before.replaceAll(text, without);
-  };
-  await redefine(pool, of, change);
-  if (isFound) return;
-  const query = dispatch.query.bind(dispatch) as (asked: Value, ...more: Value[]) => Value;
-  Object.assign(dispatch, {
-    query: (asked: Value, ...more: Value[]) => {
-      if (!asked.name?.startsWith(of)) return query(asked, ...more);
-      const changed = change(asked.text);
-      if (!isFound) throw new Error(`${of} has no ${text}`);
-      return query({ ...asked, text: changed }, ...more);
-    },
-  });
+/** From functions, and from statements on their way. */
+async function takeOut(pool: pg.Pool, dispatch: pg.Pool, { changes }: SqlGuard): Promise<void> {
+  for (const { of, text, without } of changes) {
+    let isFound = false;
+    const change = (before: string) => {
+      isFound ||= before.includes(text);
+      return before.replaceAll(text, without);
+    };
+    await redefine(pool, of, change);
+    if (isFound) continue;
+    const query = dispatch.query.bind(dispatch) as (asked: Value, ...more: Value[]) => Value;
+    Object.assign(dispatch, {
+      query: (asked: Value, ...more: Value[]) => {
+        if (!asked.name?.startsWith(of)) return query(asked, ...more);
+        const changed = change(asked.text);
+        if (!isFound) throw new Error(`${of} has no ${text}`);
+        return query({ ...asked, text: changed }, ...more);
+      },
+    });
+  }
 }
 
 class Trace {

@@ -79,7 +79,7 @@ async function search(place: Place): Promise<void> {
     const traces = Number(values.traces);
     let steps = 0;
     for (let trace = 0; trace < traces; trace++) {
-      const spec = new Spec(trace % 4 === 0 ? "many" : "short");
+      const spec = new Spec((["unmoved", "short", "unmoved", "many"] as const)[trace % 4]!);
       steps += await real.play(spec, playTrace(spec, new Chance(seed + trace), STEPS_OF_TRACE));
     }
     await real.close();
