@@ -1,6 +1,7 @@
 import { globSync, readFileSync } from "node:fs";
 import { describe, expect, test } from "vitest";
 import { PROTECTIONS } from "./faults/prove.ts";
+import { GUARDS as HISTORY_GUARDS } from "./histories/guards.ts";
 import { GUARDS } from "./schedules/prove.ts";
 import { arrows, circles } from "./tidy/arrows.ts";
 import { banRules } from "./tidy/bans.ts";
@@ -332,3 +333,11 @@ test.each(GUARDS)("what `npm run schedules -- --prove` takes out stands there: $
   const found = readSourceFiles().find((one) => one.path === path)?.text ?? "";
   expect(found.split(text), path).toHaveLength(2);
 });
+
+test.each(HISTORY_GUARDS)(
+  "what the histories take out stands where they look for it: $name",
+  ({ changes }) => {
+    for (const { path, text } of changes)
+      expect(readFileSync(path, "utf8").split(text), path).toHaveLength(2);
+  },
+);
