@@ -12,7 +12,7 @@ const SENT_WITHIN_NS = (3_000 + DEADLINE_MS) * 1e6;
 /**
  * An endpoint that is paused and resumed, while there is always something to send to it. A POST is in flight from its
  * claim on, and ends normally though a pause begins; so what is recorded of it begins when it can have been claimed at
- * the earliest: not before it was published, nor before the one before it has arrived.
+ * the earliest: not before it is committed, nor before the one before it has arrived.
  */
 export async function pause(to: Recording): Promise<History> {
   const { world, chance, name } = to;
@@ -52,15 +52,16 @@ export async function pause(to: Recording): Promise<History> {
   const publish = async (client: number) => {
     for (let n = 0; !isOver; n++) {
       const id = `${name}-${client}-${n}`;
-      earliest.set(id, now());
+      const begin = () => earliest.set(id, now());
+      begin();
       const text = `{"id":"${id}","status":"succeeded"}`;
-      if (client % 2 === 0) await to.write("POST", "/v1/analyses", { key, body: `{"analysis":${text}}` });
-      else await to.publishBySql(accountId, text);
+      if (client === 3) await to.write("POST", "/v1/analyses", { key, body: `{"analysis":${text}}` });
+      else await to.publishBySql(accountId, text, { heldMs: 200, onCommit: begin });
       await world.up();
       await to.rest(150);
     }
   };
-  const others = [read(2), publish(3), publish(4)];
+  const others = [read(2), publish(3), publish(4), publish(5)];
   await Promise.all([change(0), change(1)]);
   isOver = true;
   await Promise.all(others);

@@ -53,7 +53,7 @@ export type Refusal = {
 };
 
 /** Built anew when its source has changed. @throws Error where there is no Go, or it has not got what it needs */
-export function buildChecker(): string {
+function buildChecker(): string {
   mkdirSync(join(BUILT, ".."), { recursive: true });
   execFileSync(program("go"), ["build", "-o", BUILT, "."], { cwd: SOURCE, stdio: "pipe" });
   return BUILT;

@@ -4,7 +4,10 @@ import { setTimeout as wait } from "node:timers/promises";
 import pg from "pg";
 import type { Chance } from "../simulation/chance.ts";
 import type { Answer, Call, History, Model, Operation } from "./checker.ts";
-import { type Asking, type Installation, now, type Told } from "./installation.ts";
+import { type Asking, type CellName, type Installation, now, type Told } from "./installation.ts";
+
+/** Of a pipeline's transactions. */
+const ROLLED_BACK = 0.15;
 
 export class Recording {
   readonly world: Installation;
@@ -65,7 +68,13 @@ export class Recording {
   async publishBySql(
     accountId: string,
     text: string,
-    { heldMs = 20, rollbacks = 0.15, cell = "source" as "source" | "target", level = "read committed" } = {},
+    {
+      heldMs = 20,
+      cell = "source" as CellName,
+      level = "read committed",
+      /** Told just before the commit. */
+      onCommit = () => {},
+    } = {},
   ): Promise<{ readonly delivery: string } | { readonly refused: string } | null | undefined> {
     let client: pg.PoolClient | null = null;
     try {
@@ -76,7 +85,8 @@ export class Recording {
         text,
       ]);
       if (this.chance.isTrue(0.5)) await this.rest(heldMs);
-      const isGivenUp = this.chance.isTrue(rollbacks);
+      const isGivenUp = this.chance.isTrue(ROLLED_BACK);
+      onCommit();
       await client.query(isGivenUp ? "rollback" : "commit");
       client.release();
       return isGivenUp ? undefined : { delivery: rows[0]!.id };
