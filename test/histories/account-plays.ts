@@ -69,18 +69,22 @@ export async function pause(to: Recording): Promise<History> {
   return to.done();
 }
 
-/** Of the feed, once everything that was acknowledged should be in it. */
+/** Once all have published, what was acknowledged is in the feed. */
 const COMES_WITHIN_MS = 5_000;
+const PUBLISHERS = 4;
+const READERS = 3;
+const PUBLISHED_EACH = 4;
+const PUBLISHED_MAX = PUBLISHERS * PUBLISHED_EACH;
 
 /** Transactions that commit in any order or never, while readers follow the account's feed, each in its own steps. */
 export async function feed(to: Recording): Promise<History> {
   const { world, chance, name } = to;
   const { accountId, key } = await to.prepare(() => world.newAccount(chance.isTrue(0.3) ? "/any" : null));
   const acknowledged = new Set<string>();
-  let publishing = 4;
+  let publishing = PUBLISHERS;
   let endsAt = Number.POSITIVE_INFINITY;
   const publish = async (client: number) => {
-    for (let n = 0; n < 4; n++) {
+    for (let n = 0; n < PUBLISHED_EACH; n++) {
       const value = `${client}-${n}`;
       const text = `{"id":"${value}","status":"succeeded"}`;
       const answer = await to.do(client, { do: "publish", value }, async () => {
@@ -120,11 +124,12 @@ export async function feed(to: Recording): Promise<History> {
       const items = answer?.items ?? [];
       at += items.length;
       for (const item of items) known.add(item);
-      isLast &&= answer?.isEnd === true;
+      // Of a feed that repeats itself there is no end.
+      isLast &&= answer?.isEnd === true || at > PUBLISHED_MAX;
       if (items.length < limit) await to.rest(100);
     }
   };
-  await to.crowd(7, (client) => (client < 4 ? publish(client) : read(client)));
+  await to.crowd(PUBLISHERS + READERS, (client) => (client < PUBLISHERS ? publish(client) : read(client)));
   return to.done();
 }
 

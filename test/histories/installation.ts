@@ -98,8 +98,7 @@ export class Installation {
     this.#movers = each((databaseUrl) => createMovePool({ ...options, databaseUrl }));
   }
 
-  /** `tree`: the folder whose program runs; default: this project. */
-  static async start(chance: Chance, tree?: string): Promise<Installation> {
+  static async start(chance: Chance): Promise<Installation> {
     const postgres = await OwnPostgres.start({ settings: { max_connections: "300" } });
     const arrivals: Arrivals = new Map();
     const receiver = await startReceiver({
@@ -114,7 +113,7 @@ export class Installation {
     await writeFile(join(folder, "ca.pem"), receiver.caPem);
     const installation = new Installation(chance, postgres, folder, receiver, arrivals);
     await installation.#prepare();
-    await installation.run(tree);
+    await installation.run();
     return installation;
   }
 
@@ -132,7 +131,7 @@ export class Installation {
     for (const pool of Object.values(this.#pools)) await writeSettings(pool, settings);
   }
 
-  /** The processes of this tree, in place of those that run. */
+  /** The processes of this tree (default: this project), in place of those that run. */
   async run(tree?: string): Promise<void> {
     await Promise.all(this.#running.map(({ process }) => process.killAll()));
     const start = async ([cell, command]: (typeof PROCESSES)[number]): Promise<Running> => {
@@ -235,13 +234,12 @@ export class Installation {
           if ((error as NodeJS.ErrnoException).code !== "ECONNREFUSED") return null;
         }
       }
-      const ended = this.#running.filter((one) => one.process.hasEnded && one !== this.#victim);
-      if (ended.length > 0) throw new Error(`a process has ended by itself: ${ended[0]!.process.output()}`);
+      this.#requireAlive();
       await wait(20);
     }
   }
 
-  /** Kills, ends and restarts until the signal. Resolves when everything runs again. */
+  /** Kills, ends and restarts until the signal. @throws Error if a process has ended by itself meanwhile */
   async trouble(signal: AbortSignal): Promise<void> {
     const over = async (restMs: number, act: () => Promise<void>) => {
       for (;;) {
@@ -254,9 +252,16 @@ export class Installation {
       over(SESSIONS_END_EVERY_MS, () => this.#endSessions()),
       over(KILL_EVERY_MS, () => (this.chance.isTrue(RESTARTS) ? this.#restart() : this.#killOne())),
     ]);
+    this.#requireAlive();
+  }
+
+  #requireAlive(): void {
+    const ended = this.#running.find((one) => one.process.hasEnded && one !== this.#victim);
+    if (ended) throw new Error(`a ${ended.command} has ended by itself: ${ended.process.output()}`);
   }
 
   async #killOne(): Promise<void> {
+    this.#requireAlive();
     const victim = this.chance.pick(this.#running);
     this.#victim = victim;
     await victim.process.killAll();

@@ -64,7 +64,8 @@ export async function playHistories(world: Installation, options: LabOptions): P
     figures[name] = (figures[name] ?? 0) + n;
   };
   const shares = models.reduce((sum, model) => sum + PLAYS[model].share, 0);
-  const isFound = () => stopsAtFirst && checker.refusals.length > 0;
+  let hasFailed = false;
+  const isOver = () => hasFailed || (stopsAtFirst && checker.refusals.length > 0);
 
   const playAll = async (model: Model) => {
     const { share, atOnce, play } = PLAYS[model];
@@ -72,12 +73,15 @@ export async function playHistories(world: Installation, options: LabOptions): P
     let next = 0;
     const playOneByOne = async () => {
       let place: Place | null = null;
-      for (let played = 0; next < total && !isFound(); played++) {
+      for (let played = 0; next < total && !isOver(); played++) {
         const n = next++;
         const chance = new Chance(seed * 1_000_003 + n * MODELS.length + MODELS.indexOf(model));
         const to = new Recording(world, chance, model, `${model}-${seed}-${n}`);
         if (place === null || played % PER_PLACE === 0) place = await newPlace(to);
-        const history = await play(to, place, mover);
+        const history = await play(to, place, mover).catch((cause: unknown) => {
+          hasFailed = true;
+          throw new Error(`${to.name} could not be played`, { cause });
+        });
         checker.judge(history);
         add(model, 1);
         add("operations", history.operations.length);
@@ -93,14 +97,14 @@ export async function playHistories(world: Installation, options: LabOptions): P
   );
   const troubling = new AbortController();
   const trouble = world.trouble(troubling.signal);
-  try {
-    await Promise.all(models.map(playAll));
-  } finally {
-    clearInterval(telling);
-    troubling.abort();
-    await trouble;
-  }
-  const refusals = await checker.end();
+  trouble.catch(() => {
+    hasFailed = true;
+  });
+  const played = await Promise.allSettled(models.map(playAll));
+  clearInterval(telling);
+  troubling.abort();
+  const [, refusals] = await Promise.all([trouble, checker.end()]);
+  for (const one of played) if (one.status === "rejected") throw one.reason;
   const seconds = Math.round((performance.now() - startedAt) / 1_000);
   return { figures: { ...figures, ...world.faults, refused: refusals.length, seconds }, refusals };
 }
