@@ -149,9 +149,11 @@ export const resumeEndpoint = changing("resume_endpoint($1)");
 
 function changing(call: string) {
   return async (database: ClientBase | Pool, accountId: string): Promise<boolean> => {
-    const text = `select sealpost.${call} as "isThere"`;
+    // Locked although nothing may change: what the answer then tells of the endpoint is what was asked for.
+    const text = `select sealpost.${call} as "isThere"
+      from (select from sealpost.endpoints where account_id = $1 for update) as locked`;
     const { rows } = await database.query<{ isThere: boolean }>(text, [accountId]);
-    return rows[0]!.isThere;
+    return rows[0]?.isThere ?? false;
   };
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { recoverInterrupted } from "../../src/delivery/claim-sql.ts";
-import { findEndpoint, removeEndpoint } from "../../src/delivery/endpoint-sql.ts";
+import { findEndpoint, pauseEndpoint, removeEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { promoteDue, takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { publishExample } from "../../src/publish/publish-call-sql.ts";
@@ -13,7 +13,7 @@ import {
   LEASE_MS,
   openRow,
 } from "../support/delivery-rows.ts";
-import { begin, countRows, insertAccount, rowsOf } from "../support/installation.ts";
+import { begin, countRows, insertAccount, rowsOf, untilSomebodyWaits } from "../support/installation.ts";
 import {
   accountId,
   ago,
@@ -48,6 +48,18 @@ describe("a pause", () => {
       held: 3,
       paused_at: expect.any(String),
     });
+  });
+
+  it("that finds the endpoint paused keeps it so until its answer is made", async () => {
+    await pauseNow();
+    const again = await begin(database.pool);
+    expect(await pauseEndpoint(again.client, accountId)).toBe(true);
+    const resuming = resume();
+    await untilSomebodyWaits(database.pool);
+    expect(await findEndpoint(again.client, accountId)).toMatchObject({ paused_at: expect.any(String) });
+    await again.commit();
+    expect(await resuming).toBe(true);
+    expect(await findEndpoint(database.pool, accountId)).toMatchObject({ paused_at: null });
   });
 
   it("leaves the status as it is, and shows in the log", async () => {
