@@ -223,6 +223,8 @@ const HISTORIES: Readonly<
         [8, 9, open!, null],
         [10, 11, reopen!, refused],
         [12, 13, write("target"), done()],
+        [14, 15, close!, done()],
+        [14, 15, open!, done()],
       ],
     ],
     bad: [

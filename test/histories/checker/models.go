@@ -1,6 +1,9 @@
 package main
 
-import "math"
+import (
+	"math"
+	"reflect"
+)
 
 type model struct {
 	first any
@@ -13,24 +16,38 @@ type model struct {
 
 var models = map[string]model{
 	"idempotency": {first: kept{}, step: idempotency},
-	"analysis":    {first: stored{}, step: analysis, prepare: withoutUnknown("read")},
-	"pause":       {first: paused{}, step: pause, prepare: withoutUnknown("read", "send")},
+	"analysis":    {first: stored{}, step: analysis, prepare: looking("read")},
+	"pause":       {first: paused{}, step: pause, prepare: looking("read", "send")},
 	"feed":        {first: feedState{}, step: feed, prepare: placed},
-	"cell":        {first: "source", step: cell, prepare: withoutUnknown("write")},
-	"draft":       {first: draftState{}, step: draft, prepare: withoutUnknown("get")},
+	"cell":        {first: "source", step: cell, prepare: looking("write")},
+	"draft":       {first: draftState{}, step: draft, prepare: looking("get")},
 }
 
-// Of these nothing is learnt without an answer, and they change nothing.
-func withoutUnknown(names ...string) func([]operation) []operation {
+// Of operations that only look, those from which nothing is learnt: without an answer; or with the same as another that
+// took place while they lasted, beside which they have a place, too. There would be very many orders of them.
+func looking(names ...string) func([]operation) []operation {
 	return func(all []operation) []operation {
 		left := []operation{}
-		for _, one := range all {
-			if one.Out != nil || !contains(names, one.In.Do) {
+		for n, one := range all {
+			if !contains(names, one.In.Do) || (one.Out != nil && !isImplied(all, n)) {
 				left = append(left, one)
 			}
 		}
 		return left
 	}
+}
+
+func isImplied(all []operation, n int) bool {
+	one := all[n]
+	for m, other := range all {
+		isWithin := other.Call >= one.Call && other.Return <= one.Return
+		isShorter := other.Call > one.Call || other.Return < one.Return || m < n
+		isAlike := other.Out != nil && other.In == one.In && reflect.DeepEqual(other.Out, one.Out)
+		if m != n && isWithin && isShorter && isAlike {
+			return true
+		}
+	}
+	return false
 }
 
 func contains(names []string, wanted string) bool {
@@ -192,7 +209,7 @@ func placed(all []operation) []operation {
 }
 
 // An account is open in one cell, or, while it moves, in none: then it is closed here and opened there, or opened here
-// again.
+// again. A move that goes on may find both done.
 func cell(state any, in call, out *answer) (bool, any) {
 	now := state.(string)
 	isKnown := out != nil
@@ -203,7 +220,7 @@ func cell(state any, in call, out *answer) (bool, any) {
 		if now == "source" {
 			return true, "none"
 		}
-		return now == "none" || !isKnown, now
+		return true, now
 	case "open":
 		if now == "none" {
 			return true, "target"
