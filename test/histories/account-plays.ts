@@ -191,6 +191,8 @@ export async function cell(to: Recording, mover: Mover): Promise<History> {
 async function moveOnce(to: Recording, mover: Mover, accountId: string, isKilled: boolean) {
   const { world, chance } = to;
   let left = isKilled ? chance.between(1, 30) : Number.POSITIVE_INFINITY;
+  // Open at the target, and the source does not know it.
+  const isLate = isKilled && chance.isTrue(0.3);
   const move: Move = {
     accountId,
     source: world.cell("source"),
@@ -199,8 +201,8 @@ async function moveOnce(to: Recording, mover: Mover, accountId: string, isKilled
     targetName: "target",
     findHindrance: findMoveHindrance,
     waitMaxMs: patience(60_000),
-    onProgress: () => {
-      if (left-- === 0) throw new Error("killed");
+    onProgress: (part) => {
+      if (isLate ? part === "finish" : left-- === 0) throw new Error("killed");
     },
   };
   const act = mover.moveAccount(move).then(
@@ -210,7 +212,7 @@ async function moveOnce(to: Recording, mover: Mover, accountId: string, isKilled
       // It found that not everything had been copied.
       if (error.message.includes("Run the same command again")) return null;
       // Calling it off was killed, too, when the target knew of it and the source did not, or the other way round.
-      if (!/with --cancel again|was called off/.test(error.message)) throw error;
+      if (!/with --cancel|was called off/.test(error.message)) throw error;
       await callOff(to, mover, accountId);
       return null;
     },
