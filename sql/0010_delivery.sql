@@ -243,10 +243,11 @@ $$;
 -- lane's million rows are not read over and over in front of everybody else's. (Pushing all of them to the next second
 -- was tried on paper: a million index updates a second.)
 --
--- Of a lane whose receiver has proven nothing, and rests between its turns, a few are woken, and the others looked at
--- again in two to four minutes: ten attempts a minute leave nearly all of it there, for as long as analyses are kept.
--- With 300,000, looked at every few seconds, there was no time for others'. Once it is proven, sealpost.take_let_go
--- finds them.
+-- Of a lane whose receiver has proven nothing, and rests between its turns, a few are woken, and looked at again when
+-- they have been due for twice as long, and the others in two to four minutes, as these are then at the latest: ten
+-- attempts a minute leave nearly all of it there, for as long as analyses are kept. With 300,000, looked at every few
+-- seconds, there was no time for others', be they of one lane or of hundreds with a few in every step. Once it is
+-- proven, sealpost.take_let_go finds them. What has just become due is asked about with the next look.
 --
 -- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
 -- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed
@@ -283,7 +284,7 @@ begin
     return;
   end if;
   with due as (
-    select ctid as place, delivery_id, account_id, lane, wake_at,
+    select ctid as place, delivery_id, account_id, lane, wake_at, due_at,
       -- What was cut in quarantine cannot be held: it is woken, to end.
       case when is_any_paused and lease_token is null and lane = sealpost.lane(account_id, null)
         and (lease_alone and lease_run = run) is not true then
@@ -295,32 +296,36 @@ begin
     limit rows_max
     for update skip locked
   ), in_lane as (
-    select place, delivery_id, account_id, lane,
+    select place, delivery_id, account_id, lane, wake_at, due_at,
       row_number() over (partition by account_id, lane order by wake_at, delivery_id) - 1 as lane_rank
     from due where not is_paused
   ), asked as (
-    select in_lane.*, case when lane_rank = few then exists (
+    select in_lane.*, case when lane_rank = 0 and wake_at > due_at then exists (
       select from sealpost.receivers as r
       where r.account_id = any (array[in_lane.account_id]) and r.next_at > at - interval '1 minute'
         and r.origin = any (array[sealpost.origin(coalesce(
           case when in_lane.lane <> sealpost.lane(in_lane.account_id, null) then (
             select b.webhook_url from sealpost.bodies as b where b.delivery_id = in_lane.delivery_id limit 1) end,
           (select e.url from sealpost.endpoints as e where e.account_id = any (array[in_lane.account_id]))))])
-    ) else false end as is_resting
+    ) else false end as is_first_resting
     from in_lane
   ), ranked as (
-    select place, delivery_id, lane, lane_rank,
+    select place, delivery_id, lane, lane_rank, due_at,
       row_number() over (partition by account_id order by lane_rank, delivery_id) - 1 as account_rank,
-      lane_rank >= few and bool_or(is_resting) over (partition by account_id, lane) as is_put_off
+      bool_or(is_first_resting) over (partition by account_id, lane) as is_resting
     from asked
   ), shared as (
-    select place, delivery_id, lane, account_rank,
-      case when is_put_off then 120 + 120 * random()
-        else greatest(lane_rank / lane_max, account_rank / account_max) end as wait_s
+    select place, delivery_id, lane, due_at, account_rank, is_resting,
+      greatest(lane_rank / case when is_resting then few else lane_max end, account_rank / account_max) as wait_s
     from ranked
   ), moved as (
     update sealpost.open_deliveries as o
-    set wake_at = at + case when wait_s > 0 then wait_s * interval '1 second' else wake_after end
+    set wake_at = at + case
+      when is_resting then least(
+        (120 + 120 * random()) * interval '1 second',
+        case when wait_s = 0 then greatest(at - shared.due_at, wake_after) end)
+      when wait_s > 0 then wait_s * interval '1 second'
+      else wake_after end
     from shared
     where o.ctid = shared.place
     returning o.delivery_id, o.lane, shared.account_rank, shared.wait_s

@@ -146,6 +146,19 @@ describe("promoting", () => {
     expect([...taken!.deliveryIds].sort(), "put off, but nobody's").toEqual(waiting.toSorted());
   });
 
+  it("looks seldom at what waits for the proofs of many receivers, of each a few", async () => {
+    const at = later(WAKE_AFTER_MS);
+    for (const name of ["a", "b", "c", "d"]) {
+      const origin = `https://${name}.example.com`;
+      await insertRow(database.pool, "receivers", { account_id: accountId, origin, next_at: at });
+      await publishSome(3, `${origin}/in`);
+    }
+    await changeRows(database.pool, "open_deliveries", {}, { due_at: later(-3_600_000) });
+    expect(await promote(at)).toEqual({ looked: 12, woken: 12 });
+    expect(await promote(later(WAKE_AFTER_MS + 119_000))).toEqual({ looked: 0, woken: 0 });
+    expect(await promote(later(WAKE_AFTER_MS + 240_000))).toEqual({ looked: 12, woken: 12 });
+  });
+
   it("shares a step out in turns, so that no lane stands behind another's thousand", async () => {
     await publishSome(20);
     const other = await publishSome(1, "https://other.example.com/");
