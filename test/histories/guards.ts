@@ -119,8 +119,8 @@ export const GUARDS: readonly Guard[] = [
     changes: [
       {
         path: "src/feed/feed-sql.ts",
-        text: "and position > greatest(",
-        without: "and position >= greatest(",
+        text: "and position > greatest($2::bigint",
+        without: "and position >= greatest($2::bigint",
       },
     ],
   },
