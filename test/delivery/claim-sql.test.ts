@@ -178,7 +178,7 @@ describe("a lease", () => {
   });
 
   it("comes back so though an older one, which was somebody else's, takes the bytes now", async () => {
-    const [older, own] = [await publishOne(), await publishOne()];
+    const [older, own] = [await publishOne(), await publishOne()].toSorted() as [string, string];
     const [leaseToken, bytesMax] = [randomUUID(), 1];
     await claimOne(pool, older, { at: T0 });
     expect(await kinds(pool, [older, own], { at: later(1), leaseToken, bytesMax })).toEqual(["leased"]);
