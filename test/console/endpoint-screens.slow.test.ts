@@ -136,9 +136,9 @@ describe("the endpoint in a browser", () => {
     const texts = await page.locator("table.consumers tbody tr").allTextContents();
     const rows = texts.map((text) => text.replaceAll(/\s+/g, " ").trim());
     expect(rows).toEqual([
-      expect.stringMatching(/^archive○ 2 events behind, the oldest less than 1 min ago.*Remove archive$/),
+      expect.stringMatching(/^archive○ 2 events behind, the oldest under 1 min ago.*Remove archive$/),
       expect.stringMatching(/^▲ Two readers use this name, last seen/),
-      expect.stringMatching(/^billing✓ has read everything.*\(less than 1 min ago\)/),
+      expect.stringMatching(/^billing✓ has read everything.*\(under 1 min ago\)/),
       expect.stringMatching(/^old\.one✕ too far behind/),
       expect.stringMatching(/^It is refused/),
     ]);
