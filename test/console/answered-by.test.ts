@@ -14,10 +14,11 @@ test("a delivery's page says who answered last, where that was not the applicati
   const read = async () => (await hand.get(hand.base + path)).text;
   expect(await read()).not.toContain("Answered by");
   await database.pool.query(
-    "update sealpost.attempts set response_excerpt = 'no available server' where account_id = $1",
+    `update sealpost.attempts set response_excerpt = 'no available server', status_code = 503, error_code = 'status_503'
+     where account_id = $1`,
     [accountId],
   );
   expect(await read()).toMatch(
-    /Answered by Traefik<\/strong>, not the application\.\s*<span class="soft">Shown by “no available server” in /,
+    /Answered by Traefik<\/strong>, not the application\.\s*<span class="soft">Shown by the status 503 and “/,
   );
 });

@@ -62,8 +62,10 @@ test("a day that cannot be dropped, because something in it is still open, is se
   const database = await createTestDatabase();
   await makePartitionsFrom(database.pool, "2020-01-01", 1);
   await database.pool.query(
-    `insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes)
-     values (sealpost.uuid_v7('2020-01-01 12:00Z'), gen_random_uuid(), 1, 'infinity', 'infinity', 1)`,
+    `insert into sealpost.open_deliveries (delivery_id, account_id, lane, due_at, wake_at, body_bytes,
+       lease_token, lease_until)
+     values (sealpost.uuid_v7('2020-01-01 12:00Z'), gen_random_uuid(), 1, 'infinity', 'infinity', 1,
+       gen_random_uuid(), 'infinity')`,
   );
   const started = await start("dispatch", database.url);
   const overstays = async () => {
