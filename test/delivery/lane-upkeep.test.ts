@@ -5,7 +5,7 @@ import { LaneUpkeep, type LaneUpkeepOptions } from "../../src/delivery/lane-upke
 import { Lanes } from "../../src/delivery/lanes.ts";
 import { createTestDatabase } from "../support/database.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
-import { countRows, createTestAccount, publish } from "../support/installation.ts";
+import { begin, countRows, createTestAccount, publish, untilSomebodyWaits } from "../support/installation.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { patientSignal } from "../support/time-limits.ts";
 
@@ -131,14 +131,18 @@ describe("what lanes need of the database", () => {
     const dispatcher = startTestDispatcher(database, [receiver]);
     try {
       const { accountId } = await createTestAccount(database, receiver.url("/").href);
+      // Reads go on; who writes waits, and so is seen.
+      const reading = await begin(database.pool, "lock table sealpost.answered_lanes in share mode");
       await publish(database.pool, accountId, '{"id":"a-1","status":"succeeded"}');
       await dispatcher.waitForAttempts(1);
-      await expect.poll(() => countRows(database.pool, "answered_lanes")).toBe(1);
+      await untilSomebodyWaits(database.pool);
       const { rows } = await database.pool.query(
         `select distinct application_name from pg_stat_activity
-         where datname = current_database() and pid <> pg_backend_pid() and query like '%answered_lanes%'`,
+         where datname = current_database() and wait_event_type = 'Lock' and query like '%answered_lanes%'`,
       );
       expect(rows).toEqual([{ application_name: "sealpost general" }]);
+      await reading.commit();
+      await expect.poll(() => countRows(database.pool, "answered_lanes")).toBe(1);
     } finally {
       await dispatcher.stop();
       await receiver.close();
