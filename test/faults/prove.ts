@@ -1,23 +1,13 @@
 // Can the suite fail? Takes one protection after the other out of a copy of the project, and runs what should notice.
 import { execFile } from "node:child_process";
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
+import { type Change, inCopy, without } from "../support/broken-twins.ts";
 
 const run = promisify(execFile);
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-export type Guard = {
+type Protection = Change & {
   readonly name: string;
-  readonly path: string;
-  /** What stands there, and what stands there without it. */
-  readonly text: string;
-  readonly without: string;
-};
-
-type Protection = Guard & {
   /** Who notices: a test file and the name of the scenario in it. */
   readonly file: string;
   readonly scenario: string;
@@ -113,21 +103,13 @@ export async function prove(
   tell: (line: string) => void,
   isAsked = ({ file }: Protection) => file !== PARTITIONS.file,
 ): Promise<number> {
-  const folder = await mkdtemp(join(tmpdir(), "sealpost-prove-"));
   let failures = 0;
   const whole = new Map<string, boolean>();
-  try {
-    await copyProject(folder);
+  await inCopy(async (folder) => {
     for (const protection of PROTECTIONS.filter(isAsked)) {
       const withIt = whole.get(protection.scenario) ?? (await isGreen(folder, protection));
       whole.set(protection.scenario, withIt);
-      const path = join(folder, protection.path);
-      const text = await readFile(path, "utf8");
-      if (!text.includes(protection.text))
-        throw new Error(`${protection.path} no longer has ${protection.text}`);
-      await writeFile(path, text.replace(protection.text, protection.without));
-      const withoutIt = await isGreen(folder, protection);
-      await writeFile(path, text);
+      const withoutIt = await without(folder, [protection], () => isGreen(folder, protection));
       const isProven = withIt && !withoutIt;
       if (!isProven) failures++;
       const colour = (isGreenNow: boolean) => (isGreenNow ? "green" : "red");
@@ -136,26 +118,8 @@ export async function prove(
           (isProven ? "it notices" : "IT PROVES NOTHING"),
       );
     }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
-  return failures > 0 ? 1 : 0;
-}
-
-/** Everything that is in the repository or would be, as it is now. */
-export async function copyProject(folder: string): Promise<void> {
-  const { stdout } = await run("git", ["ls-files", "--cached", "--others", "--exclude-standard", "-z"], {
-    cwd: ROOT,
-    maxBuffer: 64 * 1024 * 1024,
   });
-  for (const path of stdout.split("\0").filter((one) => one !== "" && one !== "node_modules")) {
-    await cp(join(ROOT, path), join(folder, path), { recursive: true }).catch((error) => {
-      // Deleted, and not yet committed.
-      if (error.code !== "ENOENT") throw error;
-    });
-  }
-  // With what was built and unpacked beside it, which the whole run wants.
-  for (const name of ["node_modules", ".cache"]) await symlink(join(ROOT, name), join(folder, name), "dir");
+  return failures > 0 ? 1 : 0;
 }
 
 async function isGreen(folder: string, { file, scenario }: Protection): Promise<boolean> {

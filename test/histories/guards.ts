@@ -1,12 +1,6 @@
 // What the checker has to miss: the service's guards, each with what stands in its place in a broken twin.
+import type { Change } from "../support/broken-twins.ts";
 import type { Model } from "./checker.ts";
-
-export type Change = {
-  readonly path: string;
-  /** What stands there, once, and what stands there without the guard. */
-  readonly text: string;
-  readonly without: string;
-};
 
 export type Guard = {
   readonly model: Model;

@@ -1,14 +1,9 @@
 // Broken twins: what the service is without one of its guards. The checker has to notice.
-import { cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
-import { fileURLToPath } from "node:url";
-import type pg from "pg";
-import type { Change, Guard } from "./guards.ts";
+import { type Change, inCopy, redefine, without } from "../support/broken-twins.ts";
+import type { Guard } from "./guards.ts";
 import type { Installation } from "./installation.ts";
 import { loadMover, playHistories } from "./lab.ts";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 /** Of which one at least has to be refused. */
 const HISTORIES = 400;
 
@@ -29,7 +24,7 @@ export async function prove(world: Installation, { model, sql, changes }: Guard,
       : null;
   };
   return sql === null
-    ? await inCopy(world, changes, play)
+    ? await withProcesses(world, changes, play)
     : await withFunction(world, sql, changes[0]!, play);
 }
 
@@ -37,49 +32,39 @@ export async function prove(world: Installation, { model, sql, changes }: Guard,
 async function withFunction<T>(
   world: Installation,
   name: string,
-  { text, without }: Change,
+  { text, without: changed }: Change,
   work: () => Promise<T>,
 ): Promise<T> {
   const pools = [world.pool("source"), world.pool("target")];
-  const original = await definitionOf(world.pool(), name);
-  if (!original.includes(text)) throw new Error(`sealpost.${name} no longer has ${text}`);
-  for (const pool of pools) await pool.query(original.replace(text, without));
+  const originals = await Promise.all(
+    pools.map((pool) =>
+      redefine(pool, name, (original) => {
+        if (!original.includes(text)) throw new Error(`sealpost.${name} no longer has ${text}`);
+        return original.replace(text, () => changed);
+      }),
+    ),
+  );
   try {
     return await work();
   } finally {
-    for (const pool of pools) await pool.query(original);
+    for (const [at, texts] of originals.entries()) for (const one of texts) await pools[at]!.query(one);
   }
 }
 
-async function definitionOf(pool: pg.Pool, name: string): Promise<string> {
-  const { rows } = await pool.query<{ text: string }>(
-    `select pg_get_functiondef(oid) as text from pg_proc
-     where proname = $1 and pronamespace = 'sealpost'::regnamespace`,
-    [name],
-  );
-  return rows[0]!.text;
-}
-
 /** With processes of a copy of the project, in which the texts are changed. */
-async function inCopy<T>(
+async function withProcesses<T>(
   world: Installation,
   changes: readonly Change[],
   work: (tree: string) => Promise<T>,
 ): Promise<T> {
-  const tree = await mkdtemp(join(tmpdir(), "sealpost-twin-"));
   try {
-    for (const name of ["src", "sql", "package.json"])
-      await cp(join(ROOT, name), join(tree, name), { recursive: true });
-    await symlink(join(ROOT, "node_modules"), join(tree, "node_modules"), "dir");
-    for (const { path, text, without } of changes) {
-      const original = await readFile(join(tree, path), "utf8");
-      if (!original.includes(text)) throw new Error(`${path} no longer has ${text}`);
-      await writeFile(join(tree, path), original.replace(text, without));
-    }
-    await world.run(tree);
-    return await work(tree);
+    return await inCopy((tree) =>
+      without(tree, changes, async () => {
+        await world.run(tree);
+        return await work(tree);
+      }),
+    );
   } finally {
     await world.run();
-    await rm(tree, { recursive: true, force: true });
   }
 }

@@ -1,30 +1,23 @@
 // Can schedules find a race? Takes one guard after the other out of a copy of the project, and plays its part.
 import { execFile } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import { promisify } from "node:util";
-import { copyProject, type Guard } from "../faults/prove.ts";
+import { type Change, inCopy, without } from "../support/broken-twins.ts";
 import type { PartName } from "./schedules.ts";
 
 const run = promisify(execFile);
 const RUNS = "5000";
 
-type PartsGuard = Guard & { readonly part: PartName };
+type Guard = Change & { readonly name: string; readonly part: PartName };
 
-const guard = (part: PartName, path: string) => (name: string, text: string, without: string) => ({
-  part,
-  path,
-  name,
-  text,
-  without,
-});
+const guard =
+  (part: PartName, path: string) =>
+  (name: string, text: string, without: string): Guard => ({ part, path, name, text, without });
 const dispatcher = guard("dispatching", "src/delivery/dispatcher.ts");
 const lanes = guard("dispatching", "src/delivery/lanes.ts");
 const recorder = guard("recording", "src/delivery/recorder.ts");
 const batches = guard("writing", "src/http/write-batches.ts");
 
-export const GUARDS: readonly PartsGuard[] = [
+export const GUARDS: readonly Guard[] = [
   dispatcher("one id once in a claim", "if (!ids.has(one.deliveryId)) return", "if (one) return"),
   dispatcher(
     "the same token again",
@@ -81,22 +74,14 @@ export const GUARDS: readonly PartsGuard[] = [
 
 /** Returns 0 when each guard was missed. */
 export async function proveSchedules(seed: number, tell: (line: string) => void): Promise<number> {
-  const folder = await mkdtemp(join(tmpdir(), "sealpost-prove-"));
   const missed: string[] = [];
-  try {
-    await copyProject(folder);
+  await inCopy(async (folder) => {
     for (const one of GUARDS) {
-      const path = join(folder, one.path);
-      const text = await readFile(path, "utf8");
-      await writeFile(path, text.replace(one.text, one.without));
-      const found = await violationIn(folder, one.part, seed);
-      await writeFile(path, text);
+      const found = await without(folder, [one], () => violationIn(folder, one.part, seed));
       tell(`without ${one.name}: ${found ?? "NOTHING WAS FOUND"}`);
       if (found === null) missed.push(one.name);
     }
-  } finally {
-    await rm(folder, { recursive: true, force: true });
-  }
+  });
   return missed.length;
 }
 

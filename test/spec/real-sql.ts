@@ -9,6 +9,7 @@ import { advanceHolds, pauseEndpoint, resumeEndpoint } from "../../src/delivery/
 import { promoteDue } from "../../src/delivery/promote-sql.ts";
 import { type Recording, recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { decideAfterAttempt, decideBeforeAttempt } from "../../src/delivery/schedule/life.ts";
+import { redefine } from "../support/broken-twins.ts";
 import { insertAccount, SECRETS_KEY } from "../support/installation.ts";
 import type { Spec, Value } from "./quint.ts";
 import { RealMoves } from "./real-moves.ts";
@@ -93,15 +94,6 @@ export class RealSql {
     }
     return taken.length;
   }
-}
-
-async function redefine(pool: pg.Pool, name: string, change: (text: string) => string): Promise<void> {
-  const { rows } = await pool.query<{ text: string }>(
-    `select pg_get_functiondef(oid) as text from pg_proc
-     where pronamespace = 'sealpost'::regnamespace and proname = $1`,
-    [name],
-  );
-  for (const { text } of rows) await pool.query(change(text));
 }
 
 /** From functions, and from statements on their way. */
