@@ -243,11 +243,12 @@ $$;
 -- lane's million rows are not read over and over in front of everybody else's. (Pushing all of them to the next second
 -- was tried on paper: a million index updates a second.)
 --
--- Of a lane whose receiver has proven nothing, and rests between its turns, a few are woken, and looked at again when
--- they have been due for twice as long, and the others in two to four minutes, as these are then at the latest: ten
--- attempts a minute leave nearly all of it there, for as long as analyses are kept. With 300,000, looked at every few
--- seconds, there was no time for others', be they of one lane or of hundreds with a few in every step. Once it is
--- proven, sealpost.take_let_go finds them. What has just become due is asked about with the next look.
+-- A receiver that has proven nothing gets ten attempts a minute, so nearly everything for it stays due for as long as
+-- analyses are kept. While such a lane rests between its turns, a step wakes a few of its rows, and looks at them again
+-- once they have been due for twice as long, after four minutes at the latest; at the others in two to four minutes.
+-- Looked at every few seconds, 300,000 of them left no time for anybody else's, whether they were of one lane or of
+-- hundreds. Once the receiver is proven, sealpost.take_let_go finds them. Asking costs a look-up, so a lane is asked
+-- about only if its first row in the step has been looked at before.
 --
 -- What `due` has locked is updated by its place, not by its id: a plan that was made while the table was all but empty
 -- joined by id by reading the whole table, and woke 8,000 rows in 45 s instead of 0.2. A row that somebody has changed

@@ -93,14 +93,10 @@ export function endpointOperations({
         }
         const { payload, forget_after_success: forgetsAfterSuccess, signature_schemes, headers } = body;
         const signsStandard = signature_schemes?.includes("standard");
-        const change = { payload, forgetsAfterSuccess, signsStandard, headers };
-        const changed = store.changeEndpoint(
-          tx,
-          accountId,
-          judged.href,
-          { ...change, expectedUpdatedAt: body.expected_updated_at },
-          async () => secretsKey,
-        );
+        const { expected_updated_at: expectedUpdatedAt } = body;
+        const change = { payload, forgetsAfterSuccess, signsStandard, headers, expectedUpdatedAt };
+        const findSecretsKey = async () => secretsKey;
+        const changed = store.changeEndpoint(tx, accountId, judged.href, change, findSecretsKey);
         const { endpoint, previousUrl: previous_url } = await changed.catch((error) => {
           if (error instanceof store.EndpointChanged) throw problem("endpoint_changed");
           return asInvalidRequest(error);

@@ -14,6 +14,10 @@ export type FeedPosition = number;
 /** Before all that is kept, whenever it is asked for. */
 export const OLDEST: FeedPosition = 0;
 
+/** Up to where events are no longer kept, as SQL. @param retentionMs SQL */
+const keptFrom = (retentionMs: string) =>
+  `((extract(epoch from now()) - ${retentionMs}::float8 / 1000) * 1000000)::bigint`;
+
 /** Events that one step gives positions to, at most. */
 const EVENTS_PER_STEP_MAX = 1_000;
 
@@ -92,8 +96,8 @@ export async function findFeedPlaces(
 ): Promise<FeedPlaces> {
   const seen = sightOfDelivery(reader, "$1", "placed.delivery_id", 5);
   const beyond = `select position, delivery_id from sealpost.feed
-        where account_id = $1 and moved.is_deleted is not true and position > greatest($2::bigint,
-          ((extract(epoch from now()) - $4::float8 / 1000) * 1000000)::bigint)
+        where account_id = $1 and moved.is_deleted is not true
+          and position > greatest($2::bigint, ${keptFrom("$4")})
         order by position`;
   const looked = `${beyond} limit ${PLACES_LOOKED_AT_MAX}`;
   const isPassingOver = seen.and !== "";
@@ -261,7 +265,7 @@ export async function listConsumers(
         case when other_seen_at > now() - ${OTHER_TOLD} then ${timeText("other_seen_at")} end as other_seen_at
       from sealpost.feed_consumers as kept
       cross join (
-        select ((extract(epoch from now()) - $2::float8 / 1000) * 1000000)::bigint as position
+        select ${keptFrom("$2")} as position
       ) as kept_from
       cross join lateral (
         select count(*)::integer as events, min(position) as first from (

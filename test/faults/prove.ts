@@ -75,7 +75,7 @@ export const PROTECTIONS: readonly Protection[] = [
   {
     name: "the wait before an answer is repeated",
     path: "src/base/database/idempotency.ts",
-    text: "await client.query(AFTER_ALL_ELSE);",
+    text: "await client.query(WAIT_FOR_STANDBY);",
     without: "await client.query('select 1');",
     ...PARTITIONS,
     scenario: "failover",

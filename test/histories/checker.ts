@@ -1,14 +1,8 @@
 // Histories, and the stranger's checker that judges them: Porcupine, with the models of checker/models.go.
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync } from "node:fs";
-import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { program } from "../support/programs.ts";
-
-const SOURCE = fileURLToPath(new URL("checker", import.meta.url));
-const BUILT = fileURLToPath(new URL("../../.cache/histories-checker", import.meta.url));
+import { goProgram } from "../support/programs.ts";
 
 export const MODELS = ["idempotency", "analysis", "draft", "pause", "feed", "cell"] as const;
 export type Model = (typeof MODELS)[number];
@@ -52,17 +46,12 @@ export type Refusal = {
   readonly history: History;
 };
 
-/** Built anew when its source has changed. @throws Error where there is no Go, or it has not got what it needs */
-function buildChecker(): string {
-  mkdirSync(join(BUILT, ".."), { recursive: true });
-  execFileSync(program("go"), ["build", "-o", BUILT, "."], { cwd: SOURCE, stdio: "pipe" });
-  return BUILT;
-}
+const checkerProgram = () => goProgram("test/histories/checker", "histories-checker");
 
 /** Why there is none; null: there is one. */
 export function missingChecker(): string | null {
   try {
-    buildChecker();
+    checkerProgram();
     return null;
   } catch (error) {
     return (error as Error).message;
@@ -79,7 +68,7 @@ export class Checker {
   /** @param pictures a folder in which refused histories are drawn; null: they are not */
   constructor(pictures: string | null = null) {
     const args = pictures === null ? [] : ["-pictures", pictures];
-    this.#process = spawn(buildChecker(), args, { stdio: ["pipe", "pipe", "inherit"] });
+    this.#process = spawn(checkerProgram(), args, { stdio: ["pipe", "pipe", "inherit"] });
     this.#ended = once(this.#process, "exit");
     createInterface({ input: this.#process.stdout! }).on("line", (line) => {
       const told = JSON.parse(line) as Refusal | { readonly judged: number };

@@ -1,15 +1,11 @@
 // A file system that keeps what was not synced in memory, and drops it when the power is cut: lazyfs/main.go.
-import { type ChildProcess, execFileSync, spawn } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import { fileURLToPath } from "node:url";
-import { program } from "../support/programs.ts";
-
-const SOURCE = fileURLToPath(new URL("lazyfs", import.meta.url));
-const BUILT = fileURLToPath(new URL("../../.cache/lazyfs", import.meta.url));
+import { goProgram } from "../support/programs.ts";
 
 export class LazyFs {
   readonly folder: string;
@@ -24,11 +20,10 @@ export class LazyFs {
 
   /** @throws Error where none can be mounted, with what the machine says */
   static async mount(): Promise<LazyFs> {
-    await mkdir(join(BUILT, ".."), { recursive: true });
-    execFileSync(program("go"), ["build", "-o", BUILT, "."], { cwd: SOURCE, stdio: "pipe" });
+    const built = goProgram("test/power-loss/lazyfs", "lazyfs");
     // A short path: a socket is in it.
     const folder = await mkdtemp(join(tmpdir(), "lazy-"));
-    const process = spawn(BUILT, [folder], { stdio: ["pipe", "pipe", "inherit"] });
+    const process = spawn(built, [folder], { stdio: ["pipe", "pipe", "inherit"] });
     const mounted = new LazyFs(folder, process);
     await mounted.#read("mounted");
     return mounted;

@@ -1,7 +1,7 @@
 // The programs beside Node and npm that the second tier needs. `npm test` uses none of them; `npm run test:all` starts
 // with all of them only. As a program itself, it prints the Debian packages that are missing.
 import { execFileSync } from "node:child_process";
-import { accessSync, constants, readFileSync } from "node:fs";
+import { accessSync, constants, mkdirSync, readFileSync } from "node:fs";
 import { delimiter, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -73,6 +73,18 @@ export function wheelMakingPython(): string {
   });
   if (path === undefined) throw new Error("No python3 makes wheels (Debian: apt-get install python3-pip)");
   return path;
+}
+
+/**
+ * A program of ours in Go, which is built anew when its source has changed. Returns its path.
+ * @param source its folder in the repository
+ * @throws Error where there is no Go, or it has not got the modules
+ */
+export function goProgram(source: string, name: string): string {
+  const built = join(ROOT, ".cache", name);
+  mkdirSync(join(ROOT, ".cache"), { recursive: true });
+  execFileSync(program("go"), ["build", "-o", built, "."], { cwd: join(ROOT, source), stdio: "pipe" });
+  return built;
 }
 
 /** The S3 server, which .ci/install-s3-server builds. @throws Error if it has not */

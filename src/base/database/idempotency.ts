@@ -23,11 +23,11 @@ const keyOf = (claim: IdempotencyClaim): unknown[] => KEY.map((column) => claim[
 const HELD = "account_id = $1 and key_id = $2 and idempotency_key = $3 and claim_token = $4";
 
 /**
- * Makes a transaction wait at its commit for the synchronous standby, and so for all that was committed before. What
- * was answered is visible here without that when the server was restarted while its commit waited, and a failover
- * would lose it after it was answered again. A transaction that only reads waits for nothing.
+ * Writes an empty message to the WAL, so that the commit waits for the synchronous standby, and with it for everything
+ * committed before. A transaction that only reads does not wait: it could return an answer whose own commit was
+ * interrupted by a restart while it waited, and which a failover would lose.
  */
-const AFTER_ALL_ELSE = "select pg_logical_emit_message(true, 'sealpost', '')";
+const WAIT_FOR_STANDBY = "select pg_logical_emit_message(true, 'sealpost', '')";
 
 type Row = {
   /** A bigint as text. */
@@ -65,7 +65,7 @@ export async function claimIdempotencyKeys(
     ({ status, is_ours, moved_to }) => status === null && !is_ours && moved_to === null,
   );
   if (stranger !== undefined) await refuseStrangersLock(client, stranger.lock);
-  if (rows.some(({ status }) => status !== null)) await client.query(AFTER_ALL_ELSE);
+  if (rows.some(({ status }) => status !== null)) await client.query(WAIT_FOR_STANDBY);
   return rows.map((row, index) => stateOf(row, claims[index]!, secretsKey));
 }
 

@@ -222,8 +222,8 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
 }
 
 /**
- * Breaks all connections that nobody uses. A network that has forgotten one has forgotten the others, too, and each
- * would be waited for in its turn, until whoever has no more than one statement at a time has found the last.
+ * Returns what closes all idle connections. When a network has dropped one without a word, it has dropped the others,
+ * too, and each would have to time out by itself.
  */
 function idleDropper(pool: pg.Pool): () => void {
   const idle = new Set<pg.PoolClient>();
@@ -231,8 +231,8 @@ function idleDropper(pool: pg.Pool): () => void {
   pool.on("release", (_error, client) => idle.add(client));
   pool.on("remove", (client) => idle.delete(client));
   return () => {
-    const silent = new Error("Connection terminated: another one of its pool was not answered");
-    for (const { connection } of idle) connection.stream.destroy(silent);
+    const error = new Error("Connection terminated: another one of its pool timed out");
+    for (const { connection } of idle) connection.stream.destroy(error);
   };
 }
 

@@ -9,8 +9,9 @@ export const ANSWER_MARGIN_MS = 1_000;
 type Answer = (error: unknown, result?: unknown) => void;
 
 /**
- * What in PostgreSQL warns when somebody ends the wait of a commit for the synchronous standby (pg_cancel_backend). It
- * reports success all the same, though the commit is perhaps on this server alone. The words depend on lc_messages.
+ * The routine in PostgreSQL that warns when a commit's wait for the synchronous standby is cancelled
+ * (pg_cancel_backend). The commit may then be on this server alone, and is reported as a success all the same. The
+ * warning's text depends on lc_messages, so it is known by its routine.
  */
 const NOT_ON_STANDBY = "SyncRepWaitForLSN";
 
@@ -22,25 +23,25 @@ const NOT_ON_STANDBY = "SyncRepWaitForLSN";
  * used: both say `query.callback = () => …`, and V8 makes a function that is assigned to a property in the old
  * generation: every row of every answer lived on until the next full collection, 80 % of what was allocated.
  *
- * Nor does it pass on a commit that did not wait for the synchronous standby to the end: see `NOT_ON_STANDBY`.
+ * A commit whose wait for the synchronous standby was cancelled fails: see `NOT_ON_STANDBY`.
  *
  * @param answerMs for a statement's answer, unless the statement brings a `query_timeout` of its own
- * @param onSilence no answer came in time
+ * @param onTimeout no answer came in time
  */
 export function timedClient(
   answerMs: number,
   onQuery: OnQuery = () => undefined,
-  onSilence: () => void = () => undefined,
+  onTimeout: () => void = () => undefined,
 ): typeof pg.Client {
   return class TimedClient extends pg.Client {
-    /** Why no answer of this connection counts any more. */
-    #doubt: Error | null = null;
+    /** Fails everything that is still to be answered. */
+    #notOnStandby: Error | null = null;
 
     constructor(config?: string | pg.ClientConfig) {
       super(config);
       this.on("notice", ({ routine }) => {
         if (routine !== NOT_ON_STANDBY) return;
-        this.#doubt = new Error(
+        this.#notOnStandby = new Error(
           "Connection terminated: a commit's wait for the synchronous standby was cancelled",
         );
         hangUp(this);
@@ -67,13 +68,13 @@ export function timedClient(
         if (isAnswered) return;
         isAnswered = true;
         clearTimeout(timer);
-        const failure = this.#doubt ?? error;
+        const failure = this.#notOnStandby ?? error;
         onQuery(performance.now() - startedAtMs, failure instanceof Error);
         answer(failure, result);
       };
       const timer = setTimeout(() => {
         hangUp(this);
-        onSilence();
+        onTimeout();
         settle(unanswered(ownMs ?? answerMs));
       }, ownMs ?? answerMs);
       const query = super.query as (...args: readonly unknown[]) => unknown;

@@ -304,14 +304,6 @@ const goOnIn = change<string, [binId: string, delayMs: number]>(
   `update workspace.bin set next_at = now() + $3::float8 * interval '1 millisecond' where account_id = $1 and id = $2`,
 );
 
-const TABLES = {
-  space: "spaces",
-  folder: "folders",
-  document: "documents",
-  page: "pages",
-  workflow: "workflows",
-};
-
 /**
  * Takes a step of deleting for good what can no longer be restored, of the next account behind this one that has any:
  * killed anywhere, its row says that there is more. Returns the account; null: there is nothing.
@@ -336,7 +328,7 @@ export async function deleteGone(
           : await deleteRows(tx, table, accountId, ofId);
       if (gone > 0) return await goOnIn(tx, accountId, binId, 0);
     }
-    const isLeft = `select from workspace.${TABLES[kind]} where account_id = $1 and id = $2`;
+    const isLeft = `select from workspace.${kind}s where account_id = $1 and id = $2`;
     const { rowCount } = await tx.query(isLeft, [accountId, id]);
     if (rowCount === 0) await deleteItem(tx, accountId, binId);
     else await goOnIn(tx, accountId, binId, RUNS_LOOKED_AT_EVERY_MS);
