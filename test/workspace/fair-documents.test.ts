@@ -137,8 +137,9 @@ test.each([2, 20])(
 test("while others rest from one account's steps beside webhooks, another one's are taken", async () => {
   const { runner, tryVictims, known } = await startGreedy(1, 500);
   try {
-    runner.giveWayTo(450);
+    // Only then: the short steps before it would rest for as long as they take.
     await expect.poll(() => known.size, { timeout: patience(10_000), interval: 20 }).toBe(1);
+    runner.giveWayTo(450);
     for (let tries = 0; tries < 4; tries++) await tryVictims(patience(8_000));
   } finally {
     await runner.stop();

@@ -77,7 +77,9 @@ export async function endBin(pool: Pool): Promise<void> {
 
 /** As if the steps of killed processes were over; takes steps until nothing is left to do now. Returns how many. */
 export async function deleteAllGone(pool: Pool): Promise<number> {
-  await pool.query("update workspace.bin set next_at = now() where gone_at <= now()");
+  // Several do this at once: they wait for no rows of each other, and for none of a step that is taken.
+  await pool.query(`update workspace.bin set next_at = now()
+    where id = any (array(select id from workspace.bin where gone_at <= now() for update skip locked))`);
   let steps = 0;
   while ((await deleteGone(pool, FIRST)) !== null) steps++;
   return steps;
