@@ -8,7 +8,13 @@ import type {
   IdempotencyClaim,
 } from "../base/model/idempotency.ts";
 import { withDeadline } from "./deadline.ts";
-import { ANSWER_WITHIN_MS, CALL_CLAIM_MS, IDEMPOTENCY_KEY_CHARS_MAX, RELEASE_WITHIN_MS } from "./limits.ts";
+import {
+  ANSWER_WITHIN_MS,
+  CALL_CLAIM_MS,
+  IDEMPOTENCY_KEY_CHARS_MAX,
+  RELEASE_WITHIN_MS,
+  UPLOAD_CLAIM_MS,
+} from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
 import { invalidRequest, Problem, TemporarilyUnavailable, type TranslateError } from "./problems.ts";
 import { type OperationResponse, toStoredResponse } from "./responses.ts";
@@ -218,7 +224,7 @@ export function createIdempotentWrites(options: IdempotencyOptions, inTurn: InTu
     },
   ): Promise<WriteResult> {
     const { claim, requestId } = write;
-    const lease = { token: newId(), leaseMs: CALL_CLAIM_MS };
+    const lease = { token: newId(), leaseMs: UPLOAD_CLAIM_MS };
     const earlier = await claimCall(write, waitMs, lease);
     if (earlier) return earlier;
     const renew = async (tx: Transaction) => {

@@ -58,6 +58,8 @@ export const REMEMBERED_KEYS_MAX = 10_000;
 
 /** The claim of an operation that calls out is free again after this if its process died. */
 export const CALL_CLAIM_MS = 120_000;
+/** The same for an upload, whose claim is held for longer as it goes on: whoever repeats one waits no longer. */
+export const UPLOAD_CLAIM_MS = 30_000;
 /** An error response waits at most this long for its claim to be released. */
 export const RELEASE_WITHIN_MS = 500;
 
@@ -138,8 +140,8 @@ export const TRANSFER_LIMITS = {
   progressWithinMs: 30_000,
   /** What of a body that is streamed has to come within that, as of a response: about 0.5 KiB/s. It holds a place. */
   receivedBytesMin: 16_384,
-  /** How often the claim of an upload is held for another `CALL_CLAIM_MS`, and a download's reader asked for again. */
-  renewEveryMs: 30_000,
+  /** How often an upload's claim is held for another `UPLOAD_CLAIM_MS`, and a download's reader asked for again. */
+  renewEveryMs: 7_500,
   /**
    * Bytes of bodies that one process has in memory at a time; one account has at most half. One that comes in chunks
    * takes twice its bytes for the moment in which its buffer grows.
