@@ -241,7 +241,9 @@ $$;
 -- Shared by account first: an account gets at most `account_max` wake-ups a step, taken from its lanes in turn, and a
 -- lane at most `lane_max`. What is beyond is looked at again a second later for every share before it, so that one
 -- lane's million rows are not read over and over in front of everybody else's. (Pushing all of them to the next second
--- was tried on paper: a million index updates a second.)
+-- was tried on paper: a million index updates a second.) Nor sooner than after a sixteenth of the time that they have
+-- been due, up to a minute: 300,000 of a receiver that hangs, looked at every five seconds, made everybody's retries 13
+-- s late. (An index of what has just become due, read first, was tried, too: every retry would write it.)
 --
 -- A receiver that has proven nothing gets ten attempts a minute, so nearly everything for it stays due for as long as
 -- analyses are kept. While such a lane rests between its turns, a step wakes a few of its rows, and looks at them again
@@ -325,7 +327,7 @@ begin
       when is_resting then least(
         (120 + 120 * random()) * interval '1 second',
         case when wait_s = 0 then greatest(at - shared.due_at, wake_after) end)
-      when wait_s > 0 then wait_s * interval '1 second'
+      when wait_s > 0 then greatest(wait_s * interval '1 second', least((at - shared.due_at) / 16, interval '1 minute'))
       else wake_after end
     from shared
     where o.ctid = shared.place

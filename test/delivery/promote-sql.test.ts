@@ -124,6 +124,20 @@ describe("promoting", () => {
     );
   });
 
+  it("looks at that rest the more seldom, the longer it has been due, but every minute", async () => {
+    await publishSome(15);
+    const restOf = async (dueForMs: number) => {
+      const at = later(dueForMs);
+      await promote(at, { lane: 10 });
+      await takeWakeups(database.pool);
+      const { rows } = await pool.query("select wake_at from sealpost.open_deliveries");
+      const restsMs = rows.map(({ wake_at }) => wake_at.getTime() - at.getTime());
+      return restsMs.filter((ms) => ms !== WAKE_AFTER_MS);
+    };
+    expect(await restOf(160_000)).toEqual(Array(5).fill(10_000));
+    expect(await restOf(3_600_000)).toEqual(Array(5).fill(60_000));
+  });
+
   it.each([
     ["its own URL", "https://unproven.example.com/in", "https://unproven.example.com"],
     ["the endpoint", null, "https://receiver.example.com"],

@@ -187,7 +187,7 @@ export async function cell(to: Recording, mover: Mover): Promise<History> {
   return to.done();
 }
 
-/** It closes the account and opens it, each at some moment; killed, perhaps. False: it was. */
+/** It closes the account and opens it, each at some moment; killed, perhaps. False: it was, and there is more to do. */
 async function moveOnce(to: Recording, mover: Mover, accountId: string, isKilled: boolean) {
   const { world, chance } = to;
   let left = isKilled ? chance.between(1, 30) : Number.POSITIVE_INFINITY;
@@ -205,12 +205,18 @@ async function moveOnce(to: Recording, mover: Mover, accountId: string, isKilled
       if (isLate ? part === "finish" : left-- === 0) throw new Error("killed");
     },
   };
+  let isOver = false;
   const act = mover.moveAccount(move).then(
     (): Answer => ({ is: "done" }),
     async (error: unknown) => {
       if (!isRefusal(error)) return null;
       // It found that not everything had been copied.
       if (error.message.includes("Run the same command again")) return null;
+      // It is open in both cells, as only in a twin; whoever writes will see that.
+      if (error.message.includes("already has an account")) {
+        isOver = true;
+        return null;
+      }
       // Calling it off was killed, too, when the target knew of it and the source did not, or the other way round.
       if (!/with --cancel|was called off/.test(error.message)) throw error;
       await callOff(to, mover, accountId);
@@ -218,7 +224,7 @@ async function moveOnce(to: Recording, mover: Mover, accountId: string, isKilled
     },
   );
   const both = ["close", "open"].map((what, n) => to.do(6 + n, { do: what }, () => act));
-  return (await Promise.all(both)).every((answer) => answer !== null);
+  return (await Promise.all(both)).every((answer) => answer !== null) || isOver;
 }
 
 /** The source is open again, unless the target is. */
