@@ -12,12 +12,12 @@ export function isRefresh({ headers }: FastifyRequest): boolean {
 }
 
 /** By which a refresh may be late: nobody waits for it. */
-const TOGETHER_MS = 500;
+const TOGETHER_MS = 1_000;
 /** So that answering them all does not keep other requests waiting. */
 const TOGETHER_MAX = 32;
 
 /**
- * Lets refreshes begin together, half a second after the last ones did, or as soon as there are enough: those of one
+ * Lets refreshes begin together, a second after the last ones did, or as soon as there are enough: those of one
  * moment share what they ask, and a hundred open pages cost little more than one. Whoever comes alone does not wait.
  *
  * Losing option: an answer that is kept for a second. It would be read before it is asked for, and a reader might miss
