@@ -1,4 +1,5 @@
 // Erasing what a run has published, or waits for.
+import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { eraseFromRuns } from "../../src/app/areas.ts";
 import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
@@ -6,6 +7,7 @@ import { changeRows, countRows, insertRow } from "../support/installation.ts";
 import { publishIt, read, waiting } from "./external-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
 import { api, database, runs, stepping, useRuns } from "./run-world.ts";
+import { binOf, deleteAllGone } from "./support/bin.ts";
 import { chain, stepAll } from "./support/runs.ts";
 
 useRuns();
@@ -32,6 +34,26 @@ test("needs can_delete in its space of whoever acts for a user; for others it do
   expect((await erase("of-no-run", stranger.key)).status).toBe(200);
 });
 
+/** The run, with all that its rows know. */
+async function deleteForGood(runId: string): Promise<void> {
+  const { workflow_id } = await runs.get(runId);
+  await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow_id}` });
+  await deleteAllGone(database.pool);
+  expect((await runs.get(runId)).code).toBe("not_found");
+}
+
+test("needs can_delete in its space, too, when its run is deleted for good", async () => {
+  const space = await documents.newSpace();
+  const { analysisId } = await runIn(space.id, "erased.txt");
+  const editor = await newUser();
+  await setRole(space.id, editor, "EDITOR");
+  await deleteForGood(analysisId);
+  expect(await erase(analysisId, editor.key)).toMatchObject({ status: 403, body: { code: "access_denied" } });
+  expect((await api.ask("GET", `/v1/analyses/${analysisId}`)).status).toBe(200);
+  await setRole(space.id, editor, "ADMIN");
+  expect((await erase(analysisId, editor.key)).status).toBe(200);
+});
+
 test("ends a run that works with it, and what it has handed on is gone", async () => {
   const definition = chain(
     { kind: "external_analysis" },
@@ -54,19 +76,31 @@ test("ends no run whose id it has in capitals", async () => {
   expect((await runs.get(run.id)).status).toBe("WAITING");
 });
 
-test("goes with what a run has published of it", async () => {
-  const { run, analysisId } = await waiting();
-  await publishIt(analysisId, { text: "canary" });
-  await read();
-  await stepAll(stepping());
-  expect((await api.ask("GET", `/v1/analyses/${run.id}`)).bytes.toString()).toContain("canary");
-  expect((await erase(analysisId)).status).toBe(200);
-  for (const id of [analysisId, run.id])
-    expect((await api.ask("GET", `/v1/analyses/${id}`)).body.code).toBe("analysis_erased");
-  expect(await countRows(database.pool, "erasures", { account_id: api.account.accountId })).toBeGreaterThan(
-    1,
-  );
+test("takes along none that only has an id like a run's", async () => {
+  const id = randomUUID();
+  await publishOwn(id);
+  await publishOwn(`${id}:${id}`);
+  expect((await erase(`${id}:${id}`)).status).toBe(200);
+  expect((await api.ask("GET", `/v1/analyses/${id}`)).status).toBe(200);
 });
+
+test.each(["kept", "deleted for good"])(
+  "goes with what a run has published of it that is %s",
+  async (how) => {
+    const { run, analysisId } = await waiting();
+    await publishIt(analysisId, { text: "canary" });
+    await read();
+    await stepAll(stepping());
+    expect((await api.ask("GET", `/v1/analyses/${run.id}`)).bytes.toString()).toContain("canary");
+    if (how !== "kept") await deleteForGood(run.id);
+    expect((await erase(analysisId)).status).toBe(200);
+    for (const id of [analysisId, run.id])
+      expect((await api.ask("GET", `/v1/analyses/${id}`)).body.code).toBe("analysis_erased");
+    expect(await countRows(database.pool, "erasures", { account_id: api.account.accountId })).toBeGreaterThan(
+      1,
+    );
+  },
+);
 
 test("is forgotten once its run has ended, and what that has published is forgotten like it", async () => {
   const second = chain({ kind: "external_analysis" }, { kind: "external_analysis" });

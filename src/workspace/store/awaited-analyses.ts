@@ -3,7 +3,7 @@ import { inTransaction } from "../../base/database/transaction.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
 import { dropItems } from "./node-runs.ts";
 import { cancelRun, lockRun } from "./runs.ts";
-import { type ClaimedStep, change, lockOf, rowOf } from "./statements.ts";
+import { type ClaimedStep, change, lockOf, rowOf, type SpaceUser } from "./statements.ts";
 import { isInstalled } from "./storage.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
@@ -158,7 +158,7 @@ export async function guardPublishing<T>(
 /**
  * Erases what the run has handed on whose analysis this is, or that has waited for it, and what went wrong in words. A
  * run that goes on is cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null.
- * Returns what the run has made of it: its own analysis.
+ * Returns what the run has made of it: its own analysis, which stays when the run is deleted for good.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
@@ -170,11 +170,12 @@ export async function eraseFromRuns(
   // In capitals it is nobody's: what publishing refuses users is another analysis all the same.
   if (runId === undefined || analysisId !== analysisId.toLowerCase() || !(await isInstalled(tx))) return [];
   const run = await lockRun(tx, accountId, runId);
-  if (run === null) return [];
+  const spaceId = (await findSpaceOfRun(tx, accountId, runId))?.spaceId ?? null;
+  if (spaceId === null) return [];
   if (by === "forgetting") {
-    if (run.isUnfinished) return null;
+    if (run?.isUnfinished) return null;
   } else if (by.userId !== null) {
-    const role = await findRoleInRun(tx, accountId, runId, by.userId);
+    const role = await holdRole(tx, { accountId, userId: by.userId }, spaceId);
     if (role === null || !allows(role.role, "delete")) return null;
   }
   await cancelRun(tx, accountId, runId);
@@ -183,11 +184,17 @@ export async function eraseFromRuns(
   return nodeRunId === undefined ? [] : [runId];
 }
 
-const findRoleInRun = lockOf<{ readonly role: SpaceRole }, string, [runId: string, userId: string]>(
-  `select m.role from workspace.runs as r
-   join workspace.space_members as m
-     on m.account_id = r.account_id and m.space_id = r.space_id and m.user_id = $3
-   where r.account_id = $1 and r.id = $2 for share of m`,
+/** Of one that is deleted, its analysis knows it. Null: nothing is, or was, a run of this id. */
+const findSpaceOfRun = rowOf<{ readonly spaceId: string | null }, string, [runId: string]>(
+  `select coalesce(
+     (select space_id from workspace.runs where account_id = $1 and id = $2),
+     (select space_id from sealpost.deliveries where account_id = $1 and id = (
+        select delivery_id from sealpost.analyses where account_id = $1 and id = $2::uuid::text) limit 1)
+   ) as "spaceId"`,
+);
+
+const holdRole = lockOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string]>(
+  "select role from workspace.space_members where account_id = $1 and user_id = $2 and space_id = $3 for share",
 );
 
 /** Their codes stay. */
