@@ -949,6 +949,7 @@ CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (comp
 CREATE INDEX runs_own_url ON workspace.runs USING btree (delivery_id) WHERE (webhook_url IS NOT NULL);
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);
 CREATE INDEX runs_workflow ON workspace.runs USING btree (account_id, workflow_id, id);
+CREATE TRIGGER runs_close_own_url AFTER DELETE ON workspace.runs FOR EACH ROW WHEN (((old.webhook_url IS NOT NULL) AND (old.delivery_id IS NOT NULL))) EXECUTE FUNCTION workspace.close_own_url();
 CREATE TRIGGER runs_stamp_delivery AFTER INSERT OR UPDATE OF delivery_id ON workspace.runs FOR EACH ROW WHEN ((new.delivery_id IS NOT NULL)) EXECUTE FUNCTION workspace.stamp_delivery();
 CREATE TRIGGER storage_added AFTER INSERT ON workspace.runs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
 CREATE TRIGGER storage_removed AFTER DELETE ON workspace.runs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
@@ -1218,6 +1219,8 @@ function workspace.add_bytes(of_account uuid, of_kind text, of_user uuid, bytes_
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
 function workspace.add_storage(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
+function workspace.close_own_url() returns trigger
+  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, workspace/0001_workspace.sql
 function workspace.count_documents() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, for everybody, workspace/0001_workspace.sql
 function workspace.count_run() returns trigger

@@ -462,6 +462,40 @@ begin atomic
   limit 1;
 end;
 
+-- Of a run that is deleted nobody can ask any more whose URL it was. What is not delivered there yet, or is replayed,
+-- goes to the account's endpoint, as if it had been published for it: compare sealpost.send_to_endpoint.
+create function workspace.close_own_url() returns trigger
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set enable_seqscan = off
+as $$
+begin
+  -- The open row before the log's, as recording does. Who has its lease goes on: that attempt is under way.
+  update sealpost.open_deliveries set lane = sealpost.lane(old.account_id, null) where delivery_id = old.delivery_id;
+  update sealpost.deliveries set webhook_url = null
+  where account_id = old.account_id and id = old.delivery_id and status <> 'succeeded'
+    and reason is distinct from 'analysis_erased';
+  if not found then
+    return null;
+  end if;
+  update sealpost.bodies as b
+  set webhook_url = null, reference = (
+    select sealpost.reference_of(old.id::text, b.event, s.analyses_url)
+    from sealpost.endpoints as e cross join sealpost.settings as s
+    where e.account_id = old.account_id and e.sends_references)
+  where b.delivery_id = old.delivery_id;
+  insert into sealpost.forgetting (delivery_id, account_id, look_at)
+  select old.delivery_id, old.account_id, now() from sealpost.endpoints as e
+  where e.account_id = old.account_id and e.forgets_after_success
+  on conflict do nothing;
+  return null;
+end
+$$;
+
+create trigger runs_close_own_url after delete on workspace.runs
+for each row when (old.webhook_url is not null and old.delivery_id is not null)
+execute function workspace.close_own_url();
+
 -- 6. What each account's workspace stores, by kind, and each of its users', counted as it comes and goes, and refused
 -- beyond the limit of its kind (sealpost.storage_limits). Exact however many write at once: whoever adds to a kind has
 -- its row until they commit. user_id: whose it is; the account's own id: all of it.
@@ -614,6 +648,6 @@ create index bin_space on workspace.bin (account_id, space_id, id);
 create index bin_due on workspace.bin (account_id, next_at);
 
 revoke execute on function
-  workspace.stamp_delivery(), workspace.add_storage(uuid, text, uuid, bigint),
+  workspace.stamp_delivery(), workspace.close_own_url(), workspace.add_storage(uuid, text, uuid, bigint),
   workspace.add_bytes(uuid, text, uuid, bigint), workspace.count_storage(), workspace.count_run()
   from public;

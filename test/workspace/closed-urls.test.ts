@@ -2,12 +2,14 @@
 // when that is no member any more.
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { pauseEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { claim, claimOne, openDispatchPool } from "../support/delivery-rows.ts";
+import { recordOutcomes } from "../../src/delivery/record-sql.ts";
+import { attemptOf, claim, claimOne, openDispatchPool } from "../support/delivery-rows.ts";
 import { countRows, publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 import { api, database, documents, newUser, runIn, setRole, type User } from "./membership-world.ts";
 import { runs, stepping, useRuns } from "./run-world.ts";
+import { binOf, deleteAllGone } from "./support/bin.ts";
 import { chain, stepAll } from "./support/runs.ts";
 
 const THEIRS = "https://hooks.example.com/theirs";
@@ -29,14 +31,33 @@ const setEndpoint = () => api.ask("PUT", "/v1/webhooks/endpoint", { body: { url:
 const accountId = () => api.account.accountId;
 
 /** The webhook of an EDITOR's run that has ended. */
-async function theirs(): Promise<{ readonly id: string; readonly user: User }> {
+async function theirs(): Promise<{
+  readonly id: string;
+  readonly user: User;
+  readonly runId: string;
+  readonly workflow: string;
+}> {
   const user = await newUser();
   await setRole(spaceId, user, "EDITOR");
   const workflow = await runs.newWorkflow(spaceId, chain());
   const run = await runs.started(workflow, { webhook_url: THEIRS }, { key: user.key });
   await stepAll(stepping());
   await takeWakeups(database.pool);
-  return { id: String((await runs.get(run.id)).delivery_id), user };
+  return { id: String((await runs.get(run.id)).delivery_id), user, runId: run.id, workflow };
+}
+
+/** Nobody attempts it any more, unless it is replayed. */
+async function abandon(id: string): Promise<void> {
+  await database.pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [id]);
+  await database.pool.query(
+    "update sealpost.deliveries set status = 'abandoned', reason = 'attempts_exhausted' where id = $1",
+    [id],
+  );
+}
+
+async function replay(id: string): Promise<void> {
+  expect((await api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`)).status).toBe(202);
+  await takeWakeups(database.pool);
 }
 
 /** Claimed until it is leased, as a dispatcher does that is woken. */
@@ -45,9 +66,12 @@ async function urlsOf(id: string) {
   if (deliveries.length > 0) throw new Error("It was leased at once.");
   expect((await takeWakeups(database.pool)).ids).toEqual([id]);
   const { webhookUrl, endpointUrl, lane } = await claimOne(dispatch, id);
-  const { rows } = await database.pool.query("select sealpost.lane($1, null)::text as lane", [accountId()]);
-  expect(lane).toBe(rows[0].lane);
+  expect(lane).toBe(await endpointLane());
   return [webhookUrl, endpointUrl];
+}
+async function endpointLane(): Promise<string> {
+  const { rows } = await database.pool.query("select sealpost.lane($1, null)::text as lane", [accountId()]);
+  return rows[0].lane;
 }
 const revoke = ({ userId }: User) =>
   database.pool.query("update sealpost.api_keys set revoked_at = now() where user_id = $1", [userId]);
@@ -82,15 +106,64 @@ describe("a webhook on its way to a run's own URL", () => {
 
   test("goes to the endpoint when it is replayed", async () => {
     const { id, user } = await theirs();
-    await database.pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [id]);
-    await database.pool.query(
-      "update sealpost.deliveries set status = 'abandoned', reason = 'attempts_exhausted' where id = $1",
-      [id],
-    );
+    await abandon(id);
     await setRole(spaceId, user, null);
-    expect((await api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`)).status).toBe(202);
-    await takeWakeups(database.pool);
+    await replay(id);
     expect(await urlsOf(id)).toEqual([null, OURS]);
+  });
+
+  // Nobody can be asked any more whose URL it was.
+  test.each(["has an attempt to come", "is attempted at that moment", "is replayed"])(
+    "goes to the endpoint once its run is deleted for good, when it %s",
+    async (when) => {
+      const { id, user, runId, workflow } = await theirs();
+      const lease = when.startsWith("is attempted") ? await claimOne(dispatch, id) : null;
+      if (when === "is replayed") await abandon(id);
+      await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow}` });
+      await deleteAllGone(database.pool);
+      expect((await runs.get(runId)).code).toBe("not_found");
+      await setRole(spaceId, user, null);
+      if (lease !== null) {
+        const next = { status: "failed", dueAtMs: 0 } as const;
+        expect(await recordOutcomes(dispatch, [attemptOf(lease, next, { targetUrl: THEIRS })])).toContain(id);
+      }
+      if (when === "is replayed") await replay(id);
+      const lane = await endpointLane();
+      expect(await claimOne(dispatch, id)).toMatchObject({ webhookUrl: null, endpointUrl: OURS, lane });
+      const { body } = await api.ask("GET", `/v1/webhooks/deliveries/${id}`);
+      expect(body).toMatchObject({ target_url: lease && THEIRS });
+    },
+  );
+
+  test("of a run deleted for good is what the endpoint's options say, but for what was delivered", async () => {
+    const [there, here, erased] = [await theirs(), await theirs(), await theirs()];
+    await database.pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [there.id]);
+    await database.pool.query("update sealpost.deliveries set status = 'succeeded' where id = $1", [
+      there.id,
+    ]);
+    await api.ask("DELETE", `/v1/analyses/${erased.runId}`);
+    const set = (body: object) => api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: OURS, ...body } });
+    await set({ forget_after_success: true });
+    const deleteForGood = async ({ workflow }: { readonly workflow: string }) => {
+      await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow}` });
+      await deleteAllGone(database.pool);
+    };
+    for (const one of [there, here, erased]) await deleteForGood(one);
+    const referred = await theirs();
+    await set({ forget_after_success: false, payload: "reference" });
+    await deleteForGood(referred);
+    await set({ payload: "full" });
+    const { bytes } = await api.ask("GET", `/v1/webhooks/deliveries/${referred.id}/body`);
+    const url = `/v1/analyses/${referred.runId}`;
+    expect(JSON.parse(bytes.toString()).data).toEqual({ id: referred.runId, status: "succeeded", url });
+    const forgotten = ({ id }: { readonly id: string }) =>
+      countRows(database.pool, "forgetting", { delivery_id: id });
+    expect(await Promise.all([there, here, erased].map(forgotten))).toEqual([0, 1, 0]);
+    const urlOf = async ({ id }: { readonly id: string }) =>
+      (await api.ask("GET", `/v1/webhooks/deliveries/${id}`)).body.target_url;
+    expect(await urlOf(there)).toBe(THEIRS);
+    const body = await api.ask("GET", `/v1/webhooks/deliveries/${erased.id}/body`);
+    expect(body.body.code).toBe("analysis_erased");
   });
 
   test("is held where the endpoint is paused, and goes nowhere where there is none", async () => {
