@@ -196,6 +196,27 @@ begin
 end
 $$;
 
+-- What one account may have of the workspace, where an operator says so (`sealpost account quota`).
+create table sealpost.quotas (
+  account_id uuid not null references sealpost.accounts,
+  quota text not null check (quota in (
+    'bytes', 'documents', 'space_bytes', 'space_documents', 'runs_per_day', 'ended_run_bytes')),
+  most bigint not null check (most >= 0),
+  primary key (account_id, quota)
+);
+
+create function sealpost.refuse_quota(quota text, most bigint) returns void
+language plpgsql
+set search_path = pg_catalog, pg_temp
+as $$
+begin
+  raise exception using errcode = 'SP009',
+    message = format('the account''s quota "%s" is %s, and this is more', quota, most),
+    detail = json_build_object('quota', quota, 'most', most),
+    hint = 'Remove what is not needed, or raise it with: sealpost account quota.';
+end
+$$;
+
 -- What writes leave, added up by the day (UTC): the answers that are stored for their Idempotency-Keys, which the
 -- limit on `answers` has for a day, and their rows of the audit log, which that on `audit` has for as long as these
 -- are kept. Answers to publishing something new are not in it: they are small, and go with what was published.

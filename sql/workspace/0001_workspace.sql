@@ -136,6 +136,8 @@ create table workspace.loose_objects (
   bytes bigint not null default 0 check (bytes >= 0),
   -- Who has uploaded or renamed; their share of what is stored has it. Null: nobody's.
   user_id uuid,
+  -- Of an upload: the one of its document.
+  space_id uuid,
   -- When it is looked at next.
   remove_at timestamptz not null,
   primary key (account_id, storage_key),
@@ -496,131 +498,207 @@ create trigger runs_close_own_url after delete on workspace.runs
 for each row when (old.webhook_url is not null and old.delivery_id is not null)
 execute function workspace.close_own_url();
 
--- 6. What each account's workspace stores, by kind, and each of its users', counted as it comes and goes, and refused
--- beyond the limit of its kind (sealpost.storage_limits). Exact however many write at once: whoever adds to a kind has
--- its row until they commit. user_id: whose it is; the account's own id: all of it.
+-- 6. What each account's workspace stores, counted as it comes and goes, and refused beyond the limit of its kind
+-- (sealpost.storage_limits) and the account's quotas (sealpost.quotas). All that an account has is one row, and so
+-- exact however many write at once: whoever adds to it has it until they commit. For as long as anything is theirs,
+-- each user has a row beside it, and each space with documents or folders.
 create table workspace.storage (
   account_id uuid not null references workspace.workspaces,
-  kind text not null check (kind in ('documents', 'leftovers', 'pages', 'workflows', 'runs')),
-  user_id uuid not null,
-  bytes bigint not null check (bytes >= 0),
-  primary key (account_id, kind, user_id)
+  -- A user, or a space; the account's own id: all of it.
+  holder_id uuid not null,
+  -- Bytes, by kind.
+  documents bigint not null default 0 check (documents >= 0),
+  leftovers bigint not null default 0 check (leftovers >= 0),
+  pages bigint not null default 0 check (pages >= 0),
+  workflows bigint not null default 0 check (workflows >= 0),
+  runs bigint not null default 0 check (runs >= 0),
+  -- Of those of runs, what the ended ones keep.
+  ended_runs bigint not null default 0 check (ended_runs >= 0),
+  document_count bigint not null default 0 check (document_count >= 0),
+  -- Runs that began on the day (UTC); null: none has.
+  run_count bigint not null default 0,
+  run_day date,
+  primary key (account_id, holder_id)
 ) with (fillfactor = 50);
 
--- A user may have as much as is left for all others, as of answers. Leftovers are never refused here: what was begun
--- has to be ended, and a rename asks before it begins. The account's row is the first that is taken, so two who write
--- for several users never wait for each other.
-create function workspace.add_storage(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns void
+-- things_more: documents, or runs that begin. of_user, of_space: null, nobody's. Of a kind, a user may have as much as
+-- is left for all others, as of answers. Leftovers are never refused here: what was begun has to be ended, and a rename
+-- asks before it begins. The account's row is the first that is taken, so two who write for several holders never wait
+-- for each other.
+create function workspace.add_storage(
+  of_account uuid, of_user uuid, of_space uuid, of_kind text, bytes_more bigint, things_more bigint, ended_more bigint
+) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  of_all constant bigint := workspace.add_bytes(of_account, of_kind, of_account, bytes_more);
-  of_one constant bigint := case when of_user is null then 0
-    else workspace.add_bytes(of_account, of_kind, of_user, bytes_more) end;
+  in_all workspace.storage;
+  of_one workspace.storage;
+  in_space workspace.storage;
+  is_run constant boolean := of_kind = 'runs' and things_more > 0;
 begin
-  if bytes_more > 0 and of_kind <> 'leftovers' then
-    perform sealpost.refuse_storage(of_kind, l.bytes_max)
-    from sealpost.storage_limits as l where l.kind = of_kind and of_all + of_one > l.bytes_max;
+  in_all := workspace.add_held(of_account, of_account, of_kind, bytes_more, things_more, ended_more);
+  if of_user is not null then
+    of_one := workspace.add_held(of_account, of_user, of_kind, bytes_more, things_more, ended_more);
   end if;
+  if of_space is not null then
+    in_space := workspace.add_held(of_account, of_space, of_kind, bytes_more, things_more, ended_more);
+  end if;
+  if of_kind = 'leftovers' or bytes_more <= 0 and things_more <= 0 then
+    return;
+  end if;
+  perform sealpost.refuse_quota(beyond.quota, beyond.most) from (
+    select q.quota, q.most from sealpost.quotas as q
+    join (values
+      ('bytes', case when bytes_more > 0 then in_all.documents + in_all.pages + in_all.workflows + in_all.runs end),
+      ('documents', case when things_more > 0 and not is_run then in_all.document_count end),
+      ('space_bytes', case when bytes_more > 0 then in_space.documents end),
+      ('space_documents', case when things_more > 0 then in_space.document_count end),
+      ('runs_per_day', case when is_run then in_all.run_count end),
+      ('ended_run_bytes', case when is_run then in_all.ended_runs end)
+    ) as used (quota, amount) on used.quota = q.quota
+    where q.account_id = of_account and used.amount > q.most order by q.quota limit 1
+  ) as beyond;
+  perform sealpost.refuse_storage(of_kind, l.bytes_max) from sealpost.storage_limits as l
+  where l.kind = of_kind and bytes_more > 0 and l.bytes_max
+    < (to_jsonb(in_all) ->> of_kind)::bigint + coalesce((to_jsonb(of_one) ->> of_kind)::bigint, 0);
 end
 $$;
 
-create function workspace.add_bytes(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns bigint
+-- Returns what the holder has now. One that is not the account has no row once it has nothing.
+create function workspace.add_held(
+  of_account uuid, of_holder uuid, of_kind text, bytes_more bigint, things_more bigint, ended_more bigint
+) returns workspace.storage
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  stored bigint;
+  held workspace.storage;
+  today constant date := (now() at time zone 'UTC')::date;
 begin
-  insert into workspace.storage as s (account_id, kind, user_id, bytes) values (of_account, of_kind, of_user, 0)
-  on conflict (account_id, kind, user_id) do nothing;
-  update workspace.storage as s set bytes = s.bytes + bytes_more
-  where s.account_id = of_account and s.kind = of_kind and s.user_id = of_user
-  returning s.bytes into stored;
-  return stored;
+  insert into workspace.storage (account_id, holder_id) values (of_account, of_holder)
+  on conflict (account_id, holder_id) do nothing;
+  update workspace.storage as s set
+    documents = s.documents + case of_kind when 'documents' then bytes_more else 0 end,
+    leftovers = s.leftovers + case of_kind when 'leftovers' then bytes_more else 0 end,
+    pages = s.pages + case of_kind when 'pages' then bytes_more else 0 end,
+    workflows = s.workflows + case of_kind when 'workflows' then bytes_more else 0 end,
+    runs = s.runs + case of_kind when 'runs' then bytes_more else 0 end,
+    ended_runs = s.ended_runs + ended_more,
+    document_count = s.document_count + case of_kind when 'documents' then things_more else 0 end,
+    -- Runs that are gone have begun all the same.
+    run_count = case when of_kind <> 'runs' or things_more <= 0 then s.run_count
+      when s.run_day >= today then s.run_count + things_more else things_more end,
+    run_day = case when of_kind <> 'runs' or things_more <= 0 then s.run_day else greatest(s.run_day, today) end
+  where s.account_id = of_account and s.holder_id = of_holder
+  returning s.* into held;
+  if of_holder <> of_account
+    and 0 = all (array[held.documents, held.leftovers, held.pages, held.workflows, held.runs, held.document_count])
+  then
+    delete from workspace.storage as s where s.account_id = of_account and s.holder_id = of_holder;
+  end if;
+  return held;
 end
 $$;
 
--- For the tables below: the kind, the user and the bytes of a row, as SQL. In one order of accounts and kinds, whoever
--- it is that changes rows of several, and what becomes less first.
+-- For the tables below: the kind, the user, the space, the bytes, the things and the bytes that an ended run keeps of a
+-- row, as SQL. In one order of accounts, whoever it is that changes rows of several, and what becomes less first.
 create function workspace.count_storage() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 declare
-  added constant text := format(
-    'select account_id, %s as kind, %s as user_id, %s as bytes from fresh', tg_argv[0], tg_argv[1], tg_argv[2]);
-  taken constant text := format(
-    'select account_id, %s as kind, %s as user_id, -(%s) as bytes from gone', tg_argv[0], tg_argv[1], tg_argv[2]);
+  counted constant text := format(
+    'account_id, %s as kind, %s as user_id, %s as space_id, %s as bytes, %s as things, %s as ended', variadic tg_argv);
+  added constant text := format('select 1 as sign, %s from fresh', counted);
+  taken constant text := format('select -1 as sign, %s from gone', counted);
   part record;
 begin
   for part in execute format(
-    'select account_id, kind, user_id, sum(bytes)::bigint as bytes from (%s) as changed
-     group by account_id, kind, user_id having sum(bytes) <> 0 order by account_id, kind, bytes, user_id',
+    'select account_id, kind, user_id, space_id, sum(sign * bytes)::bigint as bytes,
+       sum(sign * things)::bigint as things, sum(sign * ended)::bigint as ended
+     from (%s) as changed group by account_id, kind, user_id, space_id
+     having sum(sign * bytes) <> 0 or sum(sign * things) <> 0 order by account_id, kind, bytes, user_id, space_id',
     case tg_op when 'INSERT' then added when 'DELETE' then taken else added || ' union all ' || taken end)
   loop
-    perform workspace.add_storage(part.account_id, part.kind, part.user_id, part.bytes);
+    perform workspace.add_storage(
+      part.account_id, part.user_id, part.space_id, part.kind, part.bytes, part.things, part.ended);
   end loop;
   return null;
 end
 $$;
 
--- A run's row changes several times a step, so nearly always this does nothing.
+-- With a run's nodes and events 1 KiB each, and 256 bytes each of its items.
+create function workspace.run_bytes(input json, item_bytes bigint, item_count integer, node_run_count integer)
+returns bigint
+language sql immutable
+set search_path = pg_catalog, pg_temp
+return 1024 + octet_length(input::text) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint;
+
 create function workspace.count_run() returns trigger
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  perform workspace.add_storage(new.account_id, 'runs', new.requested_by,
+  -- The input never changes, and is read only once the run has ended.
+  perform workspace.add_storage(new.account_id, new.requested_by, null, 'runs',
     new.item_bytes - old.item_bytes + 256 * (new.item_count - old.item_count)::bigint
-      + 1024 * (new.node_run_count - old.node_run_count)::bigint);
+      + 1024 * (new.node_run_count - old.node_run_count)::bigint,
+    0,
+    case when new.completed_at is null then 0
+      else workspace.run_bytes(new.input, new.item_bytes, new.item_count, new.node_run_count) end
+    - case when old.completed_at is null then 0
+      else workspace.run_bytes(old.input, old.item_bytes, old.item_count, old.node_run_count) end);
   return null;
 end
 $$;
 
--- A row counts 1 KiB besides its text. So do a run's nodes with their events, and 256 bytes each of its items.
+-- A row counts 1 KiB besides its text.
 do $$
 declare
   part record;
 begin
   for part in
-    select * from (values
-      ('spaces', '''documents''', 'owner_id', '1024', false),
-      ('folders', '''documents''', 'created_by', '1024', false),
-      ('documents', '''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end', true),
+    select name, is_resized, format('%L, %L, %L, %L, %L, %L', kind, owner, space, bytes, things, ended) as counted
+    from (values
+      ('spaces', '''documents''', 'owner_id', 'null::uuid', '1024', '0', '0', false),
+      ('folders', '''documents''', 'created_by', 'space_id', '1024', '0', '0', false),
+      ('documents', '''documents''', 'uploaded_by', 'space_id',
+        '1024 + case when has_content then file_size else 0 end', '1', '0', true),
       ('loose_objects', 'case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id',
-        'bytes + case when is_reserved then 0 else 1024 end', true),
-      ('pages', '''pages''', 'created_by', '1024 + octet_length(markdown)', true),
-      ('page_versions', '''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)', true),
-      ('page_links', '''pages''', 'created_by', '1024', false),
-      ('workflows', '''workflows''', 'created_by', '1024 + octet_length(draft::text)', true),
-      ('workflow_versions', '''workflows''', 'created_by', '1024 + octet_length(definition::text)', false),
-      ('runs', '''runs''', 'requested_by',
-        '1024 + octet_length(input::text) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint',
-        false)
-    ) as counted (name, kind, owner, bytes, is_resized)
+        'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0',
+        true),
+      ('pages', '''pages''', 'created_by', 'null::uuid', '1024 + octet_length(markdown)', '0', '0', true),
+      ('page_versions', '''pages''', 'published_by', 'null::uuid',
+        '1024 + octet_length(markdown) + octet_length(html)', '0', '0', true),
+      ('page_links', '''pages''', 'created_by', 'null::uuid', '1024', '0', '0', false),
+      ('workflows', '''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft::text)', '0', '0', true),
+      ('workflow_versions', '''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(definition::text)',
+        '0', '0', false),
+      ('runs', '''runs''', 'requested_by', 'null::uuid',
+        'workspace.run_bytes(input, item_bytes, item_count, node_run_count)', '1',
+        'case when completed_at is null then 0
+         else workspace.run_bytes(input, item_bytes, item_count, node_run_count) end', false)
+    ) as counted (name, kind, owner, space, bytes, things, ended, is_resized)
   loop
     execute format(
       'create trigger storage_added after insert on workspace.%I referencing new table as fresh
-       for each statement execute function workspace.count_storage(%L, %L, %L)', part.name, part.kind, part.owner,
-      part.bytes);
+       for each statement execute function workspace.count_storage(%s)', part.name, part.counted);
     execute format(
       'create trigger storage_removed after delete on workspace.%I referencing old table as gone
-       for each statement execute function workspace.count_storage(%L, %L, %L)', part.name, part.kind, part.owner,
-      part.bytes);
+       for each statement execute function workspace.count_storage(%s)', part.name, part.counted);
     if part.is_resized then
       execute format(
         'create trigger storage_resized after update on workspace.%I referencing old table as gone new table as fresh
-         for each statement execute function workspace.count_storage(%L, %L, %L)', part.name, part.kind, part.owner,
-        part.bytes);
+         for each statement execute function workspace.count_storage(%s)', part.name, part.counted);
     end if;
   end loop;
 end
 $$;
+-- A run's row changes several times a step, so nearly always this does nothing.
 create trigger storage_resized after update on workspace.runs for each row
-when ((old.item_bytes, old.item_count, old.node_run_count)
-  is distinct from (new.item_bytes, new.item_count, new.node_run_count))
+when ((old.item_bytes, old.item_count, old.node_run_count, old.completed_at is null)
+  is distinct from (new.item_bytes, new.item_count, new.node_run_count, new.completed_at is null))
 execute function workspace.count_run();
 
 -- 7. The bin: what was deleted, and can be restored until gone_at. To all others than its list, restoring and deleting
@@ -648,6 +726,8 @@ create index bin_space on workspace.bin (account_id, space_id, id);
 create index bin_due on workspace.bin (account_id, next_at);
 
 revoke execute on function
-  workspace.stamp_delivery(), workspace.close_own_url(), workspace.add_storage(uuid, text, uuid, bigint),
-  workspace.add_bytes(uuid, text, uuid, bigint), workspace.count_storage(), workspace.count_run()
+  workspace.stamp_delivery(), workspace.close_own_url(),
+  workspace.add_storage(uuid, uuid, uuid, text, bigint, bigint, bigint),
+  workspace.add_held(uuid, uuid, text, bigint, bigint, bigint), workspace.count_storage(),
+  workspace.run_bytes(json, bigint, integer, integer), workspace.count_run()
   from public;

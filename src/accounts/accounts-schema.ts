@@ -55,8 +55,8 @@ export const AuditEntry = z
     operation: z
       .string()
       .describe(
-        "The operation's key; also `accounts.create` and `accounts.move` (from the command line) and " +
-          "`console.staff.sign_in`, which is not an operation.",
+        "The operation's key; also `accounts.create`, `accounts.quota` and `accounts.move` (from the command " +
+          "line) and `console.staff.sign_in`, which is not an operation.",
       ),
     actor: z.object({
       kind: z.enum(ACTOR_KINDS),

@@ -7,6 +7,7 @@ import {
   ACCOUNT_ERASED,
   ACCOUNT_MOVED,
   ACTOR_KINDS,
+  QUOTAS_SET,
   SECRETS_RESEALED,
   STAFF_SIGNED_IN,
 } from "../base/model/audit.ts";
@@ -19,6 +20,7 @@ import { type AuditFilter, listAuditEntries } from "./audit-sql.ts";
 /** What no operation does, with a summary like theirs. */
 const BESIDE_OPERATIONS: Readonly<Record<string, string>> = {
   [ACCOUNT_CREATED]: "Add an account",
+  [QUOTAS_SET]: "Set an account's quotas",
   [ACCOUNT_MOVED]: "Move an account",
   [ACCOUNT_ERASED]: "Erase an account",
   [STAFF_SIGNED_IN]: "Sign in to support",

@@ -3,10 +3,10 @@ import { z } from "zod";
 import { time } from "../api/fields.ts";
 import { type ApiPart, operationsOf } from "../api/operations.ts";
 import { readStorage } from "../base/database/storage.ts";
-import { STORAGE_KINDS, type StorageUse } from "../base/model/storage.ts";
+import { QUOTA_NAMES, QUOTAS, STORAGE_KINDS, type StorageUse } from "../base/model/storage.ts";
 import { jsonResponse, type Operation } from "../http/operation.ts";
 
-const bytes = z.int().min(0);
+const amount = z.int().min(0);
 
 const Usage = z
   .object({
@@ -25,15 +25,32 @@ const Usage = z
               "which are removed soon; `pages` with their versions; `workflows` with theirs; `runs` with their " +
               "items, including ended runs.",
           ),
-        bytes: bytes.describe("Stored now. A row counts 1 KiB on top of its content."),
-        bytes_max: bytes
+        bytes: amount.describe("Stored now. A row counts 1 KiB on top of its content."),
+        bytes_max: amount
           .nullable()
           .describe("More than that is refused: 409 `storage_full`. Null: no limit."),
-        bytes_left: bytes.nullable(),
+        bytes_left: amount.nullable(),
       }),
     ),
+    quotas: z
+      .array(
+        z.object({
+          quota: z
+            .enum(QUOTA_NAMES)
+            .describe(`${QUOTA_NAMES.map((quota) => `\`${quota}\`: ${QUOTAS[quota].what}`).join("; ")}.`),
+          used: amount.describe("Now; of one space: of the one that has the most."),
+          max: amount
+            .nullable()
+            .describe(
+              "More than that is refused, by the operator's choice: 413 `space_too_large` where it is about one " +
+                "space, else 402 `billing_credits_exhausted`. Null: any amount.",
+            ),
+          left: amount.nullable(),
+        }),
+      )
+      .describe("Of the workspace; empty where that is not offered."),
   })
-  .meta({ id: "Usage", description: "What the account stores, by kind, and how much it may store." });
+  .meta({ id: "Usage", description: "What the account stores, by kind, and what it may have." });
 
 /** What an account uses. @param parts of which each adds what its area stores */
 export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly Operation[] {
@@ -42,8 +59,8 @@ export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly
       key: "usage.get",
       summary: "Get what the account stores",
       description:
-        "How many bytes of each kind the account stores, how many it may store, and how many are left. 403 for keys " +
-        "that act for a user: it covers the whole account.",
+        "How many bytes of each kind the account stores, how many it may store, and how many are left; and the same " +
+        "of its quotas. 403 for keys that act for a user: it covers the whole account.",
       path: "/v1/usage",
       scope: "usage:read",
       isOfAccount: true,
@@ -53,8 +70,18 @@ export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly
         const ofParts = await Promise.all(parts.map((part) => part.readStorage?.(accountId) ?? []));
         const all = new Map([...uses, ...ofParts.flat()].map((use) => [use.kind, use]));
         const listed = STORAGE_KINDS.flatMap((kind) => all.get(kind) ?? []);
+        const quotas = (await Promise.all(parts.map((part) => part.readQuotas?.(accountId) ?? []))).flat();
         return {
-          body: { analyses_counted_at: analysesCountedAt.toISOString(), storage: listed.map(useBody) },
+          body: {
+            analyses_counted_at: analysesCountedAt.toISOString(),
+            storage: listed.map(useBody),
+            quotas: quotas.map(({ quota, used, most }) => ({
+              quota,
+              used,
+              max: most,
+              left: leftOf(most, used),
+            })),
+          },
         };
       },
     }),
@@ -62,6 +89,7 @@ export function usageOperations(pool: Pool, parts: readonly ApiPart[]): readonly
 }
 
 function useBody({ kind, bytes, bytesMax }: StorageUse) {
-  const bytes_left = bytesMax === null ? null : Math.max(bytesMax - bytes, 0);
-  return { kind, bytes, bytes_max: bytesMax, bytes_left };
+  return { kind, bytes, bytes_max: bytesMax, bytes_left: leftOf(bytesMax, bytes) };
 }
+
+const leftOf = (most: number | null, used: number) => (most === null ? null : Math.max(most - used, 0));

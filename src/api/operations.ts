@@ -1,6 +1,6 @@
 import type { Origins } from "../base/model/origins.ts";
 import type { FindSpaces } from "../base/model/reader.ts";
-import type { StorageUse } from "../base/model/storage.ts";
+import type { QuotaUse, StorageUse } from "../base/model/storage.ts";
 import { operationDefiners } from "../http/define-operation.ts";
 import type { AddRoutes } from "../http/kernel.ts";
 import type { OpenApiInfo } from "../http/openapi.ts";
@@ -25,6 +25,8 @@ export type ApiPart = Pick<OpenApiInfo, "pages" | "sends" | "tags"> & {
   readonly origins?: Origins;
   /** What an account stores of the area's; absent: nothing but what is counted for every installation. */
   readonly readStorage?: (accountId: string) => Promise<readonly StorageUse[]>;
+  /** And what it has of its quotas; absent: the area has none. */
+  readonly readQuotas?: (accountId: string) => Promise<readonly QuotaUse[]>;
   /** Spaces of the area that a user is a member of; absent: it has none. */
   readonly findSpaces?: FindSpaces<Transaction>;
   /** Lets go of what the operations hold, once nothing is asked of them any more; absent: they hold nothing. */

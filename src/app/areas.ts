@@ -7,6 +7,7 @@ import { createGeneralPool } from "../base/database/pools.ts";
 import { createMovingMetrics, createRunMetrics, type RunMetrics } from "../base/metrics/workspace-metrics.ts";
 import type { Area } from "../base/model/areas.ts";
 import { abortableDelay } from "../base/model/backoff.ts";
+import type { QuotaUse } from "../base/model/storage.ts";
 import { DAY_MS } from "../base/model/time.ts";
 import type { ProcessMetrics } from "../delivery/process-metrics.ts";
 import { eraseWorkspace, startMover } from "../workspace/moving/mover.ts";
@@ -18,7 +19,13 @@ import { readOldestMove } from "../workspace/store/moves.ts";
 import { findWorkflowDeliveries } from "../workspace/store/origins.ts";
 import { hasRuns } from "../workspace/store/runs.ts";
 import { readOldestReadyStep } from "../workspace/store/steps.ts";
-import { hasSpaces, isInstalled, readStoreId, settleStoreId } from "../workspace/store/storage.ts";
+import {
+  hasSpaces,
+  isInstalled,
+  readQuotas,
+  readStoreId,
+  settleStoreId,
+} from "../workspace/store/storage.ts";
 import { poolOptions, STEP_CONNECTIONS } from "./database.ts";
 import { sample } from "./monitoring.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
@@ -285,6 +292,11 @@ export { eraseFromRuns, guardPublishing } from "../workspace/store/awaited-analy
 export async function findMoveHindrance(pool: Pool, accountId: string): Promise<string | null> {
   if (!(await hasSpaces(pool, accountId))) return null;
   return `Account ${accountId} has spaces, and stored documents cannot be moved to another cell yet.`;
+}
+
+/** What the account has of its quotas, whatever areas are on. Null: the workspace was never installed. */
+export async function findQuotas(pool: Pool, accountId: string): Promise<readonly QuotaUse[] | null> {
+  return (await isInstalled(pool)) ? await readQuotas(pool, accountId) : null;
 }
 
 /** Deletes what areas have of an account that is erased, whatever areas are on. */

@@ -4,7 +4,7 @@ import { KEY_REVOKED_STATE } from "../base/database/idempotency.ts";
 import { SecretsKeyError } from "../base/database/sealing.ts";
 import { storageRefusalOf } from "../base/database/storage.ts";
 import { isDatabaseAway } from "../base/database/transaction.ts";
-import { storageFullMessage } from "../base/model/storage.ts";
+import { refusalOf } from "../base/model/storage.ts";
 import { Problem, TemporarilyUnavailable, type TranslateError } from "../http/problems.ts";
 
 const REPORT_EVERY_MS = 1_000;
@@ -30,8 +30,8 @@ export function createTranslateError(log: Pick<Logger, "warn">): TranslateError 
   return (error) => {
     const refusal = storageRefusalOf(error);
     if (refusal !== null) {
-      const message = storageFullMessage(refusal.kind, refusal.bytesMax);
-      return new Problem("storage_full", { errors: [{ path: "account", message }], cause: error });
+      const { code, message } = refusalOf(refusal);
+      return new Problem(code, { errors: [{ path: "account", message }], cause: error });
     }
     if (error instanceof pg.DatabaseError && error.code === KEY_REVOKED_STATE)
       return new Problem("unauthorized", { cause: error });

@@ -64,6 +64,7 @@ export const OPENING_TABLES: readonly AccountTable[] = [
   API_KEYS,
   { name: "endpoints", key: ["id"] },
   { name: "signing_secrets", key: ["id"] },
+  { name: "quotas", key: ["quota"] },
   { name: "notice_recipients", key: ["id"] },
   { name: "endpoint_health", key: [] },
   { name: "endpoint_certificates", key: [] },

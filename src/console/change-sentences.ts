@@ -88,6 +88,12 @@ export const SENTENCES: Readonly<Record<string, Tell>> = {
     to === undefined
       ? `moved the account here from the cell ${text(from)}`
       : `moved the account to the cell ${text(to)}`,
+  "accounts.quota": ({ details }) => {
+    const set = Object.entries(details).map(
+      ([quota, most]) => `${quota} ${most === null ? "without limit" : most}`,
+    );
+    return html`set the account's quotas${set.length > 0 && `: ${set.join(", ")}`}`;
+  },
   "accounts.erase": () => "erased the account",
   "users.create": ({ details }) => html`added the user ${code(details.idp_user_id)}`,
   "users.disable": (told) => html`disabled ${about(told, "user", "user_id", USERS)}`,

@@ -3,7 +3,7 @@ import type { ProblemCatalogue, ProblemKind } from "./problems.ts";
 
 const NO_INTEGRATIONS = "this service has no integrations";
 
-/** The codes that the kernel raises, and nine of the platform's that this service only declares. */
+/** The codes that the kernel raises, one that the workspace does, and eight of the platform's that nothing raises. */
 export const standardProblems = {
   invalid_request: {
     status: 400,
@@ -41,11 +41,16 @@ export const standardProblems = {
       "Send `Authorization: Bearer <API key>`. Check that the key is complete, neither revoked nor expired, and " +
       "made for this environment: production and development have separate keys.",
   },
-  billing_credits_exhausted: platformsOwn(
-    402,
-    "an account has no credits left",
-    "no operation costs credits",
-  ),
+  billing_credits_exhausted: {
+    status: 402,
+    meaning:
+      "The account would exceed what its operator lets it have of the workspace: `errors` names what. Nothing was " +
+      "changed.",
+    remedy:
+      "Delete for good what is not needed (what is in the bin counts), wait until the next day (UTC) if it is about " +
+      "runs a day, or ask the operator for more; `GET /v1/usage` shows what there is and what is left.",
+    hasErrors: true,
+  },
   access_denied: {
     status: 403,
     meaning:

@@ -118,6 +118,7 @@ async function fill(): Promise<{ accountId: string; keyId: string; secrets: stri
   const reader = { account_id: accountId, name: "one", position: 1, key_id: keyId };
   await insertRow(pool, "feed_consumers", { ...reader, updated_at: new Date() });
   await insertRow(pool, "refusals", { account_id: accountId, url: "https://a.example.com/" });
+  await insertRow(pool, "quotas", { account_id: accountId, quota: "runs_per_day", most: 5 });
   await insertRow(pool, "receivers", {
     account_id: accountId,
     origin: "https://a.example.com",

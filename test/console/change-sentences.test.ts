@@ -111,6 +111,11 @@ const PLAIN: readonly (readonly [operation: string, details: Record<string, unkn
     "opened the console for Sam (webhooks:read), framed by https://app.example",
   ],
   ["console.sessions.revoke", { viewer_id: "u-1" }, "ended the console sessions of u-1"],
+  [
+    "accounts.quota",
+    { documents: 10, bytes: null },
+    "set the account's quotas: documents 10, bytes without limit",
+  ],
   ["accounts.move", { from: "one" }, "moved the account here from the cell one"],
   ["accounts.move", { to: "two" }, "moved the account to the cell two"],
   ["pages.links_update", { link_id: ID, status: "REVOKED" }, "revoked link 456789ab to a page"],

@@ -1,6 +1,5 @@
 import { expect, test } from "vitest";
 import { findMoveHindrance } from "../../src/app/areas.ts";
-import { STORAGE_KINDS } from "../../src/base/model/storage.ts";
 import { BIN_KINDS } from "../../src/workspace/model/bin.ts";
 import {
   DOCUMENT_ORIGINS,
@@ -27,7 +26,6 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "runs.status": RUN_STATUSES,
   "page_links.status": LINK_STATUSES,
   "space_members.role": SPACE_ROLES,
-  "storage.kind": STORAGE_KINDS.filter((kind) => !["analyses", "answers", "audit", "replays"].includes(kind)),
   "workflows.status": WORKFLOW_STATUSES,
 };
 

@@ -108,7 +108,7 @@ test("no key is reserved or released for an account that is erased, which is era
   const { account, prefix } = await filled();
   const keys = [`${prefix}late-1/a.txt`];
   const late = async () => {
-    expect(await reserveKeys(database.pool, account, keys, 5)).toEqual([]);
+    expect(await reserveKeys(database.pool, account, keys, 5, null)).toEqual([]);
     await releaseKeys(database.pool, account, { keys });
   };
   expect(await eraseWith(account, late)).toMatchObject({ outcome: "erased", objectsLeft: 0 });
@@ -149,13 +149,13 @@ test("one account's counts that are wrong keep nobody else's objects from being 
     a.account.accountId < b.account.accountId ? -1 : 1,
   );
   for (const { account, prefix } of accounts)
-    await reserveKeys(database.pool, account, [`${prefix}x-1/a.txt`], 5);
+    await reserveKeys(database.pool, account, [`${prefix}x-1/a.txt`], 5, null);
   const [wrong, other] = accounts.map(({ account }) => account) as [TestAccount, TestAccount];
   await deleteRows(database.pool, "workspace.storage", { account_id: wrong.accountId });
   await endKeeping(database.pool, true);
   // Told once there is nothing else to do.
   const removing = removeAll(database.pool, store);
-  await expect(removing).rejects.toMatchObject({ constraint: "storage_bytes_check" });
+  await expect(removing).rejects.toMatchObject({ constraint: "storage_documents_check" });
   expect(await looseOf(wrong)).toMatchObject([{ is_reserved: true }]);
   expect(await looseOf(other)).toMatchObject([{ is_reserved: false }]);
 });

@@ -9,6 +9,7 @@ import {
   accountKey,
   api,
   ask,
+  beginUpload,
   database,
   documents,
   expectExact,
@@ -24,7 +25,6 @@ import {
   useStorage,
   workflows,
 } from "./storage-world.ts";
-import { digestOf } from "./support/documents.ts";
 import { endKeeping, moveOnce, removeAll } from "./support/moving.ts";
 import { chain, stepAll, stepOnce } from "./support/runs.ts";
 
@@ -154,18 +154,7 @@ test("an upload has its room as soon as it begins, and gives it back when it is 
   const { bytes: before } = await usageOf("documents");
   await limitUser({ documents: before + MIB });
   const cut = new AbortController();
-  const uploading = fetch(new URL(`/v1/documents/${id}/content`, api.url), {
-    method: "PUT",
-    headers: {
-      authorization: `Bearer ${account.key}`,
-      "idempotency-key": "cut",
-      ...{ "content-type": "text/plain", "content-length": String(MIB) },
-      "content-digest": digestOf(Buffer.alloc(MIB)),
-    },
-    body: new ReadableStream({ start: (stream) => stream.enqueue(Buffer.alloc(1_000)) }),
-    signal: cut.signal,
-    duplex: "half",
-  } as RequestInit).catch(() => null);
+  const uploading = beginUpload(id, MIB, cut.signal);
   const bytes = async () => (await usageOf("documents")).bytes;
   await expect.poll(bytes, { timeout: patience(5_000) }).toBe(before + MIB);
   expectFull(await documents.put(other, Buffer.alloc(MIB)), "documents");

@@ -185,7 +185,7 @@ describe("while an upload waits for its space", () => {
 test("what is stored after its reservation has ended is found when that is looked at again", async () => {
   const { pool } = database;
   const key = `spaces/late-000000000000/${randomUUID()}/late.txt`;
-  await reserveKeys(pool, api.account, [key], BYTES.length);
+  await reserveKeys(pool, api.account, [key], BYTES.length, null);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);
@@ -199,7 +199,7 @@ test("what is stored after its reservation has ended is found when that is looke
 test("one that dies after its reservation has ended leaves what is found then, too", async () => {
   const { pool } = database;
   const key = `spaces/late-000000000000/${randomUUID()}/dead.txt`;
-  await reserveKeys(pool, api.account, [key], BYTES.length);
+  await reserveKeys(pool, api.account, [key], BYTES.length, null);
   await endKeeping(pool, true);
   await removeAll(pool, objects);
   await putBytes(objects, key, BYTES);

@@ -8,14 +8,17 @@ import { readCell } from "../../base/database/cells.ts";
 import { readMigrationNames } from "../../base/database/migrate.ts";
 import { createMovePool } from "../../base/database/pools.ts";
 import { isSecretsKey } from "../../base/database/sealing.ts";
+import { writeQuotas } from "../../base/database/storage.ts";
+import { QUOTAS_SET } from "../../base/model/audit.ts";
 import { CELL_NAME } from "../../base/model/installation.ts";
+import { QUOTA_NAMES, type Quota } from "../../base/model/storage.ts";
 import { compareCells, WRONG_TARGET_KEY } from "../../cells/beginning.ts";
 import { callOffLostMove, callOffMove, deleteMoved } from "../../cells/calling-off.ts";
 import { type Cell, MOVE_PARTS, type Move } from "../../cells/move.ts";
 import { moveAccount } from "../../cells/move-account.ts";
-import { openAccount } from "../create-api-key.ts";
-import { endedByScope, loadSecretsKey, withDatabase } from "../database.ts";
-import { inColumns, printResult, tellOnce, UsageError } from "../output.ts";
+import { changeAudited, openAccount } from "../create-api-key.ts";
+import { endedByScope, loadSecretsKey, requireAccount, withDatabase } from "../database.ts";
+import { inColumns, printResult, tellOnce, textTable, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
 import { addEraseCommand } from "./erasures.ts";
 import { parseId, parseName, parseSeconds, WAIT_SECONDS, WAIT_SECONDS_MAX } from "./options.ts";
@@ -132,8 +135,56 @@ export function addAccountCommands(program: Command, context: ProcessContext): v
         printResult(context, options, value, text || "No accounts yet.");
       }),
     );
+  addQuotaCommand(account, context);
   addMoveCommands(account, context);
   addEraseCommand(account, context);
+}
+
+/** Of the noun `account`. */
+function addQuotaCommand(account: Command, context: ProcessContext): void {
+  account
+    .command("quota")
+    .description("show what an account has of its quotas in the workspace, and set them")
+    .requiredOption("--account <id>", "id of the account", parseId)
+    .option(
+      "--set <name=number>",
+      `how much it may have (${QUOTA_NAMES.join(", ")}); none: any amount; can be repeated`,
+      collectQuotas,
+    )
+    .option("--json", "print JSON, even on a terminal")
+    .action((options) =>
+      withDatabase(context, async (pool) => {
+        const { account: accountId, set } = options;
+        await requireAccount(pool, accountId);
+        const { findQuotas } = await import("../areas.ts");
+        if ((await findQuotas(pool, accountId)) === null)
+          throw new UsageError("Quotas are about the workspace, which this database does not have.");
+        if (set !== undefined) {
+          await changeAudited(pool, QUOTAS_SET, async (tx) => {
+            await writeQuotas(tx, accountId, set);
+            return { done: null, accountId, details: set };
+          });
+        }
+        const quotas = (await findQuotas(pool, accountId))!;
+        const value = {
+          account_id: accountId,
+          quotas: quotas.map(({ most: max, ...use }) => ({ ...use, max })),
+        };
+        const rows = quotas.map(({ quota, used, most }) => [quota, String(used), String(most ?? "none")]);
+        printResult(context, options, value, textTable(["quota", "used", "may have"], rows));
+      }),
+    );
+}
+
+type QuotaWish = Readonly<Partial<Record<Quota, number | null>>>;
+
+function collectQuotas(text: string, previous: QuotaWish = {}): QuotaWish {
+  const [, name, most] = /^(\w+)=(none|\d{1,15})$/.exec(text) ?? [];
+  const quota = QUOTA_NAMES.find((one) => one === name);
+  if (quota !== undefined) return { ...previous, [quota]: most === "none" ? null : Number(most) };
+  throw new InvalidArgumentError(
+    `It must be NAME=NUMBER or NAME=none, NAME one of ${QUOTA_NAMES.join(", ")}.`,
+  );
 }
 
 /** The options that name the other database, and its key. */

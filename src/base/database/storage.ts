@@ -1,9 +1,10 @@
 import pg, { type ClientBase, type Pool } from "pg";
 import {
   LOG_BYTES_PER_ANALYSIS,
+  type Quota,
   STORAGE_FULL_STATE,
-  type StorageKind,
   type StorageLimits,
+  type StorageRefusal,
   type StorageUse,
 } from "../model/storage.ts";
 
@@ -18,10 +19,27 @@ export async function writeStorageLimits(database: Pool | ClientBase, limits: St
   );
 }
 
+/** What an account may have, as far as it is told; null: any amount. From then on, whatever it has. */
+export async function writeQuotas(
+  database: Pool | ClientBase,
+  accountId: string,
+  quotas: Readonly<Partial<Record<Quota, number | null>>>,
+): Promise<void> {
+  await database.query(
+    `with told as (
+       select * from unnest($2::text[], $3::bigint[]) as told (quota, most)
+     ), lifted as (
+       delete from sealpost.quotas as q using told where account_id = $1 and q.quota = told.quota and told.most is null
+     )
+     insert into sealpost.quotas (account_id, quota, most)
+     select id, quota, told.most from told join sealpost.accounts on id = $1 where told.most is not null
+     on conflict (account_id, quota) do update set most = excluded.most`,
+    [accountId, Object.keys(quotas), Object.values(quotas)],
+  );
+}
+
 /** What an account would have stored beyond a limit; nothing of the transaction is. Null: the error is another one. */
-export function storageRefusalOf(
-  error: unknown,
-): { readonly kind: StorageKind; readonly bytesMax: number } | null {
+export function storageRefusalOf(error: unknown): StorageRefusal | null {
   if (!(error instanceof pg.DatabaseError) || error.code !== STORAGE_FULL_STATE) return null;
   return JSON.parse(error.detail ?? "");
 }

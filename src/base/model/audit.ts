@@ -31,8 +31,9 @@ export function actorOf({ keyId, isStaff, session = undefined }: Acting): Actor 
   return { kind: isStaff ? "staff_key" : "key", keyId, session: told };
 }
 
-/** In the audit log only: no operation makes, moves or erases accounts, signs staff in, reseals. */
+/** In the audit log only: no operation makes, limits, moves or erases accounts, signs staff in, reseals. */
 export const ACCOUNT_CREATED = "accounts.create";
+export const QUOTAS_SET = "accounts.quota";
 export const ACCOUNT_MOVED = "accounts.move";
 export const ACCOUNT_ERASED = "accounts.erase";
 export const SECRETS_RESEALED = "secrets.reseal";

@@ -52,6 +52,52 @@ export function storageFullMessage(kind: StorageKind, bytesMax: number): string 
   }
 }
 
+/**
+ * What an operator may say that one account may have of the workspace (`sealpost account quota`), whatever the limits
+ * of kinds are: in words, and what a request is refused with that would exceed it.
+ */
+export const QUOTAS = {
+  bytes: {
+    what: "bytes of documents, pages, workflows and runs together",
+    code: "billing_credits_exhausted",
+  },
+  documents: { what: "documents, those in the bin included", code: "billing_credits_exhausted" },
+  runs_per_day: { what: "runs a day (UTC)", code: "billing_credits_exhausted" },
+  ended_run_bytes: {
+    what: "bytes kept by ended runs when another one starts",
+    code: "billing_credits_exhausted",
+  },
+  space_bytes: { what: "bytes of documents and folders in one space", code: "space_too_large" },
+  space_documents: { what: "documents in one space, those in the bin included", code: "space_too_large" },
+} as const;
+
+export type Quota = keyof typeof QUOTAS;
+
+export const QUOTA_NAMES = Object.keys(QUOTAS) as readonly Quota[];
+
+/** What one quota comes to. */
+export type QuotaUse = {
+  readonly quota: Quota;
+  /** Of the space that has the most, where it is about one. */
+  readonly used: number;
+  /** Null: any amount. */
+  readonly most: number | null;
+};
+
+/** What would have been stored beyond what there may be. */
+export type StorageRefusal =
+  | { readonly kind: StorageKind; readonly bytesMax: number }
+  | { readonly quota: Quota; readonly most: number };
+
+/** What a request is refused with, and why. */
+export function refusalOf(refusal: StorageRefusal): { readonly code: string; readonly message: string } {
+  if ("kind" in refusal) {
+    return { code: "storage_full", message: storageFullMessage(refusal.kind, refusal.bytesMax) };
+  }
+  const { what, code } = QUOTAS[refusal.quota];
+  return { code, message: `The account may have ${refusal.most} ${what}, and this would exceed that.` };
+}
+
 /** Of each kind how much an account may store; null: any amount. */
 export type StorageLimits = Readonly<Record<StorageKind, number | null>>;
 

@@ -153,7 +153,7 @@ export async function advanceMove(moving: Moving, move: StoredMove): Promise<num
   const stored = wanted.filter(({ has_content }) => has_content);
   const newKeys = stored.map(({ newKey }) => newKey);
   // The account is erased, and this move with it.
-  if ((await reserveKeys(pool, move, newKeys, 0)).length < newKeys.length) return 0;
+  if ((await reserveKeys(pool, move, newKeys, 0, null)).length < newKeys.length) return 0;
   try {
     const { copied, failed, lost } = await copyAll(moving, move, stored);
     signal.throwIfAborted();

@@ -23,7 +23,7 @@ import { RESERVED_MS, releaseKeys, reserveKeys, takeReserved } from "../store/lo
 import { askForMove } from "../store/moves.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { requireRoomForLeftovers } from "../store/storage.ts";
-import { documentBody } from "./documents.ts";
+import { documentBody, QUOTA_CODES } from "./documents.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 /**
@@ -86,7 +86,10 @@ export function contentOperations({
       body: streamBody({ bytesMax: DOCUMENT_BYTES_MAX }),
       audit: ({ params, body: { bytes, sha256 } }) => ({ ...params, bytes, sha256: sha256.toString("hex") }),
       response: jsonResponse(200, Document),
-      errors: ["not_found", "access_denied", "document_already_uploaded", "document_being_uploaded"],
+      errors: [
+        ...(["not_found", "access_denied", "document_already_uploaded", "document_being_uploaded"] as const),
+        ...QUOTA_CODES,
+      ],
       receive: async (request) => {
         const { user, body } = request;
         const document = await requireUploadable(request, pool, findDocument);
@@ -98,7 +101,7 @@ export function contentOperations({
         const key = newObjectKey(document);
         try {
           await requireRoomForLeftovers(pool, user);
-          const reserved = await reserveKeys(pool, user, [key], body.bytes);
+          const reserved = await reserveKeys(pool, user, [key], body.bytes, document.space_id);
           // The account was erased meanwhile, and its keys with it.
           if (reserved.length === 0) throw new Problem("unauthorized");
           // Opened when the store has room for it: a client that waits to be told to go on sends nothing before.

@@ -63,6 +63,9 @@ export function documentBody({ role: _, storagePrefix: __, ...document }: FoundD
   return document;
 }
 
+/** What is refused to whoever adds to a space. */
+export const QUOTA_CODES = ["billing_credits_exhausted", "space_too_large"] as const;
+
 const { get, list, write } = operationsOf("Documents");
 const path = "/v1/documents";
 const params = z.strictObject({ document_id: id });
@@ -119,7 +122,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { ...params, folder_id, parent_id, name };
       },
       response: jsonResponse(201, Folder),
-      errors: ["not_found", "access_denied", "folder_name_taken"],
+      errors: ["not_found", "access_denied", "folder_name_taken", ...QUOTA_CODES],
       handle: async (request, tx) => {
         const { user, params, body } = request;
         const { name, parent_id: folderId = null } = body;
@@ -165,7 +168,7 @@ export function documentOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { document_id, space_id, folder_id: folder_id ?? null, file_name, file_size };
       },
       response: jsonResponse(201, Document),
-      errors: ["not_found", "access_denied", "document_name_taken"],
+      errors: ["not_found", "access_denied", "document_name_taken", ...QUOTA_CODES],
       handle: async (request, tx) => {
         const { user, body } = request;
         const { folder_id = null, ...named } = body;

@@ -137,7 +137,10 @@ export function pageLinkOperations({
         return { ...params, link_id, label, expires_at, max_visits, has_password };
       },
       response: jsonResponse(201, CreatedPageLink),
-      errors: ["not_found", "access_denied", "page_not_published", "pages_not_configured"],
+      errors: [
+        ...(["not_found", "access_denied", "page_not_published", "pages_not_configured"] as const),
+        "billing_credits_exhausted",
+      ],
       judgeRepeat: async (request, tx) => {
         const { user, params } = request;
         await requirePermission(request, "edit_pages", findPage(tx, user, params.page_id));

@@ -97,7 +97,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       body: jsonBody(NewPage, DRAFT_BODY),
       audit: ({ body: { space_id } }, { body: { id: page_id, title } }) => ({ space_id, page_id, title }),
       response: jsonResponse(201, Page),
-      errors: ["not_found", "access_denied"],
+      errors: ["not_found", "access_denied", "billing_credits_exhausted"],
       handle: async (request, tx) => {
         const { user, body } = request;
         const { space_id: spaceId, title, markdown } = body;
@@ -131,7 +131,7 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
       body: jsonBody(SavedDraft, DRAFT_BODY),
       audit: ({ params: { page_id } }, { body: { title, revision } }) => ({ page_id, title, revision }),
       response: jsonResponse(200, Page),
-      errors: ["not_found", "access_denied", "page_changed"],
+      errors: ["not_found", "access_denied", "page_changed", "billing_credits_exhausted"],
       handle: async (request, tx) => {
         const { user, params, body } = request;
         const { revision, title, markdown } = body;
@@ -160,7 +160,10 @@ export function pageOperations({ pool, rendering }: PageDependencies): readonly 
         number,
       }),
       response: jsonResponse(201, PageVersion),
-      errors: ["not_found", "access_denied", "page_changed", "page_already_published", "page_too_heavy"],
+      errors: [
+        ...(["not_found", "access_denied", "page_changed", "page_already_published"] as const),
+        ...(["page_too_heavy", "billing_credits_exhausted"] as const),
+      ],
       // Not when it is saved: nobody is to lose what they have written, and nobody sees it before this.
       prepare: async (request, gone) => {
         const { user, params, body } = request;

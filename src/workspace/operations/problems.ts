@@ -128,6 +128,16 @@ export const workspaceProblems = {
       "and documents, or as many links that are not revoked.",
     remedy: "Delete some of the folders or pages that are in it first, then the rest.",
   },
+  space_too_large: {
+    status: 413,
+    meaning:
+      "The space would have more documents, or more bytes of them, than the operator lets one space have: `errors` " +
+      "names what. Nothing was changed.",
+    remedy:
+      "Use another space, or delete for good what is not needed (what is in the bin counts); the operator can allow " +
+      "more.",
+    hasErrors: true,
+  },
   too_many_workflow_runs: {
     status: 409,
     meaning: `The account has as many unfinished runs as it may have, waiting ones included, ${USER_SHARE}`,

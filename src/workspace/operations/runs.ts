@@ -118,7 +118,7 @@ export function runOperations({
       response: jsonResponse(202, WorkflowRun),
       errors: [
         ...(["not_found", "access_denied", "target_refused", "workflow_not_published"] as const),
-        ...(["workflow_deleted", "too_many_workflow_runs"] as const),
+        ...(["workflow_deleted", "too_many_workflow_runs", "billing_credits_exhausted"] as const),
       ],
       handle: async (request, tx) => {
         const { user, params, body, traceparent, caller } = request;

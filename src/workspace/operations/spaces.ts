@@ -87,7 +87,7 @@ export function spaceOperations({ pool }: Pick<WorkspaceDependencies, "pool">): 
       // Its owner is a member, always.
       judgeRepeat: async () => "again",
       response: jsonResponse(201, Space),
-      errors: ["too_many_spaces"],
+      errors: ["too_many_spaces", "billing_credits_exhausted"],
       handle: async (request, tx) => {
         const { user, body } = request;
         const spaceId = await insertSpace(tx, user, body.name);

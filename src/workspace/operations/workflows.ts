@@ -125,7 +125,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       body: jsonBody(z.strictObject({ space_id: id })),
       audit: ({ body: { space_id } }, { body: { id: workflow_id } }) => ({ workflow_id, space_id }),
       response: jsonResponse(201, Workflow),
-      errors: ["not_found", "access_denied"],
+      errors: ["not_found", "access_denied", "billing_credits_exhausted"],
       handle: async (request, tx) => {
         const { user } = request;
         const { space_id: spaceId } = request.body;
@@ -188,7 +188,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { workflow_id, draft_revision, node_count };
       },
       response: jsonResponse(200, Workflow),
-      errors: ["not_found", "access_denied", "draft_revision_outdated"],
+      errors: ["not_found", "access_denied", "draft_revision_outdated", "billing_credits_exhausted"],
       handle: async (request, tx) => {
         const { user, params, body } = request;
         const { revision, definition } = body;
@@ -224,7 +224,10 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { workflow_id, version, change_note };
       },
       response: jsonResponse(200, Workflow),
-      errors: ["not_found", "access_denied", "draft_revision_outdated", "draft_not_changed", "draft_invalid"],
+      errors: [
+        ...(["not_found", "access_denied", "draft_revision_outdated", "draft_not_changed"] as const),
+        ...(["draft_invalid", "billing_credits_exhausted"] as const),
+      ],
       handle: async (request, tx) => {
         const { user, params, body } = request;
         const { workflow_id: workflowId } = params;

@@ -50,10 +50,12 @@ type Asked<Shape> = { readonly [Name in keyof Shape]: z.output<Shape[Name]> };
 
 /**
  * The ways to declare operations of the workspace, which are for keys that act for a user. Of the webhooks' codes, its
- * runs raise one. @param tag their heading in the reference
+ * runs raise one; the platform's own is of quotas. @param tag their heading in the reference
  */
 export function operationsOf(tag: string) {
-  const declare = operationDefiners<WorkspaceCode | "target_refused">(tag, { needsUser: true });
+  const declare = operationDefiners<WorkspaceCode | "target_refused" | "billing_credits_exhausted">(tag, {
+    needsUser: true,
+  });
   /** A repeat is answered to whoever is a member of the space still, unless the declaration says otherwise. */
   const write: typeof declare.write = (declaration) =>
     declare.write({ judgeRepeat: byMembership(declaration), ...declaration });

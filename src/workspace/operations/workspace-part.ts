@@ -2,7 +2,7 @@ import type { ApiPart } from "../../api/operations.ts";
 import { ANSWER_WITHIN_MS } from "../../http/limits.ts";
 import { findRunOrigin, findWorkflowsOf } from "../store/origins.ts";
 import { findSpaceIds, holdMemberships } from "../store/spaces.ts";
-import { readWorkspaceStorage } from "../store/storage.ts";
+import { readQuotas, readWorkspaceStorage } from "../store/storage.ts";
 import { createRendering } from "../visiting/rendering.ts";
 import { createVisitingRoutes } from "../visiting/visiting-routes.ts";
 import { createPasswordTurns, createVisiting, hashPassword, visit } from "../visiting/visits.ts";
@@ -56,6 +56,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       findWorkflows: (reader, published) => findWorkflowsOf(pool, reader, published),
     },
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
+    readQuotas: (accountId) => readQuotas(pool, accountId),
     addRoutes: createVisitingRoutes({
       pagesUrl,
       visit: (visitor, inDatabaseTurn) => visit(visiting, visitor, inDatabaseTurn),

@@ -2,6 +2,7 @@ import type { Pool } from "pg";
 import { storageRefusalOf } from "../../base/database/storage.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { abortableDelay, backoffMs, repeat } from "../../base/model/backoff.ts";
+import { refusalOf } from "../../base/model/storage.ts";
 import { sourcesOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
@@ -101,9 +102,7 @@ export async function takeStep(work: StepWork, claimed: ClaimedStep, signal: Abo
 function storageFailureOf(error: unknown): NodeFailedError | null {
   const refusal = storageRefusalOf(error);
   if (refusal === null) return null;
-  const message =
-    `Runs of the account may store ${refusal.bytesMax} bytes in total, ended ones included, and this one would ` +
-    "exceed that. Start it again when older runs are gone, or on fewer documents.";
+  const message = `${refusalOf(refusal).message} Start it again when older runs are gone, or on fewer documents.`;
   return new NodeFailedError("storage_full", message);
 }
 

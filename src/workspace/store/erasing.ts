@@ -51,19 +51,13 @@ export const FROM_DOCUMENTS: readonly DeletedTable[] = [
   { name: "workspace.moves", key: ["id"] },
 ];
 
-/** And after them. Of the counts those that nothing adds to or takes from any more. */
+/** And after them. Of the counts, users' go with what was theirs. */
 export const AROUND_DOCUMENTS: readonly DeletedTable[] = [
   ...workflowTables(null),
   folderTable("true"),
   { name: "workspace.bin", key: ["id"] },
   { name: "workspace.space_members", key: ["user_id", "space_id"] },
   { name: "workspace.spaces", key: ["id"] },
-  {
-    name: "workspace.storage",
-    key: ["kind", "user_id"],
-    only: `user_id <> account_id and not exists (select from workspace.loose_objects as l
-      where l.account_id = t.account_id and l.user_id = t.user_id)`,
-  },
 ];
 
 /** Workflows whose runs have all ended, and these. A run is as much as others' pages. @param which SQL: rows `w` */

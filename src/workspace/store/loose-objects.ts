@@ -18,17 +18,17 @@ const REMOVED_WITHIN_MS = 300_000;
 type KeysOwner = { readonly accountId: string; readonly userId: string | null };
 
 /**
- * Before anything is stored under these keys. `bytes`: of each, which count towards the account's documents; 0 for
- * copies, whose documents count already. Returns those that are reserved: none once the account is erased, as its
- * erasure may have looked through them already.
+ * Before anything is stored under these keys. `bytes`: of each, which count towards the account's documents, and the
+ * space's; 0 for copies, whose documents count already. Returns those that are reserved: none once the account is
+ * erased, as its erasure may have looked through them already.
  */
 export const reserveKeys = rowsOf<
   { readonly storageKey: string },
   KeysOwner,
-  [keys: readonly string[], bytes: number]
+  [keys: readonly string[], bytes: number, spaceId: string | null]
 >(
-  `insert into workspace.loose_objects (account_id, user_id, storage_key, bytes, is_reserved, remove_at)
-   select $1, $2, key, $4, true, now() + ${RESERVED_MS} * interval '1 millisecond'
+  `insert into workspace.loose_objects (account_id, user_id, storage_key, bytes, space_id, is_reserved, remove_at)
+   select $1, $2, key, $4, $5, true, now() + ${RESERVED_MS} * interval '1 millisecond'
    from unnest($3::text[]) as key where ${notErased("$1")}
    returning storage_key as "storageKey"`,
 );

@@ -16,7 +16,7 @@ import {
   REPLAYABLE_STATUSES,
   type ReplayStatus,
 } from "../../../src/base/model/statuses.ts";
-import { STORAGE_KINDS } from "../../../src/base/model/storage.ts";
+import { QUOTA_NAMES, STORAGE_KINDS } from "../../../src/base/model/storage.ts";
 import { openDatabase } from "../../support/open.ts";
 
 /** The columns that hold a member of one of the model's lists, each checked by PostgreSQL. */
@@ -37,6 +37,7 @@ const LISTS: Readonly<Record<string, readonly string[]>> = {
   "notices.kind": NOTICE_KINDS,
   "replay_items.outcome": ["replayed", "skipped"],
   "replays.status": REPLAY_STATUSES,
+  "quotas.quota": QUOTA_NAMES,
   "storage_limits.kind": STORAGE_KINDS,
 };
 
@@ -118,8 +119,8 @@ describe("the CHECKs of the database", () => {
       `select c.relname || '.' || a.attname as name from pg_attribute a join pg_class c on c.oid = a.attrelid
        where c.relnamespace = ${SCHEMA} and c.relkind in ('r', 'p') and not c.relispartition
          and a.atttypid = 'text'::regtype and a.attname in
-           ('actor', 'class', 'created_by', 'direction', 'event', 'kind', 'outcome', 'reason', 'status', 'step',
-            'theme')`,
+           ('actor', 'class', 'created_by', 'direction', 'event', 'kind', 'outcome', 'quota', 'reason', 'status',
+            'step', 'theme')`,
     );
     // Publishing writes both rows of an event in one statement.
     const known = [...Object.keys(LISTS), "bodies.event"];
