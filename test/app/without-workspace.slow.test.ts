@@ -26,6 +26,7 @@ export type Area = (typeof AREAS)[number];
 `,
   "src/app/areas.ts": `
 import type { ApiPart } from "../api/operations.ts";
+import type { QuotaUse } from "../base/model/storage.ts";
 import type { GuardPublishing } from "../delivery/analyses-api.ts";
 import { type Dependencies, webhooksPart } from "./operations.ts";
 export function apiPartsOf(options: { dependencies: Dependencies; [other: string]: unknown }): readonly ApiPart[] {
@@ -43,6 +44,9 @@ export function startAreaSteps(..._options: readonly unknown[]): () => Promise<v
 export const guardPublishing: GuardPublishing = (pool, _asked, _waitMs, publish) => publish(pool, new Set());
 export const eraseFromRuns = async (): Promise<readonly string[]> => [];
 export async function findMoveHindrance(): Promise<string | null> {
+  return null;
+}
+export async function findQuotas(..._of: readonly unknown[]): Promise<readonly QuotaUse[] | null> {
   return null;
 }
 export const eraseFromAreas = async (..._of: readonly unknown[]) => ({ gone: 0, left: 0 });

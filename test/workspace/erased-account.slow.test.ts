@@ -88,6 +88,7 @@ async function insertRows(
   await insertRow(pool, "endpoint_health", { account_id, failed_attempts: 3 });
   await insertRow(pool, "endpoint_certificates", { account_id, host: "hooks.example.com", ends_at: now });
   await insertRow(pool, "answered_lanes", { account_id, lane: "7" });
+  await insertRow(pool, "quotas", { account_id, quota: "documents", most: 1_000 });
   await insertRow(pool, "refusals", { account_id, url: URL });
   await insertRow(pool, "receivers", { account_id, origin: "https://hooks.example.com", proven_at: now });
   await insertRow(pool, "published", { account_id, user_id, day: now });
