@@ -1,6 +1,7 @@
 // What an operator lets one account have of the workspace: exactly that, however many ask at once.
 import { randomBytes } from "node:crypto";
 import { expect, test } from "vitest";
+import { begin, untilSomebodyWaits } from "../support/installation.ts";
 import type { Asked } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import {
@@ -74,6 +75,26 @@ test("what is added at once to documents, folders and pages is exact together", 
   for (const answer of refused) expectBeyond(answer, "bytes", most);
   expect(answers.length - refused.length).toBe(30);
   expect((await quotaOf("bytes")).used).toBe(most);
+  await expectExact();
+});
+
+test.each([
+  ["commit", 402],
+  ["rollback", 201],
+] as const)("who comes second waits for the %s of who came first, and is told %d", async (end, status) => {
+  const [one, other] = [await documents.newSpace("one"), await documents.newSpace("other")];
+  const { used } = await quotaOf("bytes");
+  await setQuotas({ bytes: used + 2 * KIB - 1 });
+  const first = await begin(
+    database.pool,
+    `insert into workspace.folders (account_id, space_id, name, created_by)
+     values ('${account.accountId}', '${one.id}', 'first', '${account.userId}')`,
+  );
+  const second = documents.create({ space_id: other.id });
+  await untilSomebodyWaits(database.pool);
+  await first[end]();
+  expect((await second).status).toBe(status);
+  expect((await quotaOf("bytes")).used).toBe(used + KIB);
   await expectExact();
 });
 
