@@ -53,6 +53,8 @@ beforeAll(async () => {
     RETRY_WINDOW_SECONDS: "1",
     PAGES_URL: "http://localhost:8080",
     STATE_DIR: folder,
+    // A line for each attempt.
+    LOG_LEVEL: "debug",
   };
   running = await Promise.all([startProcess("serve", env), startProcess("dispatch", env)]);
   api = running[0]!;

@@ -108,7 +108,7 @@ export async function runAreaSteps(context: ProcessContext): Promise<void> {
   const shutdown = context.createShutdownSignal();
   const config = readConfig(context.env);
   const { databaseUrl } = await findDatabase(config);
-  const log = createProcessLog(config, context, "dispatch");
+  const log = await createProcessLog(config, context, "dispatch");
   const stop = startAreaSteps(config, context, databaseUrl, log);
   if (!shutdown.aborted) await once(shutdown, "abort");
   await stop();
@@ -135,7 +135,7 @@ type DispatchOptions = Awaited<ReturnType<typeof createOptions>>;
 async function createOptions(context: ProcessContext, onInterruptedTwice: (deliveryId: string) => void) {
   const config = readConfig(context.env);
   const found = await findDatabase(config);
-  const log = createProcessLog(config, context, "dispatch");
+  const log = await createProcessLog(config, context, "dispatch");
   const metrics = createProcessMetrics(createMetricsRegistry());
   return {
     ...found,

@@ -3,16 +3,25 @@ import { type Logger, pino, stdSerializers } from "pino";
 import type { Config } from "../base/config/config.ts";
 import type { ProcessContext } from "./process-context.ts";
 
-/** The log of a long-running process: JSON lines on standard output. */
-export function createProcessLog(
-  { logLevel, cell }: Config,
+/** The log of a long-running process on standard output: JSON lines, or the same for people who develop. */
+export async function createProcessLog(
+  { logLevel, logFormat, cell }: Config,
   { stdout }: Pick<ProcessContext, "stdout">,
   name: "serve" | "dispatch",
-): Logger {
+): Promise<Logger> {
   // `host` is a receiver's in the lines of attempts.
   const base = { process: name, hostname: hostname(), pid: process.pid, ...(cell !== null && { cell }) };
-  const options = { level: logLevel, base, serializers: { err: errorFields } };
-  return pino(options, batchByTurn(stdout));
+  const options = {
+    level: logLevel,
+    base,
+    serializers: { err: errorFields },
+    formatters: { level: (level: string) => ({ level }) },
+    timestamp: pino.stdTimeFunctions.isoTime,
+  };
+  // Imported here, so that nobody else spends memory on it.
+  const pretty = logFormat === "pretty" ? (await import("pino-pretty")).prettyFactory : null;
+  const format = pretty?.({ colorize: stdout.isTTY === true, ignore: "hostname", translateTime: false });
+  return pino(options, batchByTurn(stdout, format));
 }
 
 /**
@@ -29,7 +38,7 @@ function errorFields(error: unknown) {
  * Writes the lines of one turn of the event loop together. Recording a batch ends hundreds of attempts in one turn, and
  * one write each would cost a third of what formatting the line does. Nothing is held beyond the turn or lost at exit.
  */
-function batchByTurn(stdout: ProcessContext["stdout"]): { write(line: string): void } {
+function batchByTurn(stdout: ProcessContext["stdout"], format = (line: string) => line) {
   let lines = "";
   const flush = () => {
     const text = lines;
@@ -39,9 +48,9 @@ function batchByTurn(stdout: ProcessContext["stdout"]): { write(line: string): v
   // After an exception that ends the process there is no next turn.
   process.once("exit", flush);
   return {
-    write: (line) => {
+    write: (line: string) => {
       if (lines === "") setImmediate(flush);
-      lines += line;
+      lines += format(line);
     },
   };
 }

@@ -39,7 +39,7 @@ export async function runApi(context: ProcessContext): Promise<void> {
   collectRarely();
   const shutdown = context.createShutdownSignal();
   const config = readConfig(context.env);
-  const log = createProcessLog(config, context, "serve");
+  const log = await createProcessLog(config, context, "serve");
   const { unsafeAllowedTargets: targets } = config;
   if (targets) log.warn({ targets }, "UNSAFE: these targets are accepted, public or not");
   warnOfPlainDatabases(config, log);

@@ -31,9 +31,9 @@ export function tellAll(observers: readonly Partial<DispatchObserver>[]): Dispat
 }
 
 /**
- * One wide line per attempt, and one per internal error. Never a body, a header, a signature or a secret: what the
- * receiver sent is in the delivery log, for those who may see it. A target is logged by its host only: customers put
- * tokens into paths.
+ * One wide line per attempt, at debug as the delivery log has them all, and one per internal error. Never a body, a
+ * header, a signature or a secret: what the receiver sent is in the delivery log, for those who may see it. A target is
+ * logged by its host only: customers put tokens into paths.
  */
 export function createAttemptLog(
   log: Logger,
@@ -44,12 +44,12 @@ export function createAttemptLog(
       if (delivered.recording.next.status === "waits") return;
       const isOurs = recorded === "ours";
       // Making the line costs as much as signing, so it is made only when it is written.
-      if (isOurs && !log.isLevelEnabled("info")) return;
+      if (isOurs && !log.isLevelEnabled("debug")) return;
       const { attempt } = delivered.recording;
       // The URL is in its normal form, and to parse it would cost an eighth of the line.
       const host = attempt?.targetUrl.split("/", 3)[2] ?? null;
       const line = attemptLine(delivery, delivered, recorded, host);
-      if (isOurs) log.info(line, "attempt");
+      if (isOurs) log.debug(line, "attempt");
       else log.warn(line, "attempt that had lost its lease when it ended");
     },
     mustBeQuarantined: (deliveryId) => {

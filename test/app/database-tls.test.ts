@@ -149,7 +149,7 @@ describe("a database without TLS", () => {
         const keys = { ENVIRONMENT, SECRETS_KEY: SECRETS_KEY.toString("base64"), PORT: "0" };
         const running = new SealpostProcess([name], { ...keys, DATABASE_URL: url });
         await running.waitForLine(({ metrics_url }) => metrics_url !== undefined);
-        const warnings = running.lines.filter(({ level }) => level === 40).map(({ msg }) => msg);
+        const warnings = running.lines.filter(({ level }) => level === "warn").map(({ msg }) => msg);
         const warning = "DATABASE_URL leads to another host without TLS: set sslmode=verify-full";
         expect(warnings.includes(warning)).toBe(ENVIRONMENT === "production");
         await running.stop();

@@ -16,6 +16,12 @@ export type Finished = { readonly code: number | null; readonly stdout: string; 
 
 export type LogLine = Readonly<Record<string, unknown>>;
 
+/** A warning, or worse, but for the announcement of unsafe settings. Version 1.0.0 wrote pino's numbers. */
+export function isComplaint({ level, msg }: LogLine): boolean {
+  const isOne = ["warn", "error", "fatal"].includes(String(level)) || Number(level) >= 40;
+  return isOne && !String(msg).startsWith("UNSAFE");
+}
+
 /** Something that runs, in this process or in one of its own: what it writes, and how it ends. */
 export class Running {
   readonly #events = new EventEmitter();

@@ -29,7 +29,7 @@ const secrets: readonly RegExp[] = [
 export function leaksIn(text: string): readonly string[] {
   return text
     .split("\n")
-    .filter((line) => /^stdout \{"level":\d+,/.test(line) || line.startsWith("stderr "))
+    .filter((line) => /^stdout \{"level":/.test(line) || line.startsWith("stderr "))
     .filter((line) => secrets.some((secret) => secret.test(line)));
 }
 

@@ -30,6 +30,8 @@ export const PATIENCE_MS = 60_000;
 const DEADLINE_MS = Math.max(8_000, patience(3_000));
 
 const ENV = {
+  // A line for each attempt.
+  LOG_LEVEL: "debug",
   ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
   RATE_LIMIT_REQUESTS: "100000",
 };

@@ -9,6 +9,7 @@ import { AREAS } from "../../src/base/model/areas.ts";
 import type { Verdict } from "../faults/harness/checker.ts";
 import { inWords } from "../faults/harness/figures.ts";
 import { countsOf, expectSafe, type Figures, until } from "../faults/harness/scenario.ts";
+import { isComplaint } from "../support/child-processes.ts";
 import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { patience } from "../support/time-limits.ts";
 import { type ApiReply, call } from "./api-call.ts";
@@ -17,8 +18,6 @@ import { OldWorld } from "./old-world.ts";
 
 /** How many more attempts a dispatcher makes until it counts as taking part. */
 const ATTEMPTS = 15;
-/** As pino writes it. */
-const WARNING = 40;
 
 describe.concurrent("from the version before to this one, under load", { timeout: patience(180_000) }, () => {
   test("old and new work side by side, then the old are ended with SIGTERM", async () => {
@@ -174,9 +173,7 @@ async function endsWell(process: SealpostProcess): Promise<void> {
 
 /** What it complained of, the announcement of unsafe settings apart. */
 function warningsOf({ errors, lines }: SealpostProcess): string[] {
-  const warnings = lines.filter(
-    ({ level, msg }) => Number(level) >= WARNING && !String(msg).startsWith("UNSAFE"),
-  );
+  const warnings = lines.filter(isComplaint);
   return [...(errors === "" ? [] : [errors]), ...warnings.map((line) => JSON.stringify(line))];
 }
 

@@ -53,7 +53,7 @@ describe.each(["serve", "dispatch"] as const)("%s", (command) => {
         .filter((line) => line.includes(TOLD));
     await expect.poll(told, { timeout: patience(20_000) }).toHaveLength(1);
     const { level, msg, err } = JSON.parse(told()[0]!);
-    expect(level).toBe(40);
+    expect(level).toBe("warn");
     expect(msg).toContain(mend);
     expect(err.message).toMatch(why);
     expect(running.output()).not.toMatch(/planted-secret|AKIA/);

@@ -206,7 +206,12 @@ export const variables = {
   LOG_LEVEL: withDefault(
     kinds.oneOf("trace", "debug", "info", "warn", "error", "fatal", "silent"),
     "info",
-    "Minimum level of log lines.",
+    "Minimum level of log lines. `debug` adds a line for each attempt.",
+  ),
+  LOG_FORMAT: withDefault(
+    kinds.oneOf("json", "pretty"),
+    "json",
+    "Form of log lines: `json` for machines, `pretty` for people, which takes several times as long.",
   ),
   ANALYSIS_RETENTION_SECONDS: withDefault(
     kinds.wholeNumber(7 * DAY_SECONDS, 90 * DAY_SECONDS),

@@ -1,7 +1,7 @@
 // What `serve` and `dispatch` do about a database that they cannot work with.
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createAccount } from "../../../src/accounts/accounts-sql.ts";
-import type { LogLine } from "../../support/child-processes.ts";
+import { isComplaint, type LogLine } from "../../support/child-processes.ts";
 import { createEmptyDatabase, createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { createTestAccount, SECRETS_KEY } from "../../support/installation.ts";
 import { runProcess, SealpostProcess } from "../../support/sealpost-process.ts";
@@ -154,8 +154,10 @@ describe("before migrate", () => {
     await expect.poll(() => process.output(), { timeout }).toContain('"the database is migrated"');
     if (command === "dispatch")
       await expect.poll(() => process.output(), { timeout }).toContain('"dispatching"');
-    const warnings = process.lines.filter(({ level }) => Number(level) > 30);
-    expect(warnings).toMatchObject([{ level: 40, msg: expect.stringContaining("run migrate") }]);
+    const warnings = process.lines.filter(isComplaint);
+    expect(warnings).toMatchObject([
+      { level: "warn", msg: expect.stringContaining("run migrate") },
+    ]);
     expect(await process.stop()).toBe(0);
   });
 

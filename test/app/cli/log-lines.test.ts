@@ -8,11 +8,12 @@ import { startReceiver } from "../../support/receiver.ts";
 import { runProcess, type SealpostProcess, startProcess } from "../../support/sealpost-process.ts";
 
 const TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+const ISO_TIME = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
 test("a request and an attempt are one wide line each, and lead to each other", async () => {
   const database = await createTestDatabase();
   const receiver = await startReceiver();
-  const env = { DATABASE_URL: database.url, ...targetsEnv([receiver]) };
+  const env = { DATABASE_URL: database.url, LOG_LEVEL: "debug", ...targetsEnv([receiver]) };
   const [dispatcher, api] = await Promise.all([startProcess("dispatch", env), startProcess("serve", env)]);
   const { accountId } = await createTestAccount(database, receiver.url("/hooks?token=1").href);
   const { apiKey, keyId } = await createTestKey(database.pool, accountId);
@@ -38,8 +39,8 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   };
   expect(linesOf(api, "answered")).toEqual([
     {
-      level: 30,
-      time: expect.any(Number),
+      level: "info",
+      time: expect.stringMatching(ISO_TIME),
       process: "serve",
       hostname: hostname(),
       pid: api.pid,
@@ -58,8 +59,8 @@ test("a request and an attempt are one wide line each, and lead to each other", 
   ]);
   expect(linesOf(dispatcher, "attempt")).toEqual([
     {
-      level: 30,
-      time: expect.any(Number),
+      level: "debug",
+      time: expect.stringMatching(ISO_TIME),
       process: "dispatch",
       hostname: hostname(),
       pid: dispatcher.pid,
@@ -95,6 +96,24 @@ test("a quarantine process that cannot reach the database logs that", async () =
   expect([code, stderr]).toEqual([1, ""]);
   const lines = stdout.trim().split("\n");
   expect(lines.map((line) => JSON.parse(line))).toMatchObject([
-    { level: 50, process: "dispatch", err: { code: "ECONNREFUSED" }, msg: "the quarantine's process failed" },
+    {
+      level: "error",
+      process: "dispatch",
+      err: { code: "ECONNREFUSED" },
+      msg: "the quarantine's process failed",
+    },
   ]);
+});
+
+test("LOG_FORMAT=pretty writes the same for people", async () => {
+  const env = {
+    DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost",
+    SECRETS_KEY: randomBytes(32).toString("base64"),
+    LOG_FORMAT: "pretty",
+  };
+  const { code, stdout } = await runProcess(["dispatch", "--alone", randomUUID()], { env });
+  expect(code).toBe(1);
+  const [first, ...more] = stdout.trim().split("\n");
+  expect(first).toMatch(/^\[\d{4}-\d\d-\d\dT[\d:.]+Z\] ERROR \(\d+\): the quarantine's process failed$/);
+  expect(more.join("\n")).toMatch(/process: "dispatch"\n +err: \{[\s\S]*ECONNREFUSED/);
 });

@@ -152,7 +152,8 @@ test("no secret, no body, no path, no answer gets into a log, at any level, what
 
 test("the search of the whole suite's output would find one", () => {
   const key = `svc_test_${"a".repeat(43)}`;
-  const log = (message: string) => `stdout {"level":30,"time":1,"msg":"${message}"}\n`;
+  const log = (message: string) =>
+    `stdout {"level":"info","time":"2026-01-01T00:00:00.000Z","msg":"${message}"}\n`;
   for (const secret of [key, `whsec_${"A".repeat(43)}=`, `v1=${"0".repeat(64)}`, BODY, "hunter2"]) {
     expect(leaksIn(log(secret))).toHaveLength(1);
     expect(leaksIn(`stderr something about ${secret}\n`)).toHaveLength(1);

@@ -114,6 +114,7 @@ describe.each([
     ["true", "0", "11", "10.0.0.0/33", "proxy"],
   ],
   ["LOG_LEVEL", ["silent", "info"], ["INFO", "verbose"]],
+  ["LOG_FORMAT", ["json", "pretty"], ["JSON", "text"]],
   ["SECRETS_KEY", [secretsKey], [Buffer.alloc(31).toString("base64"), Buffer.alloc(33).toString("base64")]],
 ])("%s", (name, good, bad) => {
   test.each(good)("takes %j", (value) => {

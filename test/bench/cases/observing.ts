@@ -16,8 +16,8 @@ type Found = { readonly perSecond: number; readonly cpu: number; readonly bytes:
 export const observing: BenchCase<Bench> = {
   name: "observing",
   says:
-    "What metrics (read every 5 s) and info logs (to a file) cost: the whole path as in throughput, in turn with " +
-    "them and with a dispatcher that counts and logs nothing.",
+    "What metrics (read every 5 s) and a log line for each attempt (LOG_LEVEL=debug, to a file) cost: the whole path " +
+    "as in throughput, in turn with them and with a dispatcher that counts and logs nothing.",
   run: async (bench, tell) => {
     const off: Found[] = [];
     const on: Found[] = [];
@@ -44,7 +44,7 @@ export const observing: BenchCase<Bench> = {
 async function measure(bench: Bench, tell: (line: string) => void, isObserved: boolean): Promise<Found> {
   const folder = await mkdtemp(join(tmpdir(), "sealpost-observing-"));
   const outputFile = join(folder, "log");
-  const observed = { env: { LOG_LEVEL: "info" }, outputFile, scrapeEveryMs: SCRAPE_EVERY_MS };
+  const observed = { env: { LOG_LEVEL: "debug" }, outputFile, scrapeEveryMs: SCRAPE_EVERY_MS };
   const dispatcher = isObserved ? observed : { program: UNCOUNTED };
   const { measured, published } = await deliver(bench, {
     inFlight: bench.inFlightMax ?? 256,

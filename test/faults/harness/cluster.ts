@@ -9,6 +9,7 @@ import { readConfig } from "../../../src/base/config/config.ts";
 import { setEndpoint } from "../../../src/delivery/endpoint-sql.ts";
 import { rotateSigningSecret } from "../../../src/delivery/signing-secrets-sql.ts";
 import { writeSettings } from "../../../src/publish/publish-call-sql.ts";
+import { isComplaint } from "../../support/child-processes.ts";
 import { SealpostProcess } from "../../support/sealpost-process.ts";
 import { patience } from "../../support/time-limits.ts";
 import { check, type Verdict } from "./checker.ts";
@@ -22,8 +23,6 @@ export const LEASE_MS = DEADLINE_MS + 5_000;
 /** S, how often the leader looks; in proportion to the retry window below. */
 export const SWEEP_MS = 600;
 const RETRY_WINDOW_SECONDS = 60;
-/** As pino writes it. */
-const WARNING = 40;
 const COMPLAINTS_SHOWN = 20;
 const SECRETS_KEY = Buffer.alloc(32, 9);
 
@@ -208,9 +207,7 @@ export class Cluster {
   /** What its processes complained of at last, for whoever has to find out why a scenario failed. */
   troubles(): string {
     const complaints = this.processes.flatMap((process) => {
-      const said = process.lines
-        .filter(({ level, msg }) => Number(level) >= WARNING && !String(msg).startsWith("UNSAFE"))
-        .map((line) => JSON.stringify(line));
+      const said = process.lines.filter(isComplaint).map((line) => JSON.stringify(line));
       const errors = process.errors === "" ? [] : [process.errors];
       return [...errors, ...said].map((text) => `process ${process.pid}: ${text}`);
     });
