@@ -139,7 +139,7 @@ describe("the whole run", () => {
   test("leaves no test out for want of one", () => {
     const files = globSync("test/**/*.ts", { cwd: root }).filter((path) => path !== "test/readme.test.ts");
     const looks = files.filter((path) =>
-      /(?:skip|skipIf|runIf)\(.*(?:findProgram|program\(|s3Server)/.test(read(path)),
+      /(?:skip|skipIf|runIf)\(.*(?:findProgram|program\(|installedGoProgram)/.test(read(path)),
     );
     expect(looks).toEqual([]);
   });

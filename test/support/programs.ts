@@ -87,19 +87,21 @@ export function goProgram(source: string, name: string): string {
   return built;
 }
 
-/** The S3 server, which .ci/install-s3-server builds. @throws Error if it has not */
-export function s3Server(): string {
-  const script = readFileSync(join(ROOT, ".ci", "install-s3-server"), "utf8");
-  const [, version = ""] = /^version=(\S+)/m.exec(script) ?? [];
-  const path = join(ROOT, ".cache", "versitygw", version, "versitygw");
-  if (!isExecutable(path)) throw new Error("versitygw is not there (run .ci/install-s3-server)");
+const INSTALLED = ["versitygw", "helm", "kubeconform"] as const;
+
+/** A program in Go that is not ours, which .ci/install-go-programs builds. @throws Error if it has not */
+export function installedGoProgram(name: (typeof INSTALLED)[number]): string {
+  const script = readFileSync(join(ROOT, ".ci", "install-go-programs"), "utf8");
+  const [, version = ""] = new RegExp(`/${name}@(\\S+)$`, "m").exec(script) ?? [];
+  const path = join(ROOT, ".cache", name, version, name);
+  if (!isExecutable(path)) throw new Error(`${name} is not there (run .ci/install-go-programs)`);
   return path;
 }
 
 /** vitest global setup of the whole run. @throws Error that names all that is missing */
 export function setup(): void {
   const programs = Object.keys(PACKAGES).map((name) => () => program(name as Program));
-  const wanted = [...programs, wheelMakingPython, s3Server];
+  const wanted = [...programs, wheelMakingPython, ...INSTALLED.map((name) => () => installedGoProgram(name))];
   const missing = wanted.flatMap((find) => {
     try {
       find();

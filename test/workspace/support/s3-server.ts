@@ -1,4 +1,4 @@
-// A real S3 server (versitygw, which .ci/install-s3-server builds), on loopback, with its files in a folder.
+// A real S3 server (versitygw, which .ci/install-go-programs builds), on loopback, with its files in a folder.
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdirSync } from "node:fs";
@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type { S3Options } from "../../../src/workspace/objects/s3-connection.ts";
 import { freePort } from "../../support/ports.ts";
-import { s3Server } from "../../support/programs.ts";
+import { installedGoProgram } from "../../support/programs.ts";
 import { patience } from "../../support/time-limits.ts";
 
 export type S3Server = {
@@ -23,7 +23,7 @@ export async function startS3Server(folder: string): Promise<S3Server> {
   const keys = { accessKeyId: "AKIATESTOFOBJECTS", secretAccessKey: "planted-secret-of-the-object-store" };
   for (const name of ["iam", join("data", BUCKET)]) mkdirSync(join(folder, name), { recursive: true });
   const child = spawn(
-    s3Server(),
+    installedGoProgram("versitygw"),
     [
       "--port",
       `127.0.0.1:${port}`,
