@@ -11,9 +11,9 @@ COPY package.json package-lock.json .npmrc ./
 RUN npm ci --omit=dev --omit=optional --ignore-scripts
 RUN mkdir -p /state/sealpost
 # Compiled for the image's user, who cannot write it: a process starts in half the time, with 24 MiB less.
-RUN install --directory --owner=node .cache
+RUN install --directory --owner=1000 .cache
 COPY src ./src
-USER node
+USER 1000:1000
 RUN export NODE_COMPILE_CACHE=/app/.cache/compiled && node src/sealpost.mjs --version && \
   node --eval 'for (const name of ["serve", "api-server", "dispatch"]) import(`/app/src/app/${name}.ts`); import("graphile-worker")'
 
@@ -42,9 +42,9 @@ COPY scripts/healthcheck.mjs ./scripts/
 COPY sql ./sql
 COPY src ./src
 # For documents without S3: a volume that is new there is this user's, as the folder is.
-COPY --from=packages --chown=node:node /state/ /var/lib/
+COPY --from=packages --chown=1000:1000 /state/ /var/lib/
 # Writes no other files, and logs to standard output: run it with --read-only.
-USER node
+USER 1000:1000
 # The API, and metrics with probes.
 EXPOSE 8080 9464
 HEALTHCHECK --interval=10s --timeout=5s --start-period=20s --retries=3 CMD ["node", "scripts/healthcheck.mjs"]

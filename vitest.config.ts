@@ -5,16 +5,20 @@ import { defineConfig } from "vitest/config";
 const SLOW = "test/**/*.slow.test.ts";
 /** A night's: how many statements a request or a delivery costs, what a thousand hostile receivers cost. */
 const LONG = "test/**/*.long.test.ts";
+/** Needs a container engine, and an image that .ci/image has built. */
+const ENGINE = "test/**/*.engine.test.ts";
 /** Tests of the second tier in files that have fast ones, too. */
 const TAG = "slow";
 
 const modes: Readonly<Record<string, Mode>> = {
   /** `npm test`: on a machine with Node and npm, and nothing else. */
-  test: { minutes: 3, exclude: [SLOW, LONG], tagsFilter: [`!${TAG}`] },
+  test: { minutes: 3, exclude: [SLOW, LONG, ENGINE], tagsFilter: [`!${TAG}`] },
   /** `npm run test:all`: every test, with every program of test/support/programs.ts. */
-  all: { minutes: 20, exclude: [LONG], needsPrograms: true },
+  all: { minutes: 20, exclude: [LONG, ENGINE], needsPrograms: true },
   /** `npm run test:long`: beside the long files the fuzz tests, with more requests for each operation. */
   long: { minutes: 1.5, include: [LONG, "test/{http,api}/fuzz*.test.ts"], fuzzRuns: 300 },
+  /** Part of `.ci/image`: what runs in containers, and the upgrade to it. */
+  image: { minutes: 2, include: [ENGINE, "test/upgrade/upgrade.slow.test.ts"] },
   /** `npm run moves`: 100 random histories of accounts that move under load, where `npm run test:all` plays two. */
   moves: {
     minutes: 10,

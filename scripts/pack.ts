@@ -1,7 +1,7 @@
 // Packs what others install as packages of their own, without the service's web framework and database: the receiver
 // library in each language, and the pipeline's library. `npm run pack:receiver`, `npm run pack:publish`, and
-// `npm run pack:all` for what the service hands out at /packages; the optional argument is the output folder. The same
-// sources make the same bytes. What a package for npm holds is what its entries import.
+// `npm run pack:all` for what the service hands out at /packages; `chart` is Helm's. The optional argument is the
+// output folder. The same sources make the same bytes. What a package for npm holds is what its entries import.
 import { execFileSync } from "node:child_process";
 import {
   cpSync,
@@ -62,8 +62,11 @@ const PACKERS: Readonly<Record<string, (workFolder: string) => string | Promise<
   receiver: (workFolder) => packForNpm(RECEIVER, workFolder),
   publish: (workFolder) => packForNpm(PUBLISH, workFolder),
   python: packWheel,
-  go: packModule,
+  go: (workFolder) => packFolder("packages/go", "sealpost-receiver", `-go-${version}`, workFolder),
+  chart: (workFolder) => packFolder("deploy/helm", "sealpost", `-${version}`, workFolder),
 };
+/** What the service hands out. */
+const ALL = ["receiver", "publish", "python", "go"];
 
 type Format = "esm" | "cjs";
 
@@ -73,8 +76,10 @@ const CRYPTO = "#crypto";
 const WITHOUT_NODE = ["workerd", "edge-light", "browser"];
 
 const [wanted = "", folder = pathOf("dist/")] = process.argv.slice(2);
-const names = wanted === "all" ? Object.keys(PACKERS) : [wanted];
+const names = wanted === "all" ? ALL : [wanted];
 const outputFolder = resolve(folder);
+// Archives have it in them.
+process.umask(0o022);
 mkdirSync(outputFolder, { recursive: true });
 for (const name of names) {
   const pack = PACKERS[name];
@@ -204,10 +209,9 @@ function packWheel(workFolder: string): string {
   return `sealpost_receiver-${version}-py3-none-any.whl`;
 }
 
-/** Needs GNU tar. */
-function packModule(workFolder: string): string {
-  const name = "sealpost-receiver";
-  cpSync(pathOf("packages/go"), join(workFolder, name), { recursive: true });
+/** Links in it become what they lead to. Needs GNU tar. */
+function packFolder(folder: string, name: string, suffix: string, workFolder: string): string {
+  cpSync(pathOf(folder), join(workFolder, name), { recursive: true, dereference: true });
   const same = [
     "--sort=name",
     "--mtime=@0",
@@ -217,7 +221,7 @@ function packModule(workFolder: string): string {
     "--mode=u=rwX,go=rX",
   ];
   const archive = execFileSync("tar", [...same, "-C", workFolder, "-cf", "-", name]);
-  const file = `${name}-go-${version}.tgz`;
+  const file = `${name}${suffix}.tgz`;
   writeFileSync(join(outputFolder, file), gzipSync(archive));
   return file;
 }

@@ -14,7 +14,7 @@ test("the image asks no registry for its syntax, and is made in stages, the last
 });
 
 test("it runs as nobody in particular, and is asked how it is", () => {
-  expect(dockerfile).toMatch(/^USER node$/m);
+  expect(dockerfile).toMatch(/^USER 1000:1000$/m);
   expect(dockerfile).toMatch(/^HEALTHCHECK .* CMD \["node", "scripts\/healthcheck\.mjs"\]$/m);
   // Node strips no types below node_modules.
   expect(dockerfile.match(/^WORKDIR (.*)$/gm)).toEqual(stages.map(() => "WORKDIR /app"));
@@ -38,7 +38,7 @@ test("it has the packages that the service hands out, from a stage that nothing 
 
 test("documents are in a folder of the image's user, which is a volume of all processes", () => {
   const [, parent = ""] =
-    /^COPY --from=packages --chown=node:node \/state\/ (\S+)\/$/m.exec(dockerfile) ?? [];
+    /^COPY --from=packages --chown=1000:1000 \/state\/ (\S+)\/$/m.exec(dockerfile) ?? [];
   const [, folder = ""] = /^RUN mkdir -p \/state\/(\S+)$/m.exec(dockerfile) ?? [];
   const stateDir = `${parent}/${folder}`;
   expect(compose).toContain(`    STATE_DIR: ${stateDir}\n  volumes: ["documents:${stateDir}"]\n`);

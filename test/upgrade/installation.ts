@@ -1,4 +1,5 @@
 // One database and one receiver, and processes of two versions on them: the version before and the working copy.
+import { fileURLToPath } from "node:url";
 import { Cluster } from "../faults/harness/cluster.ts";
 import { until } from "../faults/harness/scenario.ts";
 import type { LogLine } from "../support/child-processes.ts";
@@ -29,9 +30,15 @@ export const PATIENCE_MS = 60_000;
  */
 const DEADLINE_MS = Math.max(8_000, patience(3_000));
 
+/** Of the version that is upgraded to: the working copy's, or an image in its place (.ci/image). */
+const { SEALPOST_IMAGE } = process.env;
+const CONTAINED = fileURLToPath(new URL("../deploy/in-container.ts", import.meta.url));
+const NEW_MAIN = SEALPOST_IMAGE === undefined ? undefined : CONTAINED;
+
 const ENV = {
   // A line for each attempt.
   LOG_LEVEL: "debug",
+  ...(SEALPOST_IMAGE !== undefined && { SEALPOST_IMAGE }),
   ATTEMPT_DEADLINE_MS: String(DEADLINE_MS),
   RATE_LIMIT_REQUESTS: "100000",
 };
@@ -57,7 +64,7 @@ export class Installation {
   }
 
   spawn(version: Version, ...command: readonly string[]): SealpostProcess {
-    return this.cluster.spawn(command, {}, [], version === "old" ? this.#release.main : undefined);
+    return this.cluster.spawn(command, {}, [], version === "old" ? this.#release.main : NEW_MAIN);
   }
 
   /** Resolves when it answers, and says that it is ready. */
