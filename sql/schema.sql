@@ -928,12 +928,14 @@ create table workspace.run_events (
 
 create table workspace.runs (
   account_id uuid not null,
-  id uuid default sealpost.uuid_v7() not null,
+  id uuid default sealpost.uuid_v7(now()) not null,
   space_id uuid not null,
   workflow_id uuid not null,
   version integer not null,
   status text default 'QUEUED' not null,
   input json not null,
+  retry_of uuid,
+  test_node_id text,
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
@@ -957,6 +959,8 @@ create table workspace.runs (
   constraint runs_account_id_workflow_id_version_fkey FOREIGN KEY (account_id, workflow_id, version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version)
 );
 CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_ended_space ON workspace.runs USING btree (account_id, space_id, status, id) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_ended_workflow ON workspace.runs USING btree (account_id, workflow_id, status, id) WHERE (completed_at IS NOT NULL);
 CREATE INDEX runs_own_url ON workspace.runs USING btree (delivery_id) WHERE (webhook_url IS NOT NULL);
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);
 CREATE INDEX runs_workflow ON workspace.runs USING btree (account_id, workflow_id, id);
@@ -1065,13 +1069,13 @@ create table workspace.workflows (
   constraint workflows_pkey PRIMARY KEY (account_id, id),
   constraint workflows_draft_revision_check CHECK ((draft_revision > 0)),
   constraint workflows_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
-  constraint workflows_status_check CHECK ((status = ANY (ARRAY['ACTIVE']))),
+  constraint workflows_status_check CHECK ((status = ANY (ARRAY['ACTIVE', 'ARCHIVED']))),
   constraint workflows_summary_check CHECK ((length(summary) <= 1000)),
   constraint workflows_account_id_created_by_fkey FOREIGN KEY (account_id, created_by) REFERENCES sealpost.users(account_id, id),
   constraint workflows_account_id_id_current_version_fkey FOREIGN KEY (account_id, id, current_version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version) ON DELETE SET NULL (current_version),
   constraint workflows_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id)
 );
-CREATE INDEX workflows_space ON workspace.workflows USING btree (account_id, space_id, id);
+CREATE INDEX workflows_space ON workspace.workflows USING btree (account_id, space_id, status, id);
 CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflows REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft)', '0', '0');
 CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflows REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft)', '0', '0');
 CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.workflows REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft)', '0', '0');

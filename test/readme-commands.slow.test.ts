@@ -9,7 +9,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { createApiKey } from "../src/app/create-api-key.ts";
 import { readConfig } from "../src/base/config/config.ts";
 import { createTestDatabase, type TestDatabase } from "./support/database.ts";
-import { createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
+import { changeRows, createTestAccount, createTestKey, createTestUser } from "./support/installation.ts";
 import { SealpostProcess, startProcess } from "./support/sealpost-process.ts";
 import { patience } from "./support/time-limits.ts";
 
@@ -231,6 +231,11 @@ test("every command is answered as the documents say", async () => {
   expect(await runNext("/draft -d")).toMatchObject({ status: 200, body: draft });
   const version = { version: 1, change_note: "Counts words" };
   expect(await runNext("/publish -d")).toMatchObject({ status: 200, body: { current_version: version } });
+  const versions = await runNext("/versions");
+  expect(versions).toMatchObject({ status: 200, body: { items: [version], total: 1 } });
+  ids.VERSION_ID = (versions.body as { items: Record<string, string>[] }).items[0]!.id!;
+  const restored = { draft_revision: 3, draft_differs: false };
+  expect(await runNext("/restore -d")).toMatchObject({ status: 200, body: restored });
   const run = await runNext("/runs -d");
   expect(run).toMatchObject({ status: 202, body: { status: "QUEUED", input: { note: "first" } } });
   ids.RUN_ID = (run.body as Record<string, string>).id!;
@@ -246,6 +251,21 @@ test("every command is answered as the documents say", async () => {
   await expect.poll(statusOf, { timeout: patience(30_000) }).toBe("SUCCEEDED");
   const analysis = { id: ids.RUN_ID, status: "succeeded" };
   expect(await runNext("/v1/analyses/")).toMatchObject({ status: 200, body: analysis });
+
+  const tested = { test_node_id: "files" };
+  expect(await runNext('"test_node_id"')).toMatchObject({ status: 202, body: tested });
+  await changeRows(database.pool, "workspace.runs", { id: ids.RUN_ID }, { status: "FAILED" });
+  const retried = { retry_of: ids.RUN_ID };
+  expect(await runNext("/retry")).toMatchObject({ status: 202, body: retried });
+  const failed = { items: [{ id: ids.RUN_ID }], total: 1 };
+  expect(await runNext("status=FAILED")).toMatchObject({ status: 200, body: failed });
+  const three = { items: [retried, tested, failed.items[0]], total: 3 };
+  expect(await runNext("/runs")).toMatchObject({ status: 200, body: three });
+  expect(await runNext('"enabled":false')).toMatchObject({ status: 200, body: { enabled: false } });
+  expect(await runNext("/archive")).toMatchObject({ status: 200, body: { status: "ARCHIVED" } });
+  const archived = { items: [{ id: ids.WORKFLOW_ID }], total: 1 };
+  expect(await runNext("status=ARCHIVED")).toMatchObject({ status: 200, body: archived });
+  expect(await runNext("/unarchive")).toMatchObject({ status: 200, body: { status: "ACTIVE" } });
 
   const document = { kind: "document", id: ids.DOCUMENT_ID, name: "Read me.md" };
   expect(await runNext("-X DELETE")).toMatchObject({ status: 200, body: document });

@@ -261,7 +261,8 @@ create table workspace.workflows (
   space_id uuid not null,
   name text not null check (length(name) between 1 and 200),
   summary text not null default '' check (length(summary) <= 1000),
-  status text not null default 'ACTIVE' check (status = any (array['ACTIVE'])),
+  status text not null default 'ACTIVE' check (status in ('ACTIVE', 'ARCHIVED')),
+  -- False: no run of it begins.
   enabled boolean not null default true,
   -- A definition that passed the checks when it was saved.
   draft jsonb not null,
@@ -278,7 +279,7 @@ create table workspace.workflows (
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, created_by) references sealpost.users (account_id, id)
 );
-create index workflows_space on workspace.workflows (account_id, space_id, id);
+create index workflows_space on workspace.workflows (account_id, space_id, status, id);
 
 -- version counts each workflow's from 1. A run names what it carries out: nothing of it ever changes.
 create table workspace.workflow_versions (
@@ -314,13 +315,18 @@ create trigger keep_version before update on workspace.workflow_versions
 
 create table workspace.runs (
   account_id uuid not null,
-  id uuid not null default sealpost.uuid_v7(),
+  -- Of the same moment as created_at: lists go by it.
+  id uuid not null default sealpost.uuid_v7(now()),
   space_id uuid not null,
   workflow_id uuid not null,
   version integer not null,
   status text not null default 'QUEUED'
     check (status in ('QUEUED', 'ACTIVE', 'WAITING', 'SUCCEEDED', 'FAILED', 'CANCELLED')),
   input json not null,
+  -- The run that it does again, which may be gone; null: none.
+  retry_of uuid,
+  -- It ends with this node, and publishes nothing; null: it is no test.
+  test_node_id text,
   -- In normal form; null: its webhook goes to the account's endpoint.
   webhook_url text,
   traceparent text,
@@ -350,6 +356,10 @@ create table workspace.runs (
 create index runs_workflow on workspace.runs (account_id, workflow_id, id);
 create index runs_unfinished on workspace.runs (account_id, status) where completed_at is null;
 create index runs_ended on workspace.runs (completed_at) where completed_at is not null;
+-- Written once for each run, as it ends: those that go on are few, and lists find them in runs_unfinished.
+create index runs_ended_space on workspace.runs (account_id, space_id, status, id) where completed_at is not null;
+create index runs_ended_workflow on workspace.runs (account_id, workflow_id, status, id)
+  where completed_at is not null;
 
 -- A node that a run has come to. Each has one in a run, counted from 1 in the order in which they begin.
 create table workspace.node_runs (

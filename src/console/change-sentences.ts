@@ -154,17 +154,29 @@ function ofSpaces(): Readonly<Record<string, Tell>> {
     "pages.links_retarget": (told) => html`pointed ${link(told)} at another version`,
     "workflows.create": (told) => html`made ${workflow(told)}${inSpace(told)}`,
     "workflows.update": (told) => {
-      const { name } = told.details;
+      const { name, summary, enabled } = told.details;
+      const place = enabled === undefined ? null : enabled === true ? "on" : "off";
+      if (name === undefined && summary === undefined && place)
+        return html`switched ${workflow(told)} ${place}`;
       return html`${name === undefined ? "described" : "renamed"} ${workflow(told)}${
         name !== undefined && html` to “${text(name)}”`
-      }`;
+      }${place && `, and switched it ${place}`}`;
     },
     "workflows.draft.save": (told) => html`saved the draft of ${workflow(told)}`,
     "workflows.publish": (told) => {
       const { version, change_note: note } = told.details;
       return html`published ${workflow(told)} as version ${text(version)}${note ? `: ${note}` : ""}`;
     },
-    "workflows.runs.create": (told) => html`ran ${workflow(told)}, version ${text(told.details.version)}`,
+    "workflows.versions.restore": (told) =>
+      html`made version ${text(told.details.version)} the draft of ${workflow(told)}`,
+    "workflows.archive": (told) => html`archived ${workflow(told)}`,
+    "workflows.unarchive": (told) => html`took ${workflow(told)} out of the archive`,
+    "workflows.runs.create": (told) => {
+      const { version, test_node_id: node } = told.details;
+      const ran = node === undefined ? "ran" : html`tested the node ${code(node)} of`;
+      return html`${ran} ${workflow(told)}, version ${text(version)}`;
+    },
+    "workflows.runs.retry": (told) => html`retried ${about(told, "run", "retry_of")} of ${workflow(told)}`,
     "workflows.runs.cancel": (told) => html`stopped ${about(told, "run", "run_id")} of ${workflow(told)}`,
   };
 }

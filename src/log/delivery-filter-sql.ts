@@ -1,3 +1,4 @@
+import { idFloor } from "../base/database/partitions.ts";
 import { NO_SPACES, type Reader } from "../base/model/reader.ts";
 import {
   DELIVERY_STATUSES,
@@ -59,14 +60,8 @@ type Filterings = {
   readonly [Name in keyof PageFilter]-?: Filtering<NonNullable<PageFilter[Name]>>;
 };
 
-const idOf = (first: string, second = "0000", third = "0000") =>
-  `${first}-${second}-${third}-8000-000000000000`;
-
-/** As sealpost.uuid_v7_floor, which PostgreSQL evaluates again for each partition that is read. */
-function floorOf(asked: string): string {
-  const hex = momentOf(asked).getTime().toString(16).padStart(12, "0");
-  return idOf(hex.slice(0, 8), hex.slice(8), "7000");
-}
+const idOf = (first: string) => `${first}-0000-0000-8000-000000000000`;
+const floorOf = (asked: string) => idFloor(momentOf(asked).getTime());
 
 /** In the order in which the conditions are written. The time of a delivery stands in its id. */
 const FILTERINGS: Filterings = {

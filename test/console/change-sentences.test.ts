@@ -50,6 +50,18 @@ const PLAIN: readonly (readonly [operation: string, details: Record<string, unkn
     { document_id: ID, space_id: ID, name: "a.txt", permanently: true },
     "deleted the document “a.txt” in space 456789ab for good",
   ],
+  ["workflows.update", { workflow_id: ID, enabled: false }, "switched workflow 456789ab off"],
+  [
+    "workflows.update",
+    { workflow_id: ID, name: "Bills", enabled: true },
+    "renamed workflow 456789ab to “Bills”, and switched it on",
+  ],
+  ["workflows.runs.create", { workflow_id: ID, version: 3 }, "ran workflow 456789ab, version 3"],
+  [
+    "workflows.runs.create",
+    { workflow_id: ID, version: 3, test_node_id: "words" },
+    "tested the node words of workflow 456789ab, version 3",
+  ],
   ["folders.restore", { space_id: ID, name: "2026" }, "restored the folder “2026” in space 456789ab"],
   ["spaces.delete", { space_id: ID, name: "Plans", permanently: false }, "deleted the space “Plans”"],
   [

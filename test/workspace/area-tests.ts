@@ -1,7 +1,7 @@
 import { BIN_KINDS, type BinKind } from "../../src/workspace/model/bin.ts";
 import { FIRST_DEFINITION } from "../../src/workspace/model/definition.ts";
 import type { AreaTests, Made } from "../support/area-tests.ts";
-import type { TestApi } from "../support/sealpost-api.ts";
+import type { Json, TestApi } from "../support/sealpost-api.ts";
 import {
   DRAFT,
   deletedPath,
@@ -23,6 +23,8 @@ function deletions(pathOf: (kind: BinKind, made: Made) => string): AreaTests["wr
     ]),
   );
 }
+
+const VERSION_PATH = "/v1/workflows/{workflow_id}/versions/{version_id}";
 
 /** What the tests of all operations know of the workspace's. */
 export const workspaceTests: AreaTests = {
@@ -60,9 +62,17 @@ workflows.get GET /v1/workflows/{workflow_id} workflows:read none read sync
 workflows.update PATCH /v1/workflows/{workflow_id} workflows:write reversible write sync
 workflows.draft.save PUT /v1/workflows/{workflow_id}/draft workflows:write reversible write sync
 workflows.publish POST /v1/workflows/{workflow_id}/publish workflows:write reversible write sync
+workflows.versions.list GET /v1/workflows/{workflow_id}/versions workflows:read none read sync
+workflows.versions.get GET ${VERSION_PATH} workflows:read none read sync
+workflows.versions.restore POST ${VERSION_PATH}/restore workflows:write reversible write sync
+workflows.archive POST /v1/workflows/{workflow_id}/archive workflows:write reversible write sync
+workflows.unarchive POST /v1/workflows/{workflow_id}/unarchive workflows:write reversible write sync
+workflows.runs.list GET /v1/workflows/{workflow_id}/runs workflows:read none read sync
+workflows.runs.list_all GET /v1/workflow-runs workflows:read none read sync
 workflows.runs.create POST /v1/workflows/{workflow_id}/runs workflows:run irreversible write async
 workflows.runs.get GET /v1/workflow-runs/{run_id} workflows:read none read sync
 workflows.runs.cancel POST /v1/workflow-runs/{run_id}/cancel workflows:run irreversible write sync
+workflows.runs.retry POST /v1/workflow-runs/{run_id}/retry workflows:run irreversible write async
 workflows.runs.node_items GET /v1/workflow-runs/{run_id}/nodes/{node_id}/items workflows:read none read sync
 workflows.runs.events GET /v1/workflow-runs/{run_id}/events workflows:read none read sync
 spaces.bin.list GET /v1/spaces/{space_id}/bin spaces:read none read sync
@@ -79,7 +89,9 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
 `,
   codes: [
     "too_much_to_delete",
+    "workflow_archived",
     "workflow_deleted",
+    "workflow_disabled",
     "access_denied",
     "billing_credits_exhausted",
     "document_already_uploaded",
@@ -104,6 +116,7 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "too_many_workflow_runs",
     "workflow_not_published",
     "workflow_run_ended",
+    "workflow_run_not_failed",
   ],
   secrets: ["pages.links_create"],
   writes: {
@@ -146,9 +159,18 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
       return ask("PUT", `/v1/workflows/${made["workflows.create"]}/draft`, { body });
     },
     "workflows.publish": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/publish`),
+    "workflows.versions.restore": async (ask, made) => {
+      const versions = `/v1/workflows/${made["workflows.create"]}/versions`;
+      const { items } = (await ask("GET", versions)).body as { items: Json[] };
+      return await ask("POST", `${versions}/${items[0]?.id}/restore`, { body: { revision: 2 } });
+    },
     "workflows.runs.create": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/runs`),
     "workflows.runs.cancel": (ask, made) =>
       ask("POST", `/v1/workflow-runs/${made["workflows.runs.create"]}/cancel`),
+    "workflows.runs.retry": (ask, made) =>
+      ask("POST", `/v1/workflow-runs/${made["workflows.runs.create"]}/retry`),
+    "workflows.archive": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/archive`),
+    "workflows.unarchive": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/unarchive`),
     ...deletions((kind, made) => deletedPath(kind, `${made["spaces.create"]}`, `${made[`${kind}s.create`]}`)),
   },
   reads: {
@@ -168,6 +190,15 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "pages.links_get": (ask, made) => ask("GET", `/v1/page-links/${made["pages.links_create"]}`),
     "workflows.list": (ask, made) => ask("GET", `/v1/workflows?space_id=${made["spaces.create"]}`),
     "workflows.get": (ask, made) => ask("GET", `/v1/workflows/${made["workflows.create"]}`),
+    "workflows.versions.list": (ask, made) =>
+      ask("GET", `/v1/workflows/${made["workflows.create"]}/versions`),
+    "workflows.versions.get": async (ask, made) => {
+      const versions = `/v1/workflows/${made["workflows.create"]}/versions`;
+      const { items } = (await ask("GET", versions)).body as { items: Json[] };
+      return await ask("GET", `${versions}/${items[0]?.id}`);
+    },
+    "workflows.runs.list": (ask, made) => ask("GET", `/v1/workflows/${made["workflows.create"]}/runs`),
+    "workflows.runs.list_all": (ask) => ask("GET", "/v1/workflow-runs"),
     "workflows.runs.get": (ask, made) => ask("GET", `/v1/workflow-runs/${made["workflows.runs.create"]}`),
     "workflows.runs.node_items": (ask, made) => {
       const node_id = FIRST_DEFINITION.nodes[0]?.id;
@@ -198,6 +229,7 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "workflows.update": { name: "Stranger's" },
     "workflows.draft.save": { revision: 1, definition: FIRST_DEFINITION },
     "workflows.publish": {},
+    "workflows.versions.restore": { revision: 1 },
     "workflows.runs.create": {},
   },
   tables: [

@@ -1,4 +1,4 @@
-// Processes that die in the middle of an upload, or of deleting.
+// Processes that die in the middle of an upload, of deleting, or of starting a run again.
 import { randomUUID } from "node:crypto";
 import { readdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,6 +11,7 @@ import { patience } from "../support/time-limits.ts";
 import { binOf } from "./support/bin.ts";
 import { BYTES, digestOf, documentsOf } from "./support/documents.ts";
 import { keysInRows, keysInStore, type StillApi, settle, startStillApi } from "./support/moving.ts";
+import { chain, runsOf } from "./support/runs.ts";
 
 let still: StillApi;
 let { database, api, documents, objects } = {} as StillApi;
@@ -97,6 +98,20 @@ describe("serve dies", () => {
   });
 });
 
+/** Kills a process that waits for a row which somebody else has. */
+async function killedBehind(
+  sql: string,
+  process: SealpostProcess,
+  does: () => Promise<unknown>,
+): Promise<void> {
+  const other = await begin(database.pool, sql);
+  const cut = expect(does()).rejects.toThrow();
+  await untilSomebodyWaits(database.pool);
+  await process.kill();
+  await cut;
+  await other.commit();
+}
+
 describe("what is deleted", () => {
   let serve: SealpostProcess;
   const things = binOf((method, path, options) =>
@@ -117,20 +132,6 @@ describe("what is deleted", () => {
   });
   const statuses = async () =>
     await Promise.all(ids.map(async (id) => (await documents.download(id)).status));
-
-  /** Kills a process that waits for a row which somebody else has. */
-  async function killedBehind(
-    sql: string,
-    process: SealpostProcess,
-    does: () => Promise<unknown>,
-  ): Promise<void> {
-    const other = await begin(database.pool, sql);
-    const cut = expect(does()).rejects.toThrow();
-    await untilSomebodyWaits(database.pool);
-    await process.kill();
-    await cut;
-    await other.commit();
-  }
 
   test.each(["folders", "documents"])(
     "is all there when serve dies at its %s, and so is what is restored",
@@ -182,4 +183,30 @@ describe("what is deleted", () => {
       (await database.pool.query("select from workspace.spaces where id = $1", [space.id])).rows,
     ).toEqual([]);
   });
+});
+
+test.each(["workspaces", "node_runs"])("a run is retried once though serve dies at its %s", async (table) => {
+  const { key } = api.account;
+  const runs = runsOf((...asked) => api.ask(...asked));
+  const { id: space_id } = await documents.newSpace();
+  const { id } = await runs.started(await runs.newWorkflow(space_id, chain()));
+  await runs.cancel(id);
+  let serve = await startProcess("serve", env);
+  const idempotencyKey = randomUUID();
+  const retry = () => ask(serve.url, "POST", `/v1/workflow-runs/${id}/retry`, { key, idempotencyKey });
+  // Before its row is there, and after.
+  const locked =
+    table === "workspaces"
+      ? "select from workspace.workspaces for update"
+      : "lock table workspace.node_runs in exclusive mode";
+  await killedBehind(locked, serve, retry);
+  const retried = () => database.pool.query("select id from workspace.runs where retry_of = $1", [id]);
+  expect((await retried()).rows).toEqual([]);
+  serve = await startProcess("serve", env);
+  await database.pool.query("update sealpost.idempotency_keys set claim_until = now() where status is null");
+  const [first, again] = [await retry(), await retry()];
+  expect([first.status, again.body]).toEqual([202, first.body]);
+  expect((await retried()).rows).toEqual([{ id: first.body.id }]);
+  await runs.cancel(first.body.id);
+  await serve.stop();
 });

@@ -19,6 +19,7 @@ const ALLOWED: Readonly<Record<SpacePermission, readonly SpaceRole[]>> = {
   edit_workflows: ["ADMIN", "EDITOR"],
   run_workflows: ["ADMIN", "EDITOR"],
   publish_workflows: ["ADMIN", "EDITOR"],
+  archive_workflows: ["ADMIN", "EDITOR"],
   delete: ["ADMIN"],
   manage_members: ["ADMIN"],
 };

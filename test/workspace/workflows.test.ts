@@ -73,7 +73,7 @@ describe("a new workflow", () => {
         can_run: true,
         can_publish: true,
         can_share: false,
-        can_archive: false,
+        can_archive: true,
         can_approve: false,
       },
       access_mode: "SPACE",
@@ -124,7 +124,7 @@ test("a workflow gets another name, another summary or both", async () => {
     summary: "",
   });
   expect((await workflows.update(id, {})).body.errors).toEqual([
-    { path: "body", message: "Give a name, a summary or both." },
+    { path: "body", message: "Give at least one of name, summary and enabled." },
   ]);
   for (const wrong of [{ name: "" }, { name: " a" }, { name: null }, { summary: "a\nb" }, { summary: 1 }]) {
     expect((await workflows.update(id, wrong)).status, JSON.stringify(wrong)).toBe(400);
@@ -287,8 +287,8 @@ const MATRIX: Readonly<Record<string, Readonly<Record<string, number>>>> = {
   stranger: { list: 404, get: 404, create: 404, update: 404, save: 404, publish: 404 },
 };
 const CAN: Readonly<Record<string, readonly string[]>> = {
-  ADMIN: ["edit", "publish", "run", "view"],
-  EDITOR: ["edit", "publish", "run", "view"],
+  ADMIN: ["archive", "edit", "publish", "run", "view"],
+  EDITOR: ["archive", "edit", "publish", "run", "view"],
   VIEWER: ["view"],
 };
 

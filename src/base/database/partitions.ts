@@ -13,6 +13,12 @@ export function createdAtMs(deliveryId: string): number {
   return Number.parseInt(deliveryId.slice(0, 8) + deliveryId.slice(9, 13), 16);
 }
 
+/** The smallest id of that moment, as sealpost.uuid_v7_floor has it: that is evaluated again for each partition. */
+export function idFloor(ms: number): string {
+  const hex = ms.toString(16).padStart(12, "0");
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
+}
+
 /** Partitions are named by the day (UTC) in which their deliveries were made: `deliveries_20261120`. */
 export function dayOf(deliveryId: string): string {
   const day = Math.min(Math.floor(createdAtMs(deliveryId) / DAY_MS), LAST_DAY);

@@ -18,6 +18,18 @@ export function targetsOf({ edges }: Graph, nodeId: string): readonly string[] {
   return edges.filter(({ from }) => from === nodeId).map(({ to }) => to);
 }
 
+/** A node, and all from which there is a way to it, with the edges between these. Null: the whole. */
+export function partUpTo(definition: Definition, nodeId: string | null): Definition {
+  if (nodeId === null) return definition;
+  const reached = new Set([nodeId]);
+  // It grows meanwhile.
+  for (const id of reached) for (const source of sourcesOf(definition, id)) reached.add(source);
+  return {
+    nodes: definition.nodes.filter(({ id }) => reached.has(id)),
+    edges: definition.edges.filter(({ to }) => reached.has(to)),
+  };
+}
+
 /** Where in a definition (`["edges", 3, "to"]`), and what is wrong and what to do, in sentences. */
 type Fault = { readonly path: readonly (string | number)[]; readonly message: string };
 

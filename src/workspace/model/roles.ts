@@ -14,9 +14,10 @@ export type SpacePermission =
   | "manage_members"
   | "edit_workflows"
   | "run_workflows"
-  | "publish_workflows";
+  | "publish_workflows"
+  | "archive_workflows";
 
-const forWorkflows = ["edit_workflows", "run_workflows", "publish_workflows"] as const;
+const forWorkflows = ["edit_workflows", "run_workflows", "publish_workflows", "archive_workflows"] as const;
 
 const permissions: Readonly<Record<SpaceRole, readonly SpacePermission[]>> = {
   ADMIN: ["read", "download", "upload", "delete", "rename", "edit_pages", "manage_members", ...forWorkflows],

@@ -64,7 +64,7 @@ export const NODE_RUN_CONSTANTS = {
   micro_credits: 0,
 } satisfies Partial<NodeRun>;
 
-export const WorkflowRun = z
+export const ListedWorkflowRun = z
   .object({
     id: id.describe("Also the id of the analysis in its webhook."),
     workflow_id: id,
@@ -76,9 +76,11 @@ export const WorkflowRun = z
     trigger_id: unused,
     webhook_id: unused,
     parent_run_id: unused,
-    retry_of: unused,
-    trigger_node_id: z.string(),
-    test_node_id: z.string().nullable().describe("Null: not offered yet."),
+    retry_of: id.nullable().describe("The run that it does again, which may no longer be kept; null: none."),
+    test_node_id: z
+      .string()
+      .nullable()
+      .describe("It ends with this node, and publishes nothing; null: it is no test."),
     status: z
       .enum(RUN_STATUSES)
       .describe(
@@ -95,16 +97,24 @@ export const WorkflowRun = z
     started_at: time.nullable(),
     completed_at: time.nullable(),
     wake_at: time.nullable().describe("When it continues at the latest; null: it is not waiting."),
-    input: object,
     webhook_url: z.string().nullable(),
     delivery_id: id.nullable().describe("The delivery that reports its end; null: there is none."),
-    definition: Definition,
     settings: object.describe("Empty: there are none yet."),
     trace_id: z.string().nullable().describe("Of the request that started it; null: it had none."),
-    node_runs: z.array(NodeRun),
     events_cursor: count.describe("This response covers the run's events up to here: read on after it."),
   })
-  .meta({ id: "WorkflowRun", description: "A run of a workflow, with every node that it has reached." });
+  .meta({
+    id: "ListedWorkflowRun",
+    description: "A run without its input, its definition and its nodes: get it by its id for these.",
+  });
+export type ListedWorkflowRun = z.output<typeof ListedWorkflowRun>;
+
+export const WorkflowRun = ListedWorkflowRun.extend({
+  trigger_node_id: z.string(),
+  input: object,
+  definition: Definition,
+  node_runs: z.array(NodeRun),
+}).meta({ id: "WorkflowRun", description: "A run of a workflow, with every node that it has reached." });
 export type WorkflowRun = z.output<typeof WorkflowRun>;
 
 /** What every run says of what is not offered yet. */
@@ -114,12 +124,10 @@ export const RUN_CONSTANTS = {
   trigger_id: null,
   webhook_id: null,
   parent_run_id: null,
-  retry_of: null,
-  test_node_id: null,
   cost_micro_usd: 0,
   micro_credits: 0,
   settings: {},
-} satisfies Partial<WorkflowRun>;
+} satisfies Partial<ListedWorkflowRun>;
 
 const RunEvent = z.object({
   sequence: z.int().min(1),

@@ -36,8 +36,8 @@ export type Space = z.output<typeof Space>;
 export const role = z
   .enum(SPACE_ROLES)
   .describe(
-    "`ADMIN`: everything, members included. `EDITOR`: read, download, upload, rename; edit, publish and run " +
-      "workflows. `VIEWER`: read, download.",
+    "`ADMIN`: everything, members included. `EDITOR`: read, download, upload, rename; edit, publish, run and " +
+      "archive workflows. `VIEWER`: read, download.",
   );
 
 export const Member = z

@@ -5,8 +5,8 @@ import { TRIGGER_KINDS } from "./node-kinds.ts";
 import { SPACE_ROLES } from "./roles.ts";
 import { User } from "./spaces.ts";
 
-/** There is no other yet. */
-export const WORKFLOW_STATUSES = ["ACTIVE"] as const;
+export const WORKFLOW_STATUSES = ["ACTIVE", "ARCHIVED"] as const;
+export type WorkflowStatus = (typeof WORKFLOW_STATUSES)[number];
 
 /** `SPACE`: the members of its space have access, each by their role. There is no other yet. */
 const WORKFLOW_ACCESS_MODES = ["SPACE"] as const;
@@ -108,18 +108,26 @@ const Access = z.object({
   can_run: z.boolean(),
   can_publish: z.boolean(),
   can_share: z.boolean().describe("False: shares are not offered."),
-  can_archive: z.boolean().describe("False: workflows cannot be archived yet."),
+  can_archive: z.boolean(),
   can_approve: z.boolean().describe("False: nothing needs approval yet."),
 });
 
-const ListedVersion = z.object({
-  id,
-  version: z.int().min(1).describe("1 for the first that was published."),
-  change_note: z.string().nullable(),
-  created_by: User,
-  created_at: time,
+export const ListedWorkflowVersion = z
+  .object({
+    id,
+    version: z.int().min(1).describe("1 for the first that was published."),
+    change_note: z.string().nullable(),
+    created_by: User,
+    created_at: time,
+  })
+  .meta({ id: "ListedWorkflowVersion", description: "A published version, without its definition." });
+export type ListedWorkflowVersion = z.output<typeof ListedWorkflowVersion>;
+
+export const WorkflowVersion = ListedWorkflowVersion.extend({ definition: Definition }).meta({
+  id: "WorkflowVersion",
+  description: "A published version of a workflow, which never changes.",
 });
-const Version = ListedVersion.extend({ definition: Definition });
+export type WorkflowVersion = z.output<typeof WorkflowVersion>;
 
 const LastRun = z.object({ id, status: z.enum(RUN_STATUSES), created_at: time });
 
@@ -131,12 +139,12 @@ export const ListedWorkflow = z
     space_id: id,
     name: z.string(),
     summary: z.string(),
-    status: z.enum(WORKFLOW_STATUSES),
-    enabled: z.boolean().describe("True: workflows cannot be switched off yet."),
+    status: z.enum(WORKFLOW_STATUSES).describe("`ARCHIVED`: it stays as it is, and no run of it begins."),
+    enabled: z.boolean().describe("False: it is switched off, and no run of it begins."),
     has_draft: z.boolean().describe("True: there always is one, even after publishing."),
     draft_differs: z.boolean().describe("Whether the draft differs from the current version."),
     draft_revision: z.int().min(1).describe("Counts the saves of the draft; the next save must name it."),
-    current_version: ListedVersion.nullable().describe("The version published last; null: none."),
+    current_version: ListedWorkflowVersion.nullable().describe("The version published last; null: none."),
     node_count: z.int().min(1).describe("Of the draft."),
     trigger_kinds: z.array(z.enum(TRIGGER_KINDS)).describe("Of the draft: how runs can begin."),
     last_run: LastRun.nullable().describe("The newest; null: none that is still kept."),
@@ -160,7 +168,7 @@ export const ListedWorkflow = z
 export type ListedWorkflow = z.output<typeof ListedWorkflow>;
 
 export const Workflow = ListedWorkflow.extend({
-  current_version: Version.nullable().describe("The version published last; null: none."),
+  current_version: WorkflowVersion.nullable().describe("The version published last; null: none."),
   draft: Definition,
 }).meta({ id: "Workflow", description: "Work on the documents of a space, as you see it." });
 export type Workflow = z.output<typeof Workflow>;

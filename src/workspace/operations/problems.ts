@@ -121,6 +121,16 @@ export const workspaceProblems = {
     meaning: "The workflow, or its space, is in the bin: the runs it has go on, and no other begins.",
     remedy: "Restore it first.",
   },
+  workflow_archived: {
+    status: 409,
+    meaning: "The workflow is archived: it stays as it is, the runs it has go on, and no other begins.",
+    remedy: "Take it out of the archive first.",
+  },
+  workflow_disabled: {
+    status: 409,
+    meaning: "The workflow is switched off: the runs it has go on, and no other begins.",
+    remedy: "Switch it on first: update it with `enabled`.",
+  },
   too_much_to_delete: {
     status: 409,
     meaning:
@@ -147,6 +157,13 @@ export const workspaceProblems = {
     status: 409,
     meaning: "The run has succeeded, failed or been cancelled.",
     remedy: "Get the run to see how it ended. To do its work again, start another run.",
+  },
+  workflow_run_not_failed: {
+    status: 409,
+    meaning:
+      "Only a run that has failed or been cancelled is retried, and this one is in progress or has succeeded.",
+    remedy:
+      "Wait for its end, or cancel it. To do the work of one that has succeeded again, start another run.",
   },
 } as const satisfies ProblemCatalogue;
 

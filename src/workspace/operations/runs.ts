@@ -3,23 +3,14 @@ import { z } from "zod";
 import { INTEGER_MAX, id, targetUrl } from "../../api/fields.ts";
 import { refuseBeyondStorage } from "../../base/database/storage.ts";
 import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
-import { FIELD_ERRORS_MAX, PAGE_ITEMS_MAX } from "../../http/limits.ts";
-import { bytesResponse, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
-import { createCursors, type PageBody, pageOf, pageQuery } from "../../http/pagination.ts";
+import { FIELD_ERRORS_MAX } from "../../http/limits.ts";
+import { type ErasedRequest, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { invalidRequest, Problem } from "../../http/problems.ts";
 import type { Definition } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
-import {
-  NODE_RUN_CONSTANTS,
-  NodeItem,
-  type NodeRun,
-  RUN_CONSTANTS,
-  RunEvents,
-  WorkflowRun,
-} from "../model/runs.ts";
+import { NODE_RUN_CONSTANTS, type NodeRun, RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import type { NodeErrorCode } from "../model/workflows.ts";
-import { listNodeRuns, readItems, type StoredItem, type StoredNodeRun } from "../store/node-runs.ts";
-import { readRunEvents } from "../store/run-events.ts";
+import { listNodeRuns, type StoredNodeRun } from "../store/node-runs.ts";
 import {
   cancelRun,
   createRun,
@@ -28,8 +19,9 @@ import {
   findRun,
   hasRoomForRun,
   lockRunnable,
+  type RunnableWorkflow,
 } from "../store/runs.ts";
-import { holdMember, isMemberOf } from "../store/spaces.ts";
+import { holdMember } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
@@ -64,40 +56,46 @@ function findEndless(item: object): readonly (readonly string[])[] {
   return found;
 }
 
-const NewRun = z.strictObject({
-  input: input
-    .optional()
-    .describe("The trigger's item; absent: {}. Numbers are doubles: send longer ones as text."),
-  webhook_url: targetUrl
-    .nullable()
-    .optional()
-    .describe("Where to report the run's end: a public https:// URL. Overrides the account's endpoint."),
-  version: z
-    .int()
-    .min(1)
-    .max(INTEGER_MAX)
-    .optional()
-    .describe("A published version; absent: the current one."),
-});
+const NewRun = z
+  .strictObject({
+    input: input
+      .optional()
+      .describe("The trigger's item; absent: {}. Numbers are doubles: send longer ones as text."),
+    webhook_url: targetUrl
+      .nullable()
+      .optional()
+      .describe("Where to report the run's end: a public https:// URL. Overrides the account's endpoint."),
+    version: z
+      .int()
+      .min(1)
+      .max(INTEGER_MAX)
+      .optional()
+      .describe("A published version; absent: the current one."),
+    test_node_id: z
+      .string()
+      .optional()
+      .describe("Tests this node: nothing runs but what leads to it, and nothing is published."),
+  })
+  .refine(({ test_node_id, webhook_url }) => test_node_id === undefined || webhook_url == null, {
+    path: ["webhook_url"],
+    error: "A test publishes nothing: omit the URL.",
+  });
 
-/** On a page, unless its first item alone has more: it is read for whoever asks, beside all others' requests. */
-const ITEM_BYTES_PER_PAGE = 262_144;
-
-/** Items go as the texts that are stored: reading megabytes and writing them again keeps the process. */
-function pageBytes({ items, ...rest }: PageBody<string>) {
-  return { bytes: Buffer.from(`{"items":[${items.join()}],${JSON.stringify(rest).slice(1)}`) };
-}
-
-const { get, read, write } = operationsOf("Workflow runs");
+const { get, write } = operationsOf("Workflow runs");
 const path = "/v1/workflow-runs/{run_id}";
 const params = z.strictObject({ run_id: id });
 
-/** Workflows at work: what they hand on, and what happens in them. */
+const NOT_STARTED = [
+  ...(["not_found", "access_denied", "target_refused", "too_many_workflow_runs"] as const),
+  "billing_credits_exhausted",
+] as const;
+const NOT_RUNNABLE = ["workflow_deleted", "workflow_archived", "workflow_disabled"] as const;
+
+/** Workflows at work: started, watched, cancelled, and started again. */
 export function runOperations({
   pool,
   unsafeAllowedTargets,
 }: Pick<WorkspaceDependencies, "pool" | "unsafeAllowedTargets">): readonly Operation[] {
-  const cursors = createCursors(z.int().min(0).max(INTEGER_MAX));
   return [
     write({
       key: "workflows.runs.create",
@@ -105,45 +103,29 @@ export function runOperations({
       description:
         "Starts a published version of the workflow. When the run has ended, its analysis is published: it has the " +
         "run's id, and a webhook delivers it. For members who may run workflows: others get 403. 409 if nothing is " +
-        "published yet, if the workflow or its space is in the bin, or if the account has too many runs in progress.",
+        "published yet, if the workflow is switched off or archived, if it or its space is in the bin, or if the " +
+        "account has too many runs in progress.",
       method: "POST",
       path: "/v1/workflows/{workflow_id}/runs",
       scope: "workflows:run",
       mode: "async",
       params: z.strictObject({ workflow_id: id }),
       body: jsonBody(NewRun, { isOptional: true }),
-      audit: ({ params: { workflow_id } }, { body: { id: run_id, version } }) => {
-        return { run_id, workflow_id, version: version.version };
+      audit: ({ params: { workflow_id }, body: { test_node_id } }, { body: { id: run_id, version } }) => {
+        return { run_id, workflow_id, version: version.version, ...(test_node_id && { test_node_id }) };
       },
       response: jsonResponse(202, WorkflowRun),
-      errors: [
-        ...(["not_found", "access_denied", "target_refused", "workflow_not_published"] as const),
-        ...(["workflow_deleted", "too_many_workflow_runs", "billing_credits_exhausted"] as const),
-      ],
+      errors: [...NOT_STARTED, ...NOT_RUNNABLE, "workflow_not_published"],
       handle: async (request, tx) => {
-        const { user, params, body, traceparent, caller } = request;
-        const { input = {}, webhook_url, version = null } = body;
+        const { user, params, body } = request;
+        const { input = {}, webhook_url = null, version = null, test_node_id: testNodeId = null } = body;
         const { workflow_id: workflowId } = params;
         await holdMember(tx, user, "workflow_id", workflowId);
         const found = lockRunnable(tx, user, workflowId, version);
         const workflow = await requirePermission(request, "run_workflows", found);
-        const { spaceId, currentVersion, definition, isDeleted } = workflow;
-        if (isDeleted) throw request.problem("workflow_deleted");
-        const asked = version ?? currentVersion;
-        if (asked === null) throw request.problem("workflow_not_published");
-        if (definition === null) {
-          throw invalidRequest(
-            "body.version",
-            `The workflow has no version ${version}. Omit it for the current one.`,
-          );
-        }
-        const webhookUrl = webhook_url == null ? null : allowedUrl(webhook_url);
-        await refuseBeyondStorage(tx, user.accountId, user.userId, null);
-        if (!(await hasRoomForRun(tx, user))) throw request.problem("too_many_workflow_runs");
-        const what = { spaceId, workflowId, version: asked, definition, input };
-        const run = { ...what, webhookUrl, traceparent, keyId: caller.keyId };
-        const runId = await createRun(tx, user, run);
-        return { body: (await findWithNodes(tx, user, runId))! };
+        const webhookUrl = allowedUrl(webhook_url, "body.webhook_url");
+        const asked = { workflowId, version, input, webhookUrl, testNodeId, retryOf: null };
+        return { body: await startRun(request, tx, workflow, asked) };
       },
     }),
     get({
@@ -181,88 +163,83 @@ export function runOperations({
         return { body: (await findWithNodes(tx, user, runId))! };
       },
     }),
-    // Both grow at their end alone, so that whoever reads on meets everything once.
-    read({
-      key: "workflows.runs.node_items",
-      summary: "List a node's items",
+    write({
+      key: "workflows.runs.retry",
+      summary: "Retry a workflow run",
       description:
-        "The items that a node of the run has passed on so far, in order; fewer than asked for if they are large. A " +
-        "run in progress adds more after those; one that failed because it was too large, or because the account's " +
-        "storage was full, keeps nothing. 404 if the run has no such node, or you are not a member of its space.",
-      path: `${path}/nodes/{node_id}/items`,
-      scope: "workflows:read",
-      params: params.extend({ node_id: z.string().describe("As in the definition.") }),
-      query: z.strictObject(pageQuery),
-      response: bytesResponse({ mediaType: "application/json", documentedAs: pageOf(NodeItem) }),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { user, accountId } = request;
-        const { cursor, limit } = request.query;
-        const { run_id: runId, node_id: nodeId } = request.params;
-        const filter = [user, runId, nodeId];
-        const after = cursors.read(cursor, filter) ?? -1;
-        const run = await findRun(pool, user, runId);
-        if (!run?.definition.nodes.some((node) => node.id === nodeId)) throw request.problem("not_found");
-        const nodeRun = (await listNodeRuns(pool, accountId, runId)).find((one) => one.node_id === nodeId);
-        if (nodeRun === undefined) return pageBytes({ items: [], next_cursor: null, total: 0 });
-        const { sequence, output_counts: counts } = nodeRun;
-        const ofNode = { accountId, runId, sequence };
-        const { items: found, bytes } = await readItems(pool, ofNode, after, limit + 1, ITEM_BYTES_PER_PAGE);
-        const fitting = bytes > ITEM_BYTES_PER_PAGE ? Math.max(found.length - 1, 1) : found.length;
-        const items = found.slice(0, Math.min(fitting, limit));
-        // A run that failed as too large has none, whatever it has handed on.
-        const isEmpty = after === -1 && found.length === 0;
-        const total = isEmpty ? 0 : Math.max(counts.items, (found.at(-1)?.index ?? -1) + 1);
-        const last = items.at(-1)?.index ?? total;
-        // Their indices have no gaps.
-        const page = { items, next: last + 1 < total ? last : null, total };
-        const itemOf = ({ index, item }: StoredItem) =>
-          `{"node_id":${JSON.stringify(nodeId)},"index":${index},"item":${item}}`;
-        return pageBytes(cursors.pageBody(page, filter, itemOf));
-      },
-    }),
-    read({
-      key: "workflows.runs.events",
-      summary: "List a run's events",
-      description:
-        "What has happened in the run after a cursor, in order; none if there is nothing new. 404 if you are " +
-        "not a member of its space.",
-      path: `${path}/events`,
-      scope: "workflows:read",
+        "Starts a run of the same version with the same input and `test_node_id`, from its first node on; with the " +
+        "same `webhook_url` only if the run was yours. `retry_of` names it, and it stays as it is. For members who " +
+        "may run workflows: others get 403. 409 if it has not failed or been cancelled, or if the workflow cannot " +
+        "be run now.",
+      method: "POST",
+      path: `${path}/retry`,
+      scope: "workflows:run",
+      mode: "async",
       params,
-      query: z.strictObject({
-        after: z
-          .int()
-          .min(0)
-          .max(INTEGER_MAX)
-          .default(0)
-          .describe("`events_cursor` of the run or of the previous answer; absent: from the first."),
-        limit: z
-          .int()
-          .min(1)
-          .max(PAGE_ITEMS_MAX)
-          .default(PAGE_ITEMS_MAX)
-          .describe("Maximum number of events."),
-      }),
-      response: jsonResponse(200, RunEvents),
-      errors: ["not_found"],
-      handle: async (request) => {
-        const { after, limit } = request.query;
-        const { run_id: runId } = request.params;
+      audit: ({ params: { run_id: retry_of } }, { body: { id: run_id, workflow_id, version } }) => {
+        return { run_id, workflow_id, version: version.version, retry_of };
+      },
+      response: jsonResponse(202, WorkflowRun),
+      errors: [...NOT_STARTED, ...NOT_RUNNABLE, "workflow_run_not_failed"],
+      handle: async (request, tx) => {
         const { user } = request;
-        if (!(await isMemberOf(pool, user, "run_id", runId))) throw request.problem("not_found");
-        const items = await readRunEvents(pool, user.accountId, runId, after, limit);
-        return { body: { items: [...items], events_cursor: items.at(-1)?.sequence ?? after } };
+        const { run_id: runId } = request.params;
+        await holdMember(tx, user, "run_id", runId);
+        const run = await requirePermission(request, "run_workflows", findRun(tx, user, runId));
+        const { status, workflow_id: workflowId, input, test_node_id: testNodeId } = run;
+        if (status !== "FAILED" && status !== "CANCELLED") throw request.problem("workflow_run_not_failed");
+        const { version } = run.version;
+        const workflow = await lockRunnable(tx, user, workflowId, version);
+        // Deleted for good, and kept for its runs alone.
+        if (workflow === null) throw request.problem("workflow_deleted");
+        // Whoever started the other run may no longer be told of this space.
+        const url = run.requested_by.id === user.userId ? run.webhook_url : null;
+        const webhookUrl = allowedUrl(url, "run.webhook_url");
+        const asked = { workflowId, version, input, webhookUrl, testNodeId, retryOf: runId };
+        return { body: await startRun(request, tx, workflow, asked) };
       },
     }),
   ];
 
   /** In normal form. It is judged now, as when an analysis is published: at the run's end nobody could mend it. */
-  function allowedUrl(url: string): string {
+  function allowedUrl(url: string | null, path: string): string | null {
+    if (url === null) return null;
     const verdict = judgeTargetUrl(url, { unsafeAllowedTargets });
     if (verdict.verdict === "allow") return verdict.href;
-    throw new Problem("target_refused", { errors: [{ path: "body.webhook_url", message: verdict.message }] });
+    throw new Problem("target_refused", { errors: [{ path, message: verdict.message }] });
   }
+}
+
+/** A run that is asked for. `version`: null, the current one. */
+type AskedRun = Pick<
+  Parameters<typeof createRun>[2],
+  "workflowId" | "input" | "webhookUrl" | "testNodeId" | "retryOf"
+> & { readonly version: number | null };
+
+/** Of a workflow that is locked, and that the user may run. */
+async function startRun(
+  { user, caller, traceparent, problem }: Pick<ErasedRequest, "user" | "caller" | "traceparent" | "problem">,
+  tx: ClientBase,
+  { spaceId, currentVersion, definition, refusal }: RunnableWorkflow,
+  asked: AskedRun,
+): Promise<WorkflowRun> {
+  if (refusal !== null) throw problem(refusal);
+  const version = asked.version ?? currentVersion;
+  if (version === null) throw problem("workflow_not_published");
+  if (definition === null) {
+    throw invalidRequest(
+      "body.version",
+      `The workflow has no version ${version}. Omit it for the current one.`,
+    );
+  }
+  const { testNodeId } = asked;
+  if (testNodeId !== null && !definition.nodes.some(({ id }) => id === testNodeId)) {
+    throw invalidRequest("body.test_node_id", `No node of version ${version} has this id.`);
+  }
+  await refuseBeyondStorage(tx, user.accountId, user.userId, null);
+  if (!(await hasRoomForRun(tx, user))) throw problem("too_many_workflow_runs");
+  const run = { ...asked, spaceId, version, definition, traceparent, keyId: caller.keyId };
+  return (await findWithNodes(tx, user, await createRun(tx, user, run)))!;
 }
 
 /** Null: there is no such run, or the user is not a member of its space. */
@@ -288,14 +265,12 @@ export async function findPublishedRun(
 }
 
 function runBody(run: Omit<FoundRun, "role">, nodeRuns: readonly StoredNodeRun[]): WorkflowRun {
-  const { definition, status } = run;
-  const wakeTimes = nodeRuns.flatMap(({ wake_at }) => wake_at ?? []).sort();
+  const { definition } = run;
   return {
     ...run,
     ...RUN_CONSTANTS,
     trigger_node_id: definition.nodes.find(({ kind }) => isTriggerKind(kind))!.id,
     activations_total: nodeRuns.length,
-    wake_at: status === "WAITING" ? (wakeTimes[0] ?? null) : null,
     node_runs: nodeRuns.map((nodeRun) => nodeRunBody(nodeRun, definition)),
   };
 }

@@ -1,31 +1,38 @@
 import type { ClientBase } from "pg";
 import { z } from "zod";
-import { displayName, id, lineOfText } from "../../api/fields.ts";
-import { jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
+import { displayName, INTEGER_MAX, id, lineOfText } from "../../api/fields.ts";
+import { type ErasedRequest, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import type { FieldError } from "../../http/problems.ts";
 import { invalidRequestFrom } from "../../http/request-validation.ts";
 import { Definition, FIRST_DEFINITION } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
-import { allows } from "../model/roles.ts";
+import { allows, type SpacePermission } from "../model/roles.ts";
 import {
   CHANGE_NOTE_CHARS_MAX,
   FIRST_WORKFLOW_NAME,
   ListedWorkflow,
+  ListedWorkflowVersion,
   SUMMARY_CHARS_MAX,
   WORKFLOW_CONSTANTS,
+  WORKFLOW_STATUSES,
   Workflow,
+  WorkflowVersion,
 } from "../model/workflows.ts";
 import { findFolders } from "../store/documents.ts";
 import { lockSpace } from "../store/spaces.ts";
 import {
   type FoundWorkflow,
+  findVersion,
   findWorkflow,
   insertVersion,
   insertWorkflow,
+  listVersions,
   listWorkflows,
   lockWorkflow,
+  restoreVersion,
   type StoredWorkflow,
   saveDraft,
+  setStatus,
   updateWorkflow,
 } from "../store/workflows.ts";
 import {
@@ -39,9 +46,10 @@ const Changes = z
   .strictObject({
     name: displayName.describe("For people; several workflows may have the same one.").optional(),
     summary: lineOfText.max(SUMMARY_CHARS_MAX).optional(),
+    enabled: z.boolean().optional().describe("False: no run of it begins until it is true again."),
   })
-  .refine(({ name, summary }) => name !== undefined || summary !== undefined, {
-    error: "Give a name, a summary or both.",
+  .refine((changes) => Object.keys(changes).length > 0, {
+    error: "Give at least one of name, summary and enabled.",
   });
 
 const Draft = z.strictObject({
@@ -71,7 +79,7 @@ function listedWorkflowBody(workflow: StoredWorkflow): ListedWorkflow {
       can_run: allows(role, "run_workflows"),
       can_publish: allows(role, "publish_workflows"),
       can_share: false,
-      can_archive: false,
+      can_archive: allows(role, "archive_workflows"),
       can_approve: false,
     },
     published_by: row.current_version?.created_by ?? null,
@@ -90,6 +98,8 @@ export function workflowBody({ draft, definition, ...workflow }: FoundWorkflow):
 const { get, list, write } = operationsOf("Workflows");
 const path = "/v1/workflows";
 const params = z.strictObject({ workflow_id: id });
+const ofVersion = params.extend({ version_id: id });
+const NOT_CHANGED = ["not_found", "access_denied", "workflow_archived"] as const;
 
 /** A definition within its other limits has at most 180 KB: one that is too large is told so. */
 const DRAFT_BYTES_MAX = 262_144;
@@ -105,11 +115,15 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         "are not a member.",
       path,
       scope: "workflows:read",
-      filters: { space_id: id },
+      filters: {
+        space_id: id,
+        status: z.enum(WORKFLOW_STATUSES).default("ACTIVE").describe("`ARCHIVED`: those in the archive."),
+      },
       item: ListedWorkflow,
       position: id,
       isCapped: true,
-      readPage: (user, { space_id }, below, limit) => listWorkflows(pool, user, [space_id], below, limit),
+      readPage: (user, { space_id, status }, below, limit) =>
+        listWorkflows(pool, user, [space_id, status], below, limit),
       bodyOf: listedWorkflowBody,
     }),
     write({
@@ -150,10 +164,11 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
     write({
       risk: "reversible",
       key: "workflows.update",
-      summary: "Rename a workflow",
+      summary: "Rename a workflow, or switch it off or on",
       description:
-        "Gives the workflow another name, another summary or both, at once: they are not part of the draft. For " +
-        "members who may edit workflows: others get 403.",
+        "Gives the workflow another name or summary, or switches it off or on, at once: they are not part of the " +
+        "draft. While it is off, the runs it has go on, and no other begins. For members who may edit workflows: " +
+        "others get 403. 409 if it is archived.",
       method: "PATCH",
       path: `${path}/{workflow_id}`,
       scope: "workflows:write",
@@ -161,13 +176,13 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       body: jsonBody(Changes),
       audit: ({ params: { workflow_id }, body }) => ({ workflow_id, ...body }),
       response: jsonResponse(200, Workflow),
-      errors: ["not_found", "access_denied"],
+      errors: NOT_CHANGED,
       handle: async (request, tx) => {
         const { user, params, body } = request;
-        const { name = null, summary = null } = body;
+        const { name = null, summary = null, enabled = null } = body;
         const { workflow_id: workflowId } = params;
-        await requirePermission(request, "edit_workflows", lockWorkflow(tx, user, workflowId));
-        await updateWorkflow(tx, user.accountId, workflowId, name, summary);
+        await lockToChange(request, tx, "edit_workflows", workflowId);
+        await updateWorkflow(tx, user.accountId, workflowId, name, summary, enabled);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
@@ -178,7 +193,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       description:
         "Replaces the draft, if it is still at the revision that you name: 409 otherwise, as somebody has saved it " +
         "since. The whole definition is checked, and every fault is reported with its path. For members who may edit " +
-        "workflows: others get 403.",
+        "workflows: others get 403. 409 if it is archived.",
       method: "PUT",
       path: `${path}/{workflow_id}/draft`,
       scope: "workflows:write",
@@ -188,13 +203,12 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { workflow_id, draft_revision, node_count };
       },
       response: jsonResponse(200, Workflow),
-      errors: ["not_found", "access_denied", "draft_revision_outdated", "billing_credits_exhausted"],
+      errors: [...NOT_CHANGED, "draft_revision_outdated", "billing_credits_exhausted"],
       handle: async (request, tx) => {
         const { user, params, body } = request;
         const { revision, definition } = body;
         const { workflow_id: workflowId } = params;
-        const found = lockWorkflow(tx, user, workflowId);
-        const { draft_revision, space_id } = await requirePermission(request, "edit_workflows", found);
+        const { draft_revision, space_id } = await lockToChange(request, tx, "edit_workflows", workflowId);
         if (revision !== draft_revision) {
           throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
         }
@@ -212,8 +226,8 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       summary: "Publish a workflow",
       description:
         "Makes the draft the next version, which never changes and is the current one from now on. The draft stays. " +
-        "409 if it is the same as the current version. For members who may publish workflows: others get " +
-        "403.",
+        "409 if it is the same as the current version, or the workflow is archived. For members who may publish " +
+        "workflows: others get 403.",
       method: "POST",
       path: `${path}/{workflow_id}/publish`,
       scope: "workflows:write",
@@ -225,14 +239,18 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
       },
       response: jsonResponse(200, Workflow),
       errors: [
-        ...(["not_found", "access_denied", "draft_revision_outdated", "draft_not_changed"] as const),
-        ...(["draft_invalid", "billing_credits_exhausted"] as const),
+        ...NOT_CHANGED,
+        ...([
+          "draft_revision_outdated",
+          "draft_not_changed",
+          "draft_invalid",
+          "billing_credits_exhausted",
+        ] as const),
       ],
       handle: async (request, tx) => {
         const { user, params, body } = request;
         const { workflow_id: workflowId } = params;
-        const found = lockWorkflow(tx, user, workflowId);
-        const workflow = await requirePermission(request, "publish_workflows", found);
+        const workflow = await lockToChange(request, tx, "publish_workflows", workflowId);
         const { space_id, draft, draft_differs, draft_revision } = workflow;
         if ((body.revision ?? draft_revision) !== draft_revision) {
           throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
@@ -249,7 +267,99 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
+    list({
+      key: "workflows.versions.list",
+      summary: "List versions of a workflow",
+      description:
+        "The published versions of a workflow, newest first, without their definitions. 404 if you are not a member " +
+        "of its space.",
+      path: `${path}/{workflow_id}/versions`,
+      scope: "workflows:read",
+      params,
+      item: ListedWorkflowVersion,
+      position: z.int().min(0).max(INTEGER_MAX),
+      isCapped: false,
+      readPage: (user, { workflow_id }, below, limit) =>
+        listVersions(pool, user, [workflow_id], below, limit),
+      bodyOf: (version) => version,
+    }),
+    get({
+      key: "workflows.versions.get",
+      summary: "Get a version of a workflow",
+      description: "One version, with its definition. 404 if you are not a member of its workflow's space.",
+      path: `${path}/{workflow_id}/versions/{version_id}`,
+      scope: "workflows:read",
+      params: ofVersion,
+      response: WorkflowVersion,
+      find: (user, { workflow_id, version_id }) => findVersion(pool, user, workflow_id, version_id),
+      bodyOf: (version) => version,
+    }),
+    write({
+      risk: "reversible",
+      key: "workflows.versions.restore",
+      summary: "Restore a version of a workflow",
+      description:
+        "Makes the version the draft, if that is still at the revision that you name: 409 otherwise. Publish the " +
+        "draft to run it; what is no longer allowed in it is reported then. For members who may edit workflows: " +
+        "others get 403. 409 if it is archived.",
+      method: "POST",
+      path: `${path}/{workflow_id}/versions/{version_id}/restore`,
+      scope: "workflows:write",
+      params: ofVersion,
+      body: jsonBody(Draft.pick({ revision: true })),
+      audit: ({ params }, { audited }) => ({ ...params, ...audited }),
+      response: jsonResponse(200, Workflow),
+      errors: [...NOT_CHANGED, "draft_revision_outdated", "billing_credits_exhausted"],
+      handle: async (request, tx) => {
+        const { user, params, body } = request;
+        const { workflow_id: workflowId, version_id: versionId } = params;
+        const { draft_revision } = await lockToChange(request, tx, "edit_workflows", workflowId);
+        if (body.revision !== draft_revision) {
+          throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
+        }
+        const audited = await restoreVersion(tx, user.accountId, workflowId, versionId);
+        if (audited === null) throw request.problem("not_found");
+        return { body: workflowBody((await findWorkflow(tx, user, workflowId))!), audited };
+      },
+    }),
+    ...(["archive", "unarchive"] as const).map((verb) =>
+      write({
+        risk: "reversible",
+        key: `workflows.${verb}`,
+        summary: verb === "archive" ? "Archive a workflow" : "Take a workflow out of the archive",
+        description:
+          "What is archived stays as it is, apart from the others: its runs go on, and no other begins. Out of the " +
+          "archive, it is on or off as before. For members who may archive workflows: others get 403.",
+        method: "POST",
+        path: `${path}/{workflow_id}/${verb}`,
+        scope: "workflows:write",
+        params,
+        audit: ({ params }) => params,
+        response: jsonResponse(200, Workflow),
+        errors: ["not_found", "access_denied"],
+        handle: async (request, tx) => {
+          const { user } = request;
+          const { workflow_id: workflowId } = request.params;
+          await requirePermission(request, "archive_workflows", lockWorkflow(tx, user, workflowId));
+          await setStatus(tx, user.accountId, workflowId, verb === "archive" ? "ARCHIVED" : "ACTIVE");
+          return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
+        },
+      }),
+    ),
   ];
+}
+
+/** @throws Problem as `requirePermission`; and what is archived stays as it is */
+async function lockToChange(
+  request: Pick<ErasedRequest, "user" | "problem">,
+  tx: ClientBase,
+  permission: SpacePermission,
+  workflowId: string,
+): Promise<FoundWorkflow> {
+  const found = lockWorkflow(tx, request.user, workflowId);
+  const workflow = await requirePermission(request, permission, found);
+  if (workflow.status === "ARCHIVED") throw request.problem("workflow_archived");
+  return workflow;
 }
 
 /** Nodes can only name folders of the workflow's space. @param place what the definition's paths begin with */

@@ -12,6 +12,7 @@ import { documentOperations } from "./documents.ts";
 import { pageLinkOperations } from "./page-links.ts";
 import { pageOperations } from "./pages.ts";
 import { workspaceProblems } from "./problems.ts";
+import { runListOperations } from "./run-lists.ts";
 import { findPublishedRun, runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
 import { workflowOperations } from "./workflows.ts";
@@ -41,6 +42,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       ...pageOperations(forPages),
       ...pageLinkOperations(forPages),
       ...workflowOperations(dependencies),
+      ...runListOperations(dependencies),
       ...runOperations(dependencies),
       ...binOperations(dependencies),
     ],

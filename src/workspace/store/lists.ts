@@ -45,6 +45,8 @@ export function byTurns<Claimed extends { readonly accountId: string }>(
 export type ListQuery<Row, Position> = {
   /** Of a statement that is prepared once for each connection. Absent: it is planned each time. */
   readonly name?: string;
+  /** Expressions that the others have in common; none is looked at for whoever may not see the list. */
+  readonly with?: string;
   /** A condition: whether whoever asks may see the list. */
   readonly isSeen: string;
   /** Of the whole list. `upToMax`: from, where and order of its rows; `exactly`: a statement that counts them. */
@@ -67,6 +69,7 @@ export function listOf<Row extends object, Place extends readonly unknown[], Pos
   query: ListQuery<Row, Position>,
 ) {
   const { name, isSeen, total, rows } = query;
+  const common = query.with === undefined ? "" : `with ${query.with}`;
   const [by, direction] = query.order;
   const counted =
     "exactly" in total
@@ -83,6 +86,7 @@ export function listOf<Row extends object, Place extends readonly unknown[], Pos
     // One more tells whether there is a next page.
     const values = [accountId, userId, ...place, from, limit + 1];
     const text = `
+      ${common}
       select page.*, about.*
       from (
         select seen.*, case when is_seen then (${counted}) end as counted

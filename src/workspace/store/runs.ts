@@ -1,18 +1,21 @@
 import type { ClientBase, Pool } from "pg";
 import pg from "pg";
 import { timeText } from "../../base/database/time-text.ts";
+import { LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 import { type Held, hasRoomFor } from "../../base/model/reader.ts";
 import { type Publication, PublishRefusedError, publishAnalyses } from "../../publish/publish-call-sql.ts";
 import type { Definition } from "../model/definition.ts";
 import { isTriggerKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
+import type { ListedWorkflowRun, RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
+import { isAbove, isBelow, listOf } from "./lists.ts";
 import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
-import { isRestorable, joinMember, userJson } from "./spaces.ts";
+import { isMember, isRestorable, joinMember, userJson } from "./spaces.ts";
 import { change, lockOf, rowOf, type SpaceUser, scalarOf } from "./statements.ts";
 import type { Step } from "./steps.ts";
+import { isWorkflowSeen } from "./workflows.ts";
 
 /** A run that begins at its trigger. Returns its id. */
 export async function createRun(
@@ -21,11 +24,12 @@ export async function createRun(
   run: NewRun,
 ): Promise<string> {
   const { spaceId, workflowId, version, input, webhookUrl, traceparent, definition, keyId } = run;
+  const what = [spaceId, workflowId, version, JSON.stringify(input), run.retryOf, run.testNodeId];
   const { rows } = await tx.query<{ id: string }>(
-    `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, webhook_url,
-       traceparent, requested_key_id)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9) returning id`,
-    [accountId, userId, spaceId, workflowId, version, JSON.stringify(input), webhookUrl, traceparent, keyId],
+    `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, retry_of,
+       test_node_id, webhook_url, traceparent, requested_key_id)
+     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning id`,
+    [accountId, userId, ...what, webhookUrl, traceparent, keyId],
   );
   const runId = rows[0]!.id;
   const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
@@ -116,21 +120,26 @@ function refusalText({ message, remedy }: PublishRefusedError): string {
   return fault.endsWith(remedy) ? fault : `${fault}. ${remedy}`;
 }
 
-/** A run as a member of its space sees it, without what its nodes and its definition say. */
-export type FoundRun = Omit<
-  WorkflowRun,
-  "trigger_node_id" | "activations_total" | "wake_at" | "node_runs" | keyof typeof RUN_CONSTANTS
-> & {
-  /** The member's. */
-  readonly role: SpaceRole;
-};
+/** A run as members of its space see it in a list. */
+export type ListedRun = Omit<ListedWorkflowRun, keyof typeof RUN_CONSTANTS>;
 
-const FOUND = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
-     json_build_object('id', v.id, 'version', v.version) as version, r.status, r.error_code, r.error_message,
-     coalesce(r.error_details, '{}') as error_details, ${userJson("u")} as requested_by,
+/** With all but what its nodes say. */
+export type FoundRun = ListedRun &
+  Pick<WorkflowRun, "input" | "definition"> & {
+    /** The member's. */
+    readonly role: SpaceRole;
+  };
+
+const LISTED = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
+     json_build_object('id', v.id, 'version', v.version) as version, r.retry_of, r.test_node_id, r.status,
+     r.error_code, r.error_message, coalesce(r.error_details, '{}') as error_details,
+     r.node_run_count as activations_total, ${userJson("u")} as requested_by,
      ${timeText("r.created_at")} as created_at, ${timeText("r.started_at")} as started_at,
-     ${timeText("r.completed_at")} as completed_at, r.input, r.webhook_url, r.delivery_id, v.definition,
-     split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor`;
+     ${timeText("r.completed_at")} as completed_at,
+     case when r.status = 'WAITING' then (select ${timeText("min(n.wake_at)")} from workspace.node_runs as n
+       where n.account_id = r.account_id and n.run_id = r.id) end as wake_at,
+     r.webhook_url, r.delivery_id, split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor`;
+const FOUND = `${LISTED}, r.input, v.definition`;
 
 const FOUND_IN = `workspace.runs as r
    join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id
@@ -149,6 +158,88 @@ export const findPublished = rowOf<Omit<FoundRun, "role">, string, [runId: strin
   `select ${FOUND} from ${FOUND_IN} where r.account_id = $1 and r.id = $2 and r.delivery_id is not null`,
 );
 
+/** What is asked of a list of runs; null: nothing. `after` and `before`: ids that theirs are between. */
+export type RunFilter = [
+  statuses: readonly RunStatus[] | null,
+  after: string | null,
+  before: string | null,
+  spaceId: string | null,
+];
+
+/**
+ * Lists the runs in some places, newest first. Those that have ended are found by place and status, each a list of its
+ * own: a page is read from those lists whose newest are among the newest of all. The others are few in an account; in
+ * an index by status each would leave an entry for all that it has been in.
+ * @param place a column @param values how many the filter has @param places SQL: which, as `id`
+ */
+function runsIn<Filter extends readonly unknown[]>(
+  place: "space_id" | "workflow_id",
+  { values, isSeen, places }: { readonly values: number; readonly isSeen: string; readonly places: string },
+) {
+  const [from, limit] = [`$${values + 3}`, `$${values + 4}`];
+  const asked = `${isAbove("r.id", "$4")} and ${isBelow("r.id", "$5")}`;
+  const onPage = `${asked} and ${isBelow("r.id", from)}`;
+  const newest = (of: string, within: string, most: string | number) =>
+    `(select r.id from workspace.runs as r
+      where r.account_id = $1 and r.${place} = ${of}.id and r.status = ${of}.status and r.completed_at is not null
+        and ${within} order by r.id desc limit ${most})`;
+  return listOf<ListedRun, Filter>({
+    name: `list_runs_by_${place}`,
+    with: `
+      places as materialized (${places}), unfinished as materialized (
+        select r.id from (
+          select * from workspace.runs where account_id = $1 and completed_at is null offset 0
+        ) as r join places on places.id = r.${place}
+        where r.status = any (coalesce($3::text[], array[r.status])) and ${asked}
+      ), lists as materialized (
+        select one.*, first.id as newest from (
+          select id, status from places, unnest(coalesce($3::text[], '{SUCCEEDED,FAILED,CANCELLED}')) as status
+        ) as one cross join lateral ${newest("one", asked, 1)} as first
+      )`,
+    isSeen,
+    total: {
+      upToMax: `(
+        select id from unfinished
+        union all
+        select one.id from lists cross join lateral ${newest("lists", asked, LOOKED_AT_MAX)} as one
+      ) as counted`,
+    },
+    rows: `
+      select ${LISTED} from (
+        select id from unfinished as r where ${onPage}
+        union all
+        select one.id from (
+          select id, status from (
+            select id, status, case when ${isBelow("newest", from)} then newest
+              else ${newest("lists", onPage, 1)} end as next
+            from lists offset 0
+          ) as lists where next is not null order by next desc limit ${limit}
+        ) as lists cross join lateral ${newest("lists", onPage, limit)} as one
+        order by id desc limit ${limit}
+      ) as page
+      join (${FOUND_IN}) on r.account_id = $1 and r.id = page.id where true`,
+    order: ["id", "desc"],
+  });
+}
+
+const IS_SPACE_SEEN = `($6::uuid is null or ${isMember("$6")})`;
+
+/** Of all spaces that the user is a member of, or of one. Null: there is no such space, or the user is no member. */
+export const listRuns = runsIn<RunFilter>("space_id", {
+  values: 4,
+  isSeen: IS_SPACE_SEEN,
+  places: `select space_id as id from workspace.space_members
+    where account_id = $1 and user_id = $2 and bin_id is null and space_id = coalesce($6, space_id)`,
+});
+
+/** Of a workflow. Null: there is none, or the user is not a member of its space. */
+export const listWorkflowRuns = runsIn<[...RunFilter, workflowId: string]>("workflow_id", {
+  values: 5,
+  isSeen: `${IS_SPACE_SEEN} and ${isWorkflowSeen("$7")}`,
+  places: `select id from workspace.workflows
+    where account_id = $1 and id = $7 and space_id = coalesce($6, space_id)`,
+});
+
 /** A workflow and the version of it that is to be run. */
 export type RunnableWorkflow = {
   readonly spaceId: string;
@@ -156,19 +247,20 @@ export type RunnableWorkflow = {
   readonly currentVersion: number | null;
   /** Null: there is no such version. */
   readonly definition: Definition | null;
-  /** It is in the bin, or its space. */
-  readonly isDeleted: boolean;
+  /** The problem of running it now; null: there is none. */
+  readonly refusal: "workflow_deleted" | "workflow_archived" | "workflow_disabled" | null;
   /** Of whoever asks. */
   readonly role: SpaceRole;
 };
 
 /**
- * Nobody deletes it until the transaction ends. Null: there is no such workflow, or the user is not a member of its
- * space. `version`: null, the current one.
+ * Nobody deletes it, archives it or switches it off until the transaction ends. Null: there is no such workflow, or the
+ * user is not a member of its space. `version`: null, the current one.
  */
 export const lockRunnable = lockOf<RunnableWorkflow, SpaceUser, [workflowId: string, version: number | null]>(
   `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role,
-     coalesce(w.bin_id, m.bin_id) is not null as "isDeleted"
+     case when coalesce(w.bin_id, m.bin_id) is not null then 'workflow_deleted'
+       when w.status = 'ARCHIVED' then 'workflow_archived' when not w.enabled then 'workflow_disabled' end as refusal
    from workspace.workflows as w
    join workspace.space_members as m on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
    left join workspace.workflow_versions as v on v.account_id = w.account_id and v.workflow_id = w.id
@@ -181,8 +273,8 @@ export const lockRunnable = lockOf<RunnableWorkflow, SpaceUser, [workflowId: str
 /** Of a version of a workflow. `keyId`: the requester's. */
 export type NewRun = Pick<
   Step,
-  "spaceId" | "workflowId" | "definition" | "input" | "webhookUrl" | "traceparent"
-> & { readonly version: number; readonly keyId: string };
+  "spaceId" | "workflowId" | "definition" | "input" | "testNodeId" | "webhookUrl" | "traceparent"
+> & { readonly version: number; readonly keyId: string; readonly retryOf: string | null };
 
 /** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
 export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<boolean> {

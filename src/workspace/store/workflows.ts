@@ -2,7 +2,13 @@ import { timeText } from "../../base/database/time-text.ts";
 import type { Definition } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
-import type { ListedWorkflow, WORKFLOW_CONSTANTS } from "../model/workflows.ts";
+import type {
+  ListedWorkflow,
+  ListedWorkflowVersion,
+  WORKFLOW_CONSTANTS,
+  WorkflowStatus,
+  WorkflowVersion,
+} from "../model/workflows.ts";
 import { isBelow, listOf } from "./lists.ts";
 import { IS_MEMBER, joinMember, lockerOf, userJson } from "./spaces.ts";
 import { change, rowOf, type SpaceUser } from "./statements.ts";
@@ -56,15 +62,56 @@ export const findWorkflow = rowOf<FoundWorkflow, SpaceUser, [workflowId: string]
 export const lockWorkflow = lockerOf("workflow_id", findWorkflow);
 
 /** The workflows of a space, newest first. Null: there is no such space, or the user is not a member. */
-export const listWorkflows = listOf<StoredWorkflow, [spaceId: string]>({
+export const listWorkflows = listOf<StoredWorkflow, [spaceId: string, status: WorkflowStatus]>({
   name: "list_workflows",
   isSeen: IS_MEMBER,
-  total: { upToMax: "workspace.workflows where account_id = $1 and space_id = $3 and bin_id is null" },
+  total: {
+    upToMax: "workspace.workflows where account_id = $1 and space_id = $3 and status = $4 and bin_id is null",
+  },
   rows: `
     select ${LISTED} from ${WORKFLOWS}
-    where w.account_id = $1 and w.space_id = $3 and w.bin_id is null and ${isBelow("w.id", "$4")}`,
+    where w.account_id = $1 and w.space_id = $3 and w.status = $4 and w.bin_id is null and ${isBelow("w.id", "$5")}`,
   order: ["id", "desc"],
 });
+
+/** Whether the user $2 of the account $1 is a member of the space of the workflow. @param workflow SQL */
+export const isWorkflowSeen = (workflow: string) => `
+exists (select from workspace.workflows as w
+  ${joinMember("w")}
+  where w.account_id = $1 and w.id = ${workflow} and w.bin_id is null)`;
+
+const VERSION = `v.id, v.version, v.change_note, ${userJson("p")} as created_by,
+  ${timeText("v.created_at")} as created_at`;
+const VERSIONS = `workspace.workflow_versions as v
+  join sealpost.users as p on p.account_id = v.account_id and p.id = v.created_by`;
+
+/** The versions of a workflow, newest first. Null: there is none, or the user is not a member of its space. */
+export const listVersions = listOf<ListedWorkflowVersion, [workflowId: string], number>({
+  isSeen: isWorkflowSeen("$3"),
+  total: {
+    exactly:
+      "select coalesce(max(version), 0) from workspace.workflow_versions where account_id = $1 and workflow_id = $3",
+  },
+  rows: `
+    select ${VERSION} from ${VERSIONS}
+    where v.account_id = $1 and v.workflow_id = $3 and ($4::integer is null or v.version < $4)`,
+  order: ["version", "desc"],
+});
+
+/** Null: the workflow has no such version, or the user is not a member of its space. */
+export const findVersion = rowOf<WorkflowVersion, SpaceUser, [workflowId: string, versionId: string]>(
+  `select ${VERSION}, v.definition from ${VERSIONS}
+   where v.account_id = $1 and v.workflow_id = $3 and v.id = $4 and ${isWorkflowSeen("$3")}`,
+);
+
+/** Makes the version the draft again. The workflow is locked. Null: it has no such version. */
+export const restoreVersion = rowOf<{ version: number }, string, [workflowId: string, versionId: string]>(
+  `update workspace.workflows as w
+   set draft = v.definition, draft_revision = w.draft_revision + 1, draft_updated_at = now(), updated_at = now()
+   from workspace.workflow_versions as v
+   where w.account_id = $1 and w.id = $2 and v.account_id = $1 and v.workflow_id = $2 and v.id = $3
+   returning v.version`,
+);
 
 /** A workflow with a first draft. The space exists. */
 export const insertWorkflow = rowOf<
@@ -79,11 +126,16 @@ export const insertWorkflow = rowOf<
 /** Null: it stays as it is. */
 export const updateWorkflow = change<
   string,
-  [workflowId: string, name: string | null, summary: string | null]
+  [workflowId: string, name: string | null, summary: string | null, enabled: boolean | null]
 >(
   `update workspace.workflows
-   set name = coalesce($3, name), summary = coalesce($4, summary), updated_at = now()
+   set name = coalesce($3, name), summary = coalesce($4, summary), enabled = coalesce($5, enabled), updated_at = now()
    where account_id = $1 and id = $2`,
+);
+
+/** The workflow is locked. */
+export const setStatus = change<string, [workflowId: string, status: WorkflowStatus]>(
+  "update workspace.workflows set status = $3, updated_at = now() where account_id = $1 and id = $2",
 );
 
 /** The draft is replaced, which was seen at that revision; false: it is at another. The workflow is locked. */

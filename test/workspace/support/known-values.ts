@@ -3,7 +3,7 @@ import { fc } from "@fast-check/vitest";
 import { BIN_KINDS, type BinKind } from "../../../src/workspace/model/bin.ts";
 import { FIRST_DEFINITION } from "../../../src/workspace/model/definition.ts";
 import type { KnownValues } from "../../support/api-fuzz.ts";
-import type { TestAccount, TestApi } from "../../support/sealpost-api.ts";
+import type { Json, TestAccount, TestApi } from "../../support/sealpost-api.ts";
 import { definitions } from "./definitions.ts";
 
 const role = fc.constantFrom("ADMIN", "EDITOR", "VIEWER");
@@ -109,6 +109,15 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
   const published = { workflow_id: fc.constant(String(first_workflow)) };
   const cancelled: string[] = [];
   for (let n = 0; n < RUNS_KNOWN; n++) cancelled.push(await startRun(api, first_workflow));
+  const failed = await startRun(api, first_workflow);
+  await api.ask("POST", `/v1/workflow-runs/${failed}/cancel`);
+  const [archived, versioned] = await makeWorkflows(api, spaces[0], 2);
+  const version = (await api.ask("POST", `/v1/workflows/${versioned}/publish`)).body.current_version as Json;
+  const ofVersion = { workflow_id: fc.constant(versioned!), version_id: fc.constant(String(version.id)) };
+  let draftRevision = 1;
+  const readRevision = async () => {
+    draftRevision = Number((await api.ask("GET", `/v1/workflows/${versioned}`)).body.draft_revision);
+  };
   const inPage = { page_id: fc.constant(page.page_id) };
   const written = await makeLink(api, spaces[0]);
   let saved = 0;
@@ -202,7 +211,10 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
     "workflows.list": { query: { space_id: first.space_id } },
     "workflows.create": { body: fc.record(first) },
     "workflows.get": { params: workflow },
-    "workflows.update": { params: workflow, body: fc.record({ name: names }) },
+    "workflows.update": {
+      params: workflow,
+      body: fc.record({ name: names, enabled: fc.boolean() }, { requiredKeys: ["name"] }),
+    },
     "workflows.draft.save": {
       params: workflow,
       body: fc.record({ revision: fc.constantFrom(1, 2), definition: definitions() }),
@@ -215,6 +227,19 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
         version: fc.constantFrom(1, 2),
       }),
     },
+    "workflows.versions.list": { params: { workflow_id: ofVersion.workflow_id } },
+    "workflows.versions.get": { params: ofVersion },
+    "workflows.versions.restore": {
+      before: readRevision,
+      params: ofVersion,
+      // The request before may have succeeded since it was read.
+      body: fc.constantFrom(0, 1).map((more) => ({ revision: draftRevision + more })),
+    },
+    "workflows.archive": { params: { workflow_id: fc.constant(archived!) } },
+    "workflows.unarchive": { params: { workflow_id: fc.constant(archived!) } },
+    "workflows.runs.list": { params: published },
+    "workflows.runs.list_all": { query: { workflow_id: published.workflow_id, space_id: first.space_id } },
+    "workflows.runs.retry": { params: { run_id: fc.constant(failed) } },
     "workflows.runs.get": { params: run },
     "workflows.runs.cancel": { params: { run_id: fc.constantFrom(...cancelled) } },
     "workflows.runs.node_items": {

@@ -71,6 +71,8 @@ export function runsOf(ask: Ask) {
   const ended = (id: unknown, timeoutMs = 10_000) => until(id, ENDED, timeoutMs);
   const cancel = (id: unknown, options: AskOptions = {}) =>
     ask("POST", `/v1/workflow-runs/${id}/cancel`, options);
+  const retry = (id: unknown, options: AskOptions = {}) =>
+    ask("POST", `/v1/workflow-runs/${id}/retry`, options);
   const itemPage = (id: unknown, nodeId: string, query = "", options: AskOptions = {}) =>
     ask("GET", `/v1/workflow-runs/${id}/nodes/${nodeId}/items${query}`, options);
   const items = async (id: unknown, nodeId: string): Promise<Json[]> => {
@@ -93,7 +95,20 @@ export function runsOf(ask: Ask) {
       after = Number(events_cursor);
     }
   };
-  return { newWorkflow, start, started, get, until, ended, cancel, itemPage, items, eventPage, events };
+  return {
+    newWorkflow,
+    start,
+    started,
+    get,
+    until,
+    ended,
+    cancel,
+    retry,
+    itemPage,
+    items,
+    eventPage,
+    events,
+  };
 }
 
 /** A runner in this process. Whatever goes wrong in it is told in `errors`. */
