@@ -266,6 +266,25 @@ test("every command is answered as the documents say", async () => {
   const archived = { items: [{ id: ids.WORKFLOW_ID }], total: 1 };
   expect(await runNext("status=ARCHIVED")).toMatchObject({ status: 200, body: archived });
   expect(await runNext("/unarchive")).toMatchObject({ status: 200, body: { status: "ACTIVE" } });
+  ids.WORKFLOW_ID = idOf(await runNext("/v1/workflows -d"));
+  expect(await runNext("/draft -d")).toMatchObject({
+    status: 200,
+    body: { trigger_kinds: ["schedule_trigger"] },
+  });
+  const trigger = { kind: "schedule", active: true, next_fire_at: expect.any(String) };
+  expect(await runNext("/publish")).toMatchObject({ status: 200, body: { triggers: [trigger] } });
+  expect(await runNext("/v1/workflows/")).toMatchObject({ status: 200, body: { triggers: [trigger] } });
+  expect(await runNext("/draft -d")).toMatchObject({ status: 200, body: { draft_revision: 3 } });
+  const inactive = [{ id: null, active: false }];
+  expect(await runNext("/publish")).toMatchObject({
+    status: 200,
+    body: { triggers: [], webhooks: inactive },
+  });
+  const hook = await runNext("/hook -d");
+  expect(hook).toMatchObject({ status: 201, body: { previous_ends_at: null } });
+  ids.HOOK_URL = (hook.body as Record<string, string>).url!;
+  expect(await runNext("order-7")).toMatchObject({ status: 202, body: { run_id: expect.any(String) } });
+  expect(await runNext("-X DELETE")).toMatchObject({ status: 204 });
 
   const document = { kind: "document", id: ids.DOCUMENT_ID, name: "Read me.md" };
   expect(await runNext("-X DELETE")).toMatchObject({ status: 200, body: document });
@@ -312,7 +331,7 @@ function filledIn(command: string, ids: Record<string, string>): string {
     .replace(/^KEY=svc_test_…/, `KEY=${apiKey}`)
     .replace(/^STAFF_KEY=svc_test_…/, `STAFF_KEY=${staffKey}`)
     .replace(/^USER_KEY=svc_test_…/, `USER_KEY=${userKey}`)
-    .replaceAll(/\b[A-Z]+_ID\b/g, (name) => ids[name] ?? name);
+    .replaceAll(/\b[A-Z]+_(?:ID|URL)\b/g, (name) => ids[name] ?? name);
 }
 
 type Answer = { readonly status: number; readonly body: unknown };

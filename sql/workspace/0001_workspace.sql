@@ -311,6 +311,48 @@ $$;
 create trigger keep_version before update on workspace.workflow_versions
   for each row execute function workspace.keep_version();
 
+-- When the current version of a workflow is run by itself: as long as that begins at a schedule. Published, in the same
+-- transaction, by whoever publishes.
+create table workspace.schedules (
+  account_id uuid not null references workspace.workspaces,
+  workflow_id uuid not null,
+  id uuid not null default sealpost.uuid_v7(),
+  node_id text not null,
+  cron text not null,
+  time_zone text not null,
+  catch_up_seconds integer not null check (catch_up_seconds > 0),
+  -- Due times up to here have had their run, or have none any more. It never goes back.
+  done_until timestamptz not null default now(),
+  -- When it is looked at next: the next due time, or sooner where one has still to get its run. Null: it is never due.
+  next_at timestamptz,
+  last_fired_at timestamptz,
+  -- Why the last due time has no run. Null: it has one, or there was none.
+  error_code text,
+  primary key (account_id, workflow_id),
+  foreign key (account_id, workflow_id) references workspace.workflows
+);
+create index schedules_due on workspace.schedules (next_at);
+create index schedules_due_of_account on workspace.schedules (account_id, next_at);
+
+-- The keys of URLs that run a workflow for whoever knows them: one, and while it is rotated the one before.
+create table workspace.hooks (
+  account_id uuid not null references workspace.workspaces,
+  id uuid not null default sealpost.uuid_v7(),
+  workflow_id uuid not null,
+  -- SHA-256 of the key, which is kept nowhere.
+  key_digest bytea not null unique check (octet_length(key_digest) = 32),
+  -- What requests with this key are signed with, where the workflow asks for that: sealed.
+  sealed_secret bytea not null,
+  created_by uuid not null,
+  created_at timestamptz not null default now(),
+  -- Null: it is the current one.
+  ends_at timestamptz,
+  primary key (account_id, id),
+  foreign key (account_id, workflow_id) references workspace.workflows,
+  foreign key (account_id, created_by) references sealpost.users (account_id, id)
+);
+create index hooks_workflow on workspace.hooks (account_id, workflow_id, id);
+
 -- 5. Runs of workflows: what their nodes have done and handed on, and what happened when.
 
 create table workspace.runs (
@@ -331,8 +373,14 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
-  -- With which key of that user: once it is revoked or has expired, nothing goes to the webhook_url.
-  requested_key_id uuid not null,
+  -- With which key of that user: once it is revoked or has expired, nothing goes to the webhook_url. Null: a schedule or
+  -- a hook began it, and that user has published what it carries out.
+  requested_key_id uuid,
+  -- Of workspace.schedules and workspace.hooks, which may have ended.
+  trigger_id uuid,
+  webhook_id uuid,
+  -- The due time, or the request's Idempotency-Key: none has a second run of the workflow.
+  begun_for text,
   error_code text,
   error_message text,
   error_details json,
@@ -348,12 +396,14 @@ create table workspace.runs (
   created_at timestamptz not null default now(),
   started_at timestamptz,
   completed_at timestamptz,
+  check ((requested_key_id is null) = (num_nonnulls(trigger_id, webhook_id) = 1)),
   primary key (account_id, id),
   foreign key (account_id, space_id) references workspace.spaces,
   foreign key (account_id, workflow_id, version) references workspace.workflow_versions,
   foreign key (account_id, requested_by) references sealpost.users (account_id, id)
 );
 create index runs_workflow on workspace.runs (account_id, workflow_id, id);
+create unique index runs_begun_for on workspace.runs (account_id, workflow_id, begun_for) where begun_for is not null;
 create index runs_unfinished on workspace.runs (account_id, status) where completed_at is null;
 create index runs_ended on workspace.runs (completed_at) where completed_at is not null;
 -- Written once for each run, as it ends: those that go on are few, and lists find them in runs_unfinished.

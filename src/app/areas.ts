@@ -53,7 +53,7 @@ export type AreaOptions = {
  */
 export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
   const { config, dependencies, onAway: onObjectsAway } = options;
-  const { pool, unsafeAllowedTargets } = dependencies;
+  const { pool, unsafeAllowedTargets, publicUrl, secretsKey } = dependencies;
   const { pagesUrl } = config;
   const workflows: Pick<Dependencies, "findWorkflowDeliveries"> = config.areas.includes("workspace")
     ? { findWorkflowDeliveries: (...asked) => findWorkflowDeliveries(pool, ...asked) }
@@ -62,7 +62,8 @@ export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
     webhooks: () => webhooksPart({ ...dependencies, ...workflows }),
     workspace: () => {
       const objects = openObjects(config, pool);
-      return workspacePart({ pool, objects, onObjectsAway, unsafeAllowedTargets, pagesUrl });
+      const common = { pool, objects, onObjectsAway, unsafeAllowedTargets };
+      return workspacePart({ ...common, pagesUrl, publicUrl, secretsKey });
     },
   };
   return config.areas.map((area) => parts[area]());

@@ -177,6 +177,9 @@ function ofSpaces(): Readonly<Record<string, Tell>> {
       return html`${ran} ${workflow(told)}, version ${text(version)}`;
     },
     "workflows.runs.retry": (told) => html`retried ${about(told, "run", "retry_of")} of ${workflow(told)}`,
+    "workflows.hook.create": (told) =>
+      html`${told.details.previous_ends_at === null ? "made a" : "rotated the"} hook of ${workflow(told)}`,
+    "workflows.hook.delete": (told) => html`ended the hook of ${workflow(told)}`,
     "workflows.runs.cancel": (told) => html`stopped ${about(told, "run", "run_id")} of ${workflow(told)}`,
   };
 }

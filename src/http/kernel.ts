@@ -5,7 +5,7 @@ import type { WriteResult } from "./idempotent-write.ts";
 import type { Asked, Principal } from "./perform.ts";
 import type { ExplainedProblem, FieldError } from "./problems.ts";
 import type { CountedSession } from "./request-guards.ts";
-import type { InTurn } from "./turns.ts";
+import type { InTurn, OnThread } from "./turns.ts";
 
 /** A problem as a page describes it. */
 export type DescribedProblem = ExplainedProblem & {
@@ -22,6 +22,8 @@ export type Kernel = {
   ask(operationKey: string, principal: Principal, asked: Asked): Promise<WriteResult>;
   /** Of all work on the database that requests ask for: what a route does there itself takes its turn. */
   readonly inTurn: InTurn;
+  /** Of what keeps the thread that serves everybody: a large body. */
+  readonly onThread: OnThread;
   /** For an answer that is kept for a while before it is sent; all others are counted then. */
   readonly holdAnswer: HoldAnswer;
   /** Counts a request by its address. @throws Problem that refuses it */

@@ -144,7 +144,7 @@ function compileQueryCoercion(schema: z.ZodObject): (query: Query) => Query {
 export const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 /** Parses a JSON body. Throws a 400 that says why it is invalid. */
-function parseJsonBody(bytes: Uint8Array): unknown {
+export function parseJsonBody(bytes: Uint8Array): unknown {
   const text = orRefuse(() => utf8.decode(bytes), "The body is not valid UTF-8.");
   const written = countWritten(text, JSON_LEVELS_MAX);
   if (written.isTooDeep) {

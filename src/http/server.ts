@@ -168,6 +168,7 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   addPublicPages(app, registry, options, guards);
   const kernel: Kernel = {
     inTurn,
+    onThread: performing.onThread,
     holdAnswer,
     ask: async (operationKey, principal, asked) => {
       const perform = performs.get(operationKey);

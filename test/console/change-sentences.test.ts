@@ -141,6 +141,13 @@ const PLAIN: readonly (readonly [operation: string, details: Record<string, unkn
     { workflow_id: ID, version: 3, change_note: "Faster" },
     "published workflow 456789ab as version 3: Faster",
   ],
+  ["workflows.hook.create", { workflow_id: ID, previous_ends_at: null }, "made a hook of workflow 456789ab"],
+  [
+    "workflows.hook.create",
+    { workflow_id: ID, previous_ends_at: ID },
+    "rotated the hook of workflow 456789ab",
+  ],
+  ["workflows.hook.delete", { workflow_id: ID }, "ended the hook of workflow 456789ab"],
 ];
 
 test.each(PLAIN)("%s of %j", (operation, details, text) => {

@@ -56,7 +56,7 @@ const mayImport: Readonly<Record<string, readonly string[]>> = {
   "workspace/visiting": ["workspace/store", "workspace/model", "http", ...base],
   "workspace/operations": [
     ...["workspace/visiting", "workspace/moving", "workspace/objects", "workspace/store", "workspace/model"],
-    ...["accounts", "log", "egress", "api", "http", ...base],
+    ...["accounts", "log", "egress", "signing", "api", "http", ...base],
   ],
   app: belowApp,
   "app/demo": ["app", ...belowApp],

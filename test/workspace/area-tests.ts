@@ -69,6 +69,8 @@ workflows.archive POST /v1/workflows/{workflow_id}/archive workflows:write rever
 workflows.unarchive POST /v1/workflows/{workflow_id}/unarchive workflows:write reversible write sync
 workflows.runs.list GET /v1/workflows/{workflow_id}/runs workflows:read none read sync
 workflows.runs.list_all GET /v1/workflow-runs workflows:read none read sync
+workflows.hook.create POST /v1/workflows/{workflow_id}/hook workflows:write irreversible write sync
+workflows.hook.delete DELETE /v1/workflows/{workflow_id}/hook workflows:write irreversible write sync
 workflows.runs.create POST /v1/workflows/{workflow_id}/runs workflows:run irreversible write async
 workflows.runs.get GET /v1/workflow-runs/{run_id} workflows:read none read sync
 workflows.runs.cancel POST /v1/workflow-runs/{run_id}/cancel workflows:run irreversible write sync
@@ -102,6 +104,8 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "draft_not_changed",
     "draft_revision_outdated",
     "folder_name_taken",
+    "hook_inactive",
+    "hook_signature_invalid",
     "page_already_published",
     "page_changed",
     "page_link_expired",
@@ -118,7 +122,7 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "workflow_run_ended",
     "workflow_run_not_failed",
   ],
-  secrets: ["pages.links_create"],
+  secrets: ["pages.links_create", "workflows.hook.create"],
   writes: {
     "spaces.create": (ask) => ask("POST", "/v1/spaces", { body: { name: "Walk" } }),
     "spaces.update": (ask, made) =>
@@ -164,6 +168,8 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
       const { items } = (await ask("GET", versions)).body as { items: Json[] };
       return await ask("POST", `${versions}/${items[0]?.id}/restore`, { body: { revision: 2 } });
     },
+    "workflows.hook.create": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/hook`),
+    "workflows.hook.delete": (ask, made) => ask("DELETE", `/v1/workflows/${made["workflows.create"]}/hook`),
     "workflows.runs.create": (ask, made) => ask("POST", `/v1/workflows/${made["workflows.create"]}/runs`),
     "workflows.runs.cancel": (ask, made) =>
       ask("POST", `/v1/workflow-runs/${made["workflows.runs.create"]}/cancel`),
@@ -230,12 +236,13 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "workflows.draft.save": { revision: 1, definition: FIRST_DEFINITION },
     "workflows.publish": {},
     "workflows.versions.restore": { revision: 1 },
+    "workflows.hook.create": {},
     "workflows.runs.create": {},
   },
   tables: [
     ...["workspaces", "spaces", "space_members", "folders", "documents", "loose_objects", "moves"],
     ...["workflows", "workflow_versions", "runs", "node_runs", "node_items", "run_events", "feed_readers"],
-    ...["pages", "page_versions", "page_links", "storage", "bin"],
+    ...["pages", "page_versions", "page_links", "storage", "bin", "schedules", "hooks"],
   ].map((name) => `workspace.${name}`),
   makeThings: async (api, owner) => {
     const { body } = await api.ask("POST", "/v1/spaces", { key: owner.key, body: { name: "Theirs" } });

@@ -150,11 +150,11 @@ describe("what is wrong is told with its path", () => {
       "nodes.0.__proto__",
       /^Unknown field\.$/,
     ],
-    "an empty list": [{ nodes: [], edges: [] }, "nodes", /manual_trigger: runs begin there/],
+    "an empty list": [{ nodes: [], edges: [] }, "nodes", /hook_trigger: runs begin there/],
     "no trigger": [
       { nodes: row.nodes.slice(1), edges: row.edges.slice(1) },
       "nodes",
-      /manual_trigger: runs begin there/,
+      /hook_trigger: runs begin there/,
     ],
     "another trigger": [
       withNode(2, { kind: "manual_trigger", parameters: {} }),
@@ -165,7 +165,7 @@ describe("what is wrong is told with its path", () => {
     "a node of no kind": [
       withNode(1, { kind: undefined }),
       "nodes.1.kind",
-      /^Must be one of manual_trigger, docu/,
+      /^Must be one of manual_trigger, .*, docu/,
     ],
     "a kind that there is not": [
       withNode(1, { kind: "email" }),

@@ -162,6 +162,12 @@ async function fill(): Promise<TestAccount & { readonly canary: string; readonly
   const ofRun = { account_id: accountId, run_id: made.run_id, sequence: 1 };
   await insertRow(pool, "workspace.node_items", { ...ofRun, index: 900, item: "{}" });
   await insertRows(pool, canary, account, space);
+  const hook = await api.ask("POST", `/v1/workflows/${made.workflow_id}/hook`, { key });
+  expect(hook.status).toBe(201);
+  await insertRow(pool, "workspace.schedules", {
+    ...{ account_id: accountId, workflow_id: made.workflow_id, node_id: "at", cron: "0 5 * * *" },
+    ...{ time_zone: "UTC", catch_up_seconds: 60 },
+  });
   const reserved = `spaces/${canary}/under-way`;
   await insertRow(pool, "workspace.loose_objects", {
     ...{ account_id: accountId, user_id: userId, storage_key: reserved, is_reserved: true },

@@ -11,6 +11,7 @@
 import { EventEmitter } from "node:events";
 import type { WorkerEvents } from "graphile-worker";
 import pg from "pg";
+import type { CronTimes } from "../model/time.ts";
 import { addressOf, createPool, generic, type PoolOptions } from "./pools.ts";
 
 /** The task of our jobs; the queue may hold other tasks' jobs, which are none of ours. */
@@ -45,6 +46,33 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
     await runMigrations({ pgPool: pool, logger });
   } finally {
     await pool.end();
+  }
+}
+
+/**
+ * What a cron expression says, as graphile-worker reads it. A string: what is wrong with it. Its matcher answers for one
+ * moment; asked about each field by itself, it says which moments there are.
+ */
+export async function readCron(expression: string): Promise<CronTimes | string> {
+  const { parseCronItem } = await importWorker();
+  const read = (match: string) => parseCronItem({ task: TASK, match }, "the expression").match;
+  try {
+    read(expression);
+    const [minute, hour, ...day] = expression.split(/\s+/);
+    const [ofMinute, ofHour, ofDay] = [
+      read(`${minute} * * * *`),
+      read(`* ${hour} * * *`),
+      read(`* * ${day.join(" ")}`),
+    ];
+    const any = { min: 0, hour: 0, date: 1, month: 1, dow: 0 };
+    const numbers = (count: number) => Array.from({ length: count }, (_, n) => n);
+    return {
+      minutes: numbers(60).filter((min) => ofMinute({ ...any, min })),
+      hours: numbers(24).filter((hour) => ofHour({ ...any, hour })),
+      isOn: (date, month, dow) => ofDay({ ...any, date, month, dow }),
+    };
+  } catch (error) {
+    return (error as Error).message;
   }
 }
 

@@ -22,7 +22,8 @@ type Unreadable = { readonly table: string; readonly id: string };
  */
 export async function reseal(pool: Pool, secretsKey: SecretsKey): Promise<number | Unreadable> {
   let count = 0;
-  for (const table of Object.keys(SEALED_COLUMNS)) {
+  for (const [table, { schema }] of Object.entries(SEALED_COLUMNS)) {
+    if (schema !== undefined && !(await isThere(pool, nameOf(table)))) continue;
     let rows: readonly Row[] = [];
     do {
       rows = await readRows(pool, table, rows.at(-1)?.place ?? []);
@@ -37,6 +38,15 @@ export async function reseal(pool: Pool, secretsKey: SecretsKey): Promise<number
   return count;
 }
 
+const nameOf = (table: string) => `${SEALED_COLUMNS[table]!.schema ?? "sealpost"}.${table}`;
+
+async function isThere(pool: Pool, name: string): Promise<boolean> {
+  const { rows } = await pool.query<{ there: boolean }>("select to_regclass($1) is not null as there", [
+    name,
+  ]);
+  return rows[0]!.there;
+}
+
 /** @param after where the last step ended; empty: at the start */
 async function readRows(pool: Pool, table: string, after: readonly string[]): Promise<readonly Row[]> {
   const { column, key, owner, if: isSealed = "true" } = SEALED_COLUMNS[table]!;
@@ -45,7 +55,7 @@ async function readRows(pool: Pool, table: string, after: readonly string[]): Pr
   const { rows } = await pool.query<Row>(
     `select array[${names.map((name) => `${name}::text`)}] as place, account_id as "accountId",
        concat_ws('/', ${owner}) as id, case when ${isSealed} then ${column} end as sealed
-     from sealpost.${table} ${after.length === 0 ? "" : `where (${names}) > (${last})`}
+     from ${nameOf(table)} ${after.length === 0 ? "" : `where (${names}) > (${last})`}
      order by ${names} limit ${STEP_ROWS}`,
     [...after],
   );
@@ -57,7 +67,7 @@ async function resealRows(pool: Pool, table: string, rows: readonly Row[], key: 
   const names = Object.keys(types);
   const keys = Object.values(types).map((type, n) => `$${n + 3}::${type}[]`);
   const { rowCount } = await pool.query(
-    `update sealpost.${table} as t set ${column} = r.resealed
+    `update ${nameOf(table)} as t set ${column} = r.resealed
      from unnest($1::bytea[], $2::bytea[], ${keys}) as r (found, resealed, ${names})
      where (${names.map((name) => `t.${name}`)}) = (${names.map((name) => `r.${name}`)}) and t.${column} = r.found`,
     [

@@ -69,6 +69,8 @@ export class SecretsKeyError extends Error {
 }
 
 type SealedColumn = {
+  /** Absent: sealpost. An area's may not be there. */
+  readonly schema?: "workspace";
   readonly column: string;
   /** The primary key, each column with its type. */
   readonly key: Readonly<Record<string, string>>;
@@ -87,6 +89,12 @@ export const SEALED_COLUMNS: Readonly<Record<string, SealedColumn>> = {
     key: { account_id: "uuid", key_id: "uuid", idempotency_key: "text" },
     owner: ["key_id", "idempotency_key"],
     if: "is_sealed",
+  },
+  hooks: {
+    schema: "workspace",
+    column: "sealed_secret",
+    key: { account_id: "uuid", id: "uuid" },
+    owner: ["id"],
   },
 };
 

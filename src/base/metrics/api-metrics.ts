@@ -10,7 +10,7 @@ export function createApiMetrics(registry: MetricsRegistry) {
   return {
     requests: registry.counter({
       name: "sealpost_api_requests_total",
-      help: "Requests by operation (page: needs no key; none: no such URL) and HTTP status.",
+      help: "Requests by operation (page: needs no key; hook: runs a workflow; none: no such URL) and HTTP status.",
       unit: "requests",
       labels: { operation: null, status: null },
     }),

@@ -13,6 +13,14 @@ export function isTimeZone(name: string): boolean {
   }
 }
 
+/** The local times that a cron expression means, as numbers that rise. */
+export type CronTimes = {
+  readonly minutes: readonly number[];
+  readonly hours: readonly number[];
+  /** `month`: 1 to 12; `dayOfWeek`: 0 is Sunday. */
+  readonly isOn: (date: number, month: number, dayOfWeek: number) => boolean;
+};
+
 const digits = (count: number, length: number) =>
   Array.from({ length: count }, (_, number) => String(number).padStart(length, "0"));
 const TWO_DIGITS = digits(60, 2);

@@ -64,6 +64,10 @@ export const NODE_RUN_CONSTANTS = {
   micro_credits: 0,
 } satisfies Partial<NodeRun>;
 
+/** What has started a run, and in whose name. */
+const RUN_ORIGINS = ["manual", "schedule", "webhook"] as const;
+const ACTOR_TYPES = ["api", "system", "webhook"] as const;
+
 export const ListedWorkflowRun = z
   .object({
     id: id.describe("Also the id of the analysis in its webhook."),
@@ -71,10 +75,12 @@ export const ListedWorkflowRun = z
     workflow_name: z.string(),
     space_id: id,
     version: z.object({ id, version: z.int().min(1) }),
-    origin: z.literal("manual"),
-    actor_type: z.literal("api"),
-    trigger_id: unused,
-    webhook_id: unused,
+    origin: z.enum(RUN_ORIGINS).describe("`manual`: somebody asked for it. Else its workflow's trigger did."),
+    actor_type: z
+      .enum(ACTOR_TYPES)
+      .describe("`api`: a key. `system`: nobody, it was due. `webhook`: whoever has the hook's URL."),
+    trigger_id: id.nullable().describe("The schedule that started it; null: none did."),
+    webhook_id: id.nullable().describe("The hook that started it, which may have ended; null: none did."),
     parent_run_id: unused,
     retry_of: id.nullable().describe("The run that it does again, which may no longer be kept; null: none."),
     test_node_id: z
@@ -92,7 +98,7 @@ export const ListedWorkflowRun = z
     activations_total: count,
     cost_micro_usd: cost,
     micro_credits: cost,
-    requested_by: User,
+    requested_by: User.describe("Of a run that a trigger started: who published the version."),
     created_at: time,
     started_at: time.nullable(),
     completed_at: time.nullable(),
@@ -119,10 +125,6 @@ export type WorkflowRun = z.output<typeof WorkflowRun>;
 
 /** What every run says of what is not offered yet. */
 export const RUN_CONSTANTS = {
-  origin: "manual",
-  actor_type: "api",
-  trigger_id: null,
-  webhook_id: null,
   parent_run_id: null,
   cost_micro_usd: 0,
   micro_credits: 0,

@@ -4,6 +4,7 @@ import { Definition } from "./definition.ts";
 import { TRIGGER_KINDS } from "./node-kinds.ts";
 import { SPACE_ROLES } from "./roles.ts";
 import { User } from "./spaces.ts";
+import { ListedHook, Schedule } from "./triggers.ts";
 
 export const WORKFLOW_STATUSES = ["ACTIVE", "ARCHIVED"] as const;
 export type WorkflowStatus = (typeof WORKFLOW_STATUSES)[number];
@@ -156,8 +157,8 @@ export const ListedWorkflow = z
     created_by: User,
     published_by: User.nullable().describe("Who published the current version."),
     share_count: z.int().min(0).describe("0: shares are not offered."),
-    webhooks: none.describe("Empty: no webhook starts a workflow yet."),
-    triggers: none.describe("Empty: workflows cannot start automatically yet."),
+    webhooks: z.array(ListedHook).max(1).describe("If the current version begins at a hook: that."),
+    triggers: z.array(Schedule).max(1).describe("If the current version begins at a schedule: that."),
     shares: none.describe("Empty: shares are not offered."),
     pins: none.describe("Empty: pins (items kept for a node) are not offered."),
   })
@@ -178,8 +179,6 @@ export const WORKFLOW_CONSTANTS = {
   has_draft: true,
   access_mode: "SPACE",
   share_count: 0,
-  webhooks: [],
-  triggers: [],
   shares: [],
   pins: [],
 } satisfies Partial<Workflow>;

@@ -4,7 +4,7 @@ import type { NodeKind } from "../model/node-kinds.ts";
 import { hasFolder, listUploaded } from "../store/documents.ts";
 import type { Item } from "../store/node-runs.ts";
 import { analyze } from "./analyze.ts";
-import { type InputPlace, NodeFailedError, type NodeStep } from "./node-step.ts";
+import { type InputPlace, NodeFailedError, type NodeStep, type NodeStepResult } from "./node-step.ts";
 
 const ITEMS_PER_STEP = 100;
 const DOCUMENTS_PER_STEP = 500;
@@ -13,10 +13,16 @@ const REASON_CHARS_MAX = 500;
 
 export type NodeSteps = { readonly [Kind in NodeKind]: NodeStep<Kind> };
 
+/** Hands on the run's input. */
+const begin = async ({ input }: { readonly input: Item }): Promise<NodeStepResult> => {
+  return { kind: "succeeded", items: [input] };
+};
+
 /** What every kind of node does. */
 export const NODE_STEPS: NodeSteps = {
-  /** Hands on the run's input. */
-  manual_trigger: async ({ input }) => ({ kind: "succeeded", items: [input] }),
+  manual_trigger: begin,
+  schedule_trigger: begin,
+  hook_trigger: begin,
 
   /** Hands on an item for each document with content that lies in the folder, in the order of ids. */
   documents: async ({ pool, node, accountId, spaceId, position }) => {

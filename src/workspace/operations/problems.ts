@@ -116,6 +116,19 @@ export const workspaceProblems = {
     meaning: "No version of the workflow has been published yet, so there is nothing to run.",
     remedy: "Publish the workflow's draft first.",
   },
+  hook_inactive: {
+    status: 409,
+    meaning: "The hook's workflow cannot be run by it now; `errors` says why.",
+    remedy: "Whoever owns the workflow: fix what `errors` says. Nothing has been started.",
+    hasErrors: true,
+  },
+  hook_signature_invalid: {
+    status: 401,
+    meaning:
+      "The hook's workflow asks for signed requests, and `errors` says what is wrong with this one's signature.",
+    remedy: "Sign the exact body with the hook's `signing_secret`, and send it within 300 seconds.",
+    hasErrors: true,
+  },
   workflow_deleted: {
     status: 409,
     meaning: "The workflow, or its space, is in the bin: the runs it has go on, and no other begins.",

@@ -27,8 +27,8 @@ import { operationsOf, requirePermission, type WorkspaceDependencies } from "./w
 
 const object = z.record(z.string(), z.unknown());
 
-/** A number out of range (`1e400`) would be null in what the trigger hands on. */
-const input = object.superRefine((item, context) => {
+/** The trigger's item. A number out of range (`1e400`) would be null in what it hands on. */
+export const input = object.superRefine((item, context) => {
   for (const path of findEndless(item)) {
     context.addIssue({
       code: "custom",

@@ -35,6 +35,7 @@ import {
   setStatus,
   updateWorkflow,
 } from "../store/workflows.ts";
+import { findCronFaults, schedulePublished, triggersBody } from "./triggers.ts";
 import {
   draftIsAt,
   operationsOf,
@@ -63,10 +64,11 @@ const Publication = z.strictObject({
 });
 
 function listedWorkflowBody(workflow: StoredWorkflow): ListedWorkflow {
-  const { role, kinds, isCreator, ...row } = workflow;
+  const { role, kinds, isCreator, schedule, hook, ...row } = workflow;
   return {
     ...row,
     ...WORKFLOW_CONSTANTS,
+    ...triggersBody(schedule, hook),
     node_count: kinds.length,
     trigger_kinds: [...new Set(kinds.filter(isTriggerKind))],
     access: {
@@ -212,7 +214,7 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         if (revision !== draft_revision) {
           throw request.problem("draft_revision_outdated", draftIsAt(draft_revision));
         }
-        const faults = await findFolderFaults(tx, user.accountId, space_id, definition, "body.definition");
+        const faults = await findNodeFaults(tx, user.accountId, space_id, definition, "body.definition");
         if (faults.length > 0) throw request.problem("invalid_request", faults);
         const isSaved = await saveDraft(tx, user.accountId, workflowId, revision, definition);
         if (!isSaved)
@@ -260,10 +262,11 @@ export function workflowOperations({ pool }: Pick<WorkspaceDependencies, "pool">
         const { error } = Definition.safeParse(draft);
         const faults =
           error === undefined
-            ? await findFolderFaults(tx, user.accountId, space_id, draft, "draft")
+            ? await findNodeFaults(tx, user.accountId, space_id, draft, "draft")
             : invalidRequestFrom("draft", error).errors;
         if (faults.length > 0) throw request.problem("draft_invalid", faults);
         await insertVersion(tx, user, workflowId, body.change_note ?? null);
+        await schedulePublished(tx, user.accountId, workflowId, draft);
         return { body: workflowBody((await findWorkflow(tx, user, workflowId))!) };
       },
     }),
@@ -362,19 +365,22 @@ async function lockToChange(
   return workflow;
 }
 
-/** Nodes can only name folders of the workflow's space. @param place what the definition's paths begin with */
-async function findFolderFaults(
+/** Nodes can only name folders of the workflow's space, and times that come. @param place what the definition's paths begin with */
+async function findNodeFaults(
   tx: ClientBase,
   accountId: string,
   spaceId: string,
-  { nodes }: Definition,
+  definition: Definition,
   place: string,
 ): Promise<readonly FieldError[]> {
-  const folders = nodes.map((node) => (node.kind === "documents" ? node.parameters.folder_id : null));
+  const folders = definition.nodes.map((node) =>
+    node.kind === "documents" ? node.parameters.folder_id : null,
+  );
   const wanted = folders.filter((id) => id !== null);
   const found = new Set((await findFolders(tx, accountId, spaceId, wanted)).map(({ id }) => id));
   const message = "The space has no such folder. List its folders, or give null for its top.";
-  return folders.flatMap((id, index) =>
+  const unknown = folders.flatMap((id, index) =>
     id === null || found.has(id) ? [] : [{ path: `${place}.nodes.${index}.parameters.folder_id`, message }],
   );
+  return [...unknown, ...(await findCronFaults(tx, definition, place))];
 }

@@ -1,6 +1,7 @@
 import type { Pool } from "pg";
 import { z } from "zod";
 import type { CappedPage } from "../../base/model/list-page.ts";
+import type { SecretsKey } from "../../base/model/secrets-key.ts";
 import type { UnsafeAllowedTargets } from "../../egress/rules/host.ts";
 import { operationDefiners } from "../../http/define-operation.ts";
 import {
@@ -154,6 +155,10 @@ export type WorkspaceDependencies = {
   readonly unsafeAllowedTargets: UnsafeAllowedTargets;
   /** The origin that links to pages lead to; null: they lead nowhere. */
   readonly pagesUrl: string | null;
+  /** Where clients reach the API. */
+  readonly publicUrl: string;
+  /** With which the secrets of hooks are sealed. */
+  readonly secretsKey: SecretsKey;
 };
 
 type Request = { problem(code: HandlerCode, errors?: readonly FieldError[]): Problem };

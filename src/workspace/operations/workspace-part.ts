@@ -15,6 +15,7 @@ import { workspaceProblems } from "./problems.ts";
 import { runListOperations } from "./run-lists.ts";
 import { findPublishedRun, runOperations } from "./runs.ts";
 import { spaceOperations } from "./spaces.ts";
+import { createHookRoutes, hookOperations } from "./triggers.ts";
 import { workflowOperations } from "./workflows.ts";
 import type { WorkspaceDependencies } from "./workspace-operation.ts";
 
@@ -24,6 +25,10 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
   const rendering = createRendering(pool);
   const inTurn = createPasswordTurns();
   const visiting = createVisiting(pool, rendering, inTurn);
+  const addVisitingRoutes = createVisitingRoutes({
+    pagesUrl,
+    visit: (visitor, inDatabaseTurn) => visit(visiting, visitor, inDatabaseTurn),
+  });
   const forPages = {
     ...dependencies,
     rendering,
@@ -43,6 +48,7 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
       ...pageLinkOperations(forPages),
       ...workflowOperations(dependencies),
       ...runListOperations(dependencies),
+      ...hookOperations(dependencies),
       ...runOperations(dependencies),
       ...binOperations(dependencies),
     ],
@@ -59,10 +65,10 @@ export function workspacePart(dependencies: WorkspaceDependencies): ApiPart {
     },
     readStorage: (accountId) => readWorkspaceStorage(pool, accountId),
     readQuotas: (accountId) => readQuotas(pool, accountId),
-    addRoutes: createVisitingRoutes({
-      pagesUrl,
-      visit: (visitor, inDatabaseTurn) => visit(visiting, visitor, inDatabaseTurn),
-    }),
+    addRoutes: async (app, kernel) => {
+      await addVisitingRoutes(app, kernel);
+      await createHookRoutes(dependencies)(app, kernel);
+    },
     close: () => objects.close(),
     sends: [],
     tags: [

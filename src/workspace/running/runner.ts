@@ -29,6 +29,7 @@ import {
   renewLease,
   type Step,
 } from "../store/steps.ts";
+import { createScheduling } from "./schedules.ts";
 import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
 
 /** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
@@ -212,6 +213,7 @@ export function startRunner(options: RunnerOptions) {
   const keptPace = new Pace();
   const onFault = (error: unknown) => onError("step", error);
   const work = { pool, objects, nodeSteps: NODE_STEPS, random, onFault };
+  const startDue = createScheduling(pool);
   const claim = byTurns((after) => claimStep(pool, after, leaseMs));
   const claimLight = byTurns((after) => claimLightStep(pool, after, leaseMs, ...accountsByLength()));
   /**
@@ -250,6 +252,7 @@ export function startRunner(options: RunnerOptions) {
       if (performance.now() - lookedAt >= lookEveryMs) {
         lookedAt = performance.now();
         await attempt("look", () => makeStepsReady(pool));
+        await attempt("look", () => startDue());
       }
       while (!signal.aborted && taking.size < STEPS_AT_ONCE) {
         const startedMs = performance.now();

@@ -15,8 +15,15 @@ const pageTables = (page: string | null): readonly DeletedTable[] => [
   { name: "workspace.pages", key: ["id"], rowsMax: 100, ...only("id", page) },
 ];
 
+/** What starts runs. @param workflow SQL: of which; null: of all */
+const triggerTables = (workflow: string | null): readonly DeletedTable[] => [
+  { name: "workspace.hooks", key: ["id"], ...only("workflow_id", workflow) },
+  { name: "workspace.schedules", key: ["workflow_id"], ...only("workflow_id", workflow) },
+];
+
 /** @param workflow SQL: which; null: all */
 const workflowTables = (workflow: string | null): readonly DeletedTable[] => [
+  ...triggerTables(workflow),
   {
     name: "workspace.workflow_versions",
     key: ["workflow_id", "version"],
@@ -36,11 +43,12 @@ const folderTable = (which: string): DeletedTable => ({
 });
 
 /**
- * What is deleted of an account before its documents: first what others can open, then its runs. A step of a run that
+ * What is deleted of an account before its documents: first what others can open or run, then its runs. A step of a run that
  * is gone finds nothing to record.
  */
 export const FROM_DOCUMENTS: readonly DeletedTable[] = [
   ...pageTables(null),
+  ...triggerTables(null),
   // Each with all that it has handed on, so that no step goes on with a part of it.
   { name: "workspace.runs", key: ["id"], rowsMax: 1, only: "completed_at is null" },
   { name: "workspace.node_items", key: ["run_id", "sequence", "index"] },

@@ -130,6 +130,13 @@ export type FoundRun = ListedRun &
     readonly role: SpaceRole;
   };
 
+/** What has started it, and in whose name. */
+const BEGUN_BY = `r.trigger_id, r.webhook_id,
+     case when r.trigger_id is not null then 'schedule' when r.webhook_id is not null then 'webhook'
+       else 'manual' end as origin,
+     case when r.trigger_id is not null then 'system' when r.webhook_id is not null then 'webhook'
+       else 'api' end as actor_type`;
+
 const LISTED = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
      json_build_object('id', v.id, 'version', v.version) as version, r.retry_of, r.test_node_id, r.status,
      r.error_code, r.error_message, coalesce(r.error_details, '{}') as error_details,
@@ -138,7 +145,7 @@ const LISTED = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
      ${timeText("r.completed_at")} as completed_at,
      case when r.status = 'WAITING' then (select ${timeText("min(n.wake_at)")} from workspace.node_runs as n
        where n.account_id = r.account_id and n.run_id = r.id) end as wake_at,
-     r.webhook_url, r.delivery_id, split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor`;
+     r.webhook_url, r.delivery_id, split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor, ${BEGUN_BY}`;
 const FOUND = `${LISTED}, r.input, v.definition`;
 
 const FOUND_IN = `workspace.runs as r
@@ -337,5 +344,8 @@ export const setRunEnd = change<
    where account_id = $1 and id = $2`,
 );
 
-/** Whether anybody has one, ended or not. Dispatchers ask five times a second until there is one. */
-export const hasRuns = scalarOf<boolean>("select exists (select from workspace.runs)", "has_runs");
+/** Whether anybody has one, ended or not, or will have one by a schedule. Dispatchers ask until there is one. */
+export const hasRuns = scalarOf<boolean>(
+  "select exists (select from workspace.runs) or exists (select from workspace.schedules)",
+  "has_runs",
+);

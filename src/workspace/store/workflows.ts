@@ -12,14 +12,23 @@ import type {
 import { isBelow, listOf } from "./lists.ts";
 import { IS_MEMBER, joinMember, lockerOf, userJson } from "./spaces.ts";
 import { change, rowOf, type SpaceUser } from "./statements.ts";
+import { type StoredHook, type StoredSchedule, TRIGGERS } from "./triggers.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type StoredWorkflow = Omit<
   ListedWorkflow,
-  "node_count" | "trigger_kinds" | "access" | "published_by" | keyof typeof WORKFLOW_CONSTANTS
+  | "node_count"
+  | "trigger_kinds"
+  | "access"
+  | "published_by"
+  | "triggers"
+  | "webhooks"
+  | keyof typeof WORKFLOW_CONSTANTS
 > & {
   /** Of the draft's nodes. */
   readonly kinds: readonly NodeKind[];
+  readonly schedule: StoredSchedule | null;
+  readonly hook: StoredHook | null;
   /** The member's. */
   readonly role: SpaceRole;
   readonly isCreator: boolean;
@@ -41,7 +50,7 @@ const LISTED = `w.id, w.space_id, w.name, w.summary, w.status, w.enabled, w.draf
     'created_by', ${userJson("p")}, 'created_at', ${timeText("v.created_at")}) end as current_version,
   (select json_build_object('id', r.id, 'status', r.status, 'created_at', ${timeText("r.created_at")})
    from workspace.runs as r where r.account_id = w.account_id and r.workflow_id = w.id
-   order by r.id desc limit 1) as last_run`;
+   order by r.id desc limit 1) as last_run, ${TRIGGERS}`;
 
 /** Of the member $2. */
 const WORKFLOWS = `workspace.workflows as w

@@ -155,9 +155,7 @@ describe("before migrate", () => {
     if (command === "dispatch")
       await expect.poll(() => process.output(), { timeout }).toContain('"dispatching"');
     const warnings = process.lines.filter(isComplaint);
-    expect(warnings).toMatchObject([
-      { level: "warn", msg: expect.stringContaining("run migrate") },
-    ]);
+    expect(warnings).toMatchObject([{ level: "warn", msg: expect.stringContaining("run migrate") }]);
     expect(await process.stop()).toBe(0);
   });
 

@@ -178,6 +178,7 @@ describe("what is sealed", () => {
     "api_keys.digest",
     "console_sessions.link_digest",
     "console_sessions.digest",
+    "hooks.key_digest",
     "idempotency_keys.fingerprint",
     "notice_recipients.token_digest",
     "page_links.token_digest",
@@ -214,6 +215,7 @@ describe("what is sealed", () => {
       "cells/move-pages-sql.ts",
       "delivery/endpoint-headers.ts",
       "delivery/signing-secrets-sql.ts",
+      "workspace/store/triggers.ts",
     ]);
   });
 });

@@ -220,6 +220,14 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
       body: fc.record({ revision: fc.constantFrom(1, 2), definition: definitions() }),
     },
     "workflows.publish": { params: workflow, body: fc.constant({}) },
+    "workflows.hook.create": {
+      params: published,
+      body: fc.record({ overlap_seconds: fc.nat({ max: 86_400 }) }),
+    },
+    "workflows.hook.delete": {
+      before: async () => void (await api.ask("POST", `/v1/workflows/${first_workflow}/hook`)),
+      params: published,
+    },
     "workflows.runs.create": {
       params: published,
       body: fc.record({

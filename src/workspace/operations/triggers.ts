@@ -1,0 +1,312 @@
+import type { FastifyRequest } from "fastify";
+import type { ClientBase } from "pg";
+import { z } from "zod";
+import { id } from "../../api/fields.ts";
+import { coalesceByTurn } from "../../base/database/coalesce.ts";
+import { readCron } from "../../base/database/graphile-worker.ts";
+import { refuseBeyondStorage } from "../../base/database/storage.ts";
+import { inTransaction } from "../../base/database/transaction.ts";
+import { sharerOf } from "../../base/model/account-places.ts";
+import { DAY_SECONDS } from "../../base/model/time.ts";
+import { digestSecret, newSecret } from "../../http/api-keys.ts";
+import { withDeadline } from "../../http/deadline.ts";
+import { readIdempotencyKey } from "../../http/idempotent-write.ts";
+import type { AddRoutes } from "../../http/kernel.ts";
+import { ANSWER_WITHIN_MS, BODY_BYTES_IN_TURN_MIN } from "../../http/limits.ts";
+import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
+import { type FieldError, Problem } from "../../http/problems.ts";
+import { beginRequest, contextOf, msLeft, readTraceparent } from "../../http/request-context.ts";
+import { invalidRequestFrom, parseJsonBody, refuseMediaType } from "../../http/request-validation.ts";
+import {
+  type HeaderValue,
+  SIGNATURE_HEADER,
+  verifySignature,
+  WebhookVerificationError,
+} from "../../signing/index.ts";
+import type { Definition } from "../model/definition.ts";
+import { nextDue } from "../model/due-times.ts";
+import { CreatedHook, TRIGGER_ERRORS } from "../model/triggers.ts";
+import type { ListedWorkflow } from "../model/workflows.ts";
+import { hasRoomForRun } from "../store/runs.ts";
+import {
+  beginRun,
+  findHook,
+  type Hook,
+  lockHooked,
+  readNow,
+  removeHook,
+  removeSchedule,
+  rotateHook,
+  type StoredHook,
+  type StoredSchedule,
+  setSchedule,
+  signingSecretOf,
+} from "../store/triggers.ts";
+import { lockWorkflow } from "../store/workflows.ts";
+import { input as item } from "./runs.ts";
+import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
+
+/** What a workflow tells of how its current version begins. */
+export function triggersBody(
+  schedule: StoredSchedule | null,
+  hook: StoredHook | null,
+): Pick<ListedWorkflow, "triggers" | "webhooks"> {
+  return { triggers: schedule ? [scheduleBody(schedule)] : [], webhooks: hook ? [hookBody(hook)] : [] };
+}
+
+function scheduleBody({ refusal, error, ...schedule }: StoredSchedule): ListedWorkflow["triggers"][number] {
+  const code = refusal ?? error;
+  return {
+    ...schedule,
+    kind: "schedule",
+    active: refusal === null && schedule.next_fire_at !== null,
+    last_error_code: code,
+    last_error_message: code && TRIGGER_ERRORS[code],
+  };
+}
+
+function hookBody({ refusal, ...hook }: StoredHook): ListedWorkflow["webhooks"][number] {
+  return {
+    ...hook,
+    url: null,
+    methods: ["POST"],
+    active: refusal === null && hook.id !== null,
+    provider_key: null,
+    integration_mode: null,
+    events: [],
+    has_signing_secret: hook.id !== null,
+    subscription_state: null,
+    subscription_count: 0,
+    last_error_code: refusal,
+    subscription_synced_at: null,
+  };
+}
+
+/** When a version is due next. `at`: null, never; a string: what is wrong with its expression. Null: it has no schedule. */
+async function findSchedule(tx: ClientBase, { nodes }: Definition) {
+  const index = nodes.findIndex(({ kind }) => kind === "schedule_trigger");
+  const node = nodes[index];
+  if (node?.kind !== "schedule_trigger") return null;
+  const { cron: expression, time_zone: timeZone } = node.parameters;
+  const cron = await readCron(expression);
+  const nextMs = typeof cron === "string" ? null : nextDue({ cron, timeZone }, (await readNow(tx)).getTime());
+  return { node, index, at: typeof cron === "string" ? cron : nextMs && new Date(nextMs) };
+}
+
+/** @param place what the definition's paths begin with */
+export async function findCronFaults(
+  tx: ClientBase,
+  definition: Definition,
+  place: string,
+): Promise<readonly FieldError[]> {
+  const found = await findSchedule(tx, definition);
+  if (found === null || found.at instanceof Date) return [];
+  const message = found.at || "No such day ever comes.";
+  return [{ path: `${place}.nodes.${found.index}.parameters.cron`, message }];
+}
+
+/** The version that was just published begins at its own schedule, or at none. The workflow is locked. */
+export async function schedulePublished(
+  tx: ClientBase,
+  accountId: string,
+  workflowId: string,
+  definition: Definition,
+): Promise<void> {
+  const found = await findSchedule(tx, definition);
+  if (found === null) return void (await removeSchedule(tx, accountId, workflowId));
+  const { id, parameters } = found.node;
+  const { cron, time_zone, catch_up_seconds } = parameters;
+  const at = found.at instanceof Date ? found.at : null;
+  await setSchedule(tx, accountId, workflowId, id, cron, time_zone, catch_up_seconds, at);
+}
+
+const HOOKS_PATH = "/v1/workflows/hooks";
+const { write } = operationsOf("Workflows");
+const path = "/v1/workflows/{workflow_id}/hook";
+const params = z.strictObject({ workflow_id: id });
+const Rotation = z.strictObject({
+  overlap_seconds: z
+    .int()
+    .min(0)
+    .max(DAY_SECONDS)
+    .default(0)
+    .describe("How long the hook before it still works. 0: it ends at once."),
+});
+
+type Dependencies = Pick<WorkspaceDependencies, "pool" | "publicUrl" | "secretsKey">;
+
+/** URLs at which others run a workflow. */
+export function hookOperations({ publicUrl, secretsKey }: Dependencies): readonly Operation[] {
+  return [
+    write({
+      key: "workflows.hook.create",
+      summary: "Make or rotate a workflow's hook",
+      description:
+        "Makes a URL for the workflow, which is shown only once, and ends the one before. If the current version " +
+        "begins at a `hook_trigger`, whoever knows the URL can POST a JSON object to it (with Content-Type: " +
+        "application/json, and an Idempotency-Key if you like): that starts a run, with the object for its input, in " +
+        "the name of whoever published the version, and is answered 202 with its `run_id`. For members who may " +
+        "publish workflows: others get 403.",
+      method: "POST",
+      path,
+      scope: "workflows:write",
+      holdsSecret: true,
+      params,
+      body: jsonBody(Rotation, { isOptional: true }),
+      audit: ({ params: { workflow_id } }, { body: { id: hook_id, previous_ends_at } }) => {
+        return { workflow_id, hook_id, previous_ends_at };
+      },
+      response: jsonResponse(201, CreatedHook),
+      errors: ["not_found", "access_denied"],
+      judgeRepeat: async (request, tx) => {
+        const { user, params } = request;
+        await requirePermission(request, "publish_workflows", lockWorkflow(tx, user, params.workflow_id));
+        return "again";
+      },
+      handle: async (request, tx) => {
+        const { user, params, body } = request;
+        const { workflow_id: workflowId } = params;
+        await requirePermission(request, "publish_workflows", lockWorkflow(tx, user, workflowId));
+        const key = newSecret();
+        const next = { digest: digestSecret(key), overlapSeconds: body.overlap_seconds };
+        const made = await rotateHook(tx, user, workflowId, next, secretsKey);
+        return { body: { ...made, url: `${publicUrl}${HOOKS_PATH}/${key}` } };
+      },
+    }),
+    write({
+      key: "workflows.hook.delete",
+      summary: "End a workflow's hook",
+      description:
+        "Its URL works no more, nor does one that a rotation has left for a while. For members who may publish " +
+        "workflows: others get 403. 404 if it has none.",
+      method: "DELETE",
+      path,
+      scope: "workflows:write",
+      params,
+      audit: ({ params }) => params,
+      response: emptyResponse(),
+      errors: ["not_found", "access_denied"],
+      handle: async (request, tx) => {
+        const { user, params } = request;
+        const { workflow_id: workflowId } = params;
+        await requirePermission(request, "publish_workflows", lockWorkflow(tx, user, workflowId));
+        if (!(await removeHook(tx, user.accountId, workflowId))) throw request.problem("not_found");
+      },
+    }),
+  ];
+}
+
+const NO_SCOPES: ReadonlySet<string> = new Set();
+
+/** What was posted to a hook. `input`: what the body says, as it is stored. */
+type Posted = Pick<FastifyRequest, "headers"> & { readonly body: Buffer; readonly input: string };
+type KnownHook = Hook & { readonly digest: Buffer };
+
+/** `POST /v1/workflows/hooks/{hook_key}` runs a workflow. Whoever has the key needs no other. */
+export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes {
+  const find = coalesceByTurn((digest) => findHook(pool, Buffer.from(digest, "latin1")));
+  const hooks = new WeakMap<FastifyRequest, KnownHook>();
+
+  async function begin(tx: ClientBase, hook: KnownHook, { headers, body, input }: Posted) {
+    const { accountId } = hook;
+    const workflow = await lockHooked(tx, accountId, hook.workflowId);
+    // It may have been ended by whoever had the workflow before.
+    if ((await findHook(tx, hook.digest)) === null) throw new Problem("unauthorized");
+    if (workflow === null)
+      throw inactive("Its current version begins elsewhere. Publish one with a hook_trigger.");
+    const { authMode, refusal, ...triggered } = workflow;
+    const signature = headers[SIGNATURE_HEADER];
+    if (authMode === "signature") requireSignature(body, signature, signingSecretOf(hook, secretsKey));
+    if (refusal !== null) throw inactive(TRIGGER_ERRORS[refusal]);
+    const { userId } = triggered;
+    await refuseBeyondStorage(tx, accountId, userId, null);
+    const hasRoom = await hasRoomForRun(tx, { accountId, userId });
+    const key = headers["idempotency-key"];
+    const begunFor = key === undefined ? null : `key ${readIdempotencyKey(key)}`;
+    const run = {
+      ...triggered,
+      webhookId: hook.id,
+      begunFor,
+      traceparent: readTraceparent(headers.traceparent),
+    };
+    const begun = (await beginRun(tx, accountId, run, input))!;
+    if (begun.isNew && !hasRoom) throw new Problem("too_many_workflow_runs");
+    if (begun.input !== input) throw new Problem("idempotency_key_reused");
+    return begun;
+  }
+
+  return async (app, kernel) => {
+    app.route<{ Params: { hook_key?: string } }>({
+      url: `${HOOKS_PATH}/:hook_key?`,
+      method: "POST",
+      onRequest: async (request, reply) => {
+        const context = beginRequest(request, "hook", true);
+        const digest = digestSecret(request.params.hook_key ?? "");
+        const finding = find(digest.toString("latin1"));
+        const { answer: hook } = await withDeadline(ANSWER_WITHIN_MS, "authentication", finding);
+        if (hook === null) {
+          await kernel.admit(request, reply);
+          throw new Problem("unauthorized");
+        }
+        const { accountId, workflowId } = hook;
+        // Each has the limits of a user of its own, so that one that is flooded takes nothing from others.
+        const sharer = sharerOf(accountId, { userId: workflowId });
+        const key = {
+          id: hook.id,
+          accountId,
+          userId: null,
+          scopes: NO_SCOPES,
+          expiresAt: null,
+          revokedAt: null,
+        };
+        Object.assign(context, { accountId, sharer, key });
+        await kernel.countSession(request, reply, { id: workflowId, accountId: null, userId: null });
+        hooks.set(request, { ...hook, digest });
+        refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));
+      },
+      handler: async (request, reply) => {
+        const context = contextOf(request);
+        const { headers } = request;
+        const body = (request.body as Buffer | undefined) ?? Buffer.alloc(0);
+        try {
+          refuseMediaType(headers, body.length);
+          const hook = hooks.get(request)!;
+          const turn = { waitMs: msLeft(context) };
+          const read = () => inputOf(body);
+          const isLarge = body.length >= BODY_BYTES_IN_TURN_MIN;
+          const input = isLarge ? await kernel.onThread(context.sharer!, turn, read) : read();
+          const beginning = kernel.inTurn(context.sharer!, turn, () =>
+            inTransaction(pool, (tx) => begin(tx, hook, { headers, body, input })),
+          );
+          const { id: run_id, isNew } = await withDeadline(turn.waitMs, "the transaction", beginning);
+          if (!isNew) reply.header("idempotent-replayed", "true");
+          reply.code(202).header("content-type", "application/json");
+          return reply.send(Buffer.from(JSON.stringify({ run_id })));
+        } finally {
+          context.bufferedBody?.giveBack();
+        }
+      },
+    });
+  };
+}
+
+function inactive(message: string): Problem {
+  return new Problem("hook_inactive", { errors: [{ path: "path.hook_key", message }] });
+}
+
+function inputOf(body: Buffer): string {
+  const { data, error } = item.safeParse(body.length === 0 ? {} : parseJsonBody(body));
+  if (error !== undefined) throw invalidRequestFrom("body", error);
+  return JSON.stringify(data);
+}
+
+function requireSignature(body: Buffer, signature: HeaderValue, secret: string): void {
+  try {
+    verifySignature({ body, header: signature, secrets: [secret] });
+  } catch (error) {
+    if (!(error instanceof WebhookVerificationError) || error.kind === "misuse") throw error;
+    const { code, message } = error;
+    const errors = [{ path: `header.${SIGNATURE_HEADER}`, message: `${code}: ${message}` }];
+    throw new Problem("hook_signature_invalid", { errors });
+  }
+}

@@ -1,0 +1,256 @@
+import { randomBytes } from "node:crypto";
+import type { ClientBase, Pool } from "pg";
+import { newId } from "../../base/database/partitions.ts";
+import { seal, unseal } from "../../base/database/sealing.ts";
+import { timeText } from "../../base/database/time-text.ts";
+import type { SecretsKey } from "../../base/model/secrets-key.ts";
+import type { HOOK_AUTH_MODES } from "../model/node-kinds.ts";
+import { allows, SPACE_ROLES } from "../model/roles.ts";
+import type { TriggerError } from "../model/triggers.ts";
+import { accountsBehind } from "./lists.ts";
+import { change, type Database, lockOf, rowOf, rowsOf, type SpaceUser, scalarOf } from "./statements.ts";
+
+const MAY_RUN = SPACE_ROLES.filter((role) => allows(role, "run_workflows")).map((role) => `'${role}'`);
+
+/** A `TriggerError`: why no run of the workflow `w`, whose current version is `v`, begins by itself. Null: it may. */
+const REFUSAL = `case
+  when coalesce(w.bin_id, (select sp.bin_id from workspace.spaces as sp
+    where sp.account_id = w.account_id and sp.id = w.space_id)) is not null then 'workflow_deleted'
+  when w.status <> 'ACTIVE' then 'workflow_archived'
+  when not w.enabled then 'workflow_disabled'
+  when not exists (select from workspace.space_members as pm
+    where pm.account_id = w.account_id and pm.space_id = w.space_id and pm.user_id = v.created_by
+      and pm.role in (${MAY_RUN})) then 'access_denied' end`;
+
+const HOOK_NODE = `jsonb_path_query_first(v.definition, '$.nodes[*] ? (@.kind == "hook_trigger")')`;
+
+/** Of a workflow in a list: a `StoredSchedule` and a `StoredHook`, each null where its version has no such trigger. */
+export const TRIGGERS = `
+  (select json_build_object('id', t.id, 'node_id', t.node_id, 'next_fire_at', ${timeText("t.next_at")},
+     'last_fired_at', ${timeText("t.last_fired_at")}, 'error', t.error_code, 'refusal', ${REFUSAL})
+   from workspace.schedules as t where t.account_id = w.account_id and t.workflow_id = w.id) as schedule,
+  (select json_build_object('id', t.id, 'node_id', node ->> 'id', 'auth_mode', node #>> '{parameters,auth_mode}',
+     'refusal', ${REFUSAL})
+   from ${HOOK_NODE} as node left join workspace.hooks as t
+     on t.account_id = w.account_id and t.workflow_id = w.id and t.ends_at is null
+   where node is not null) as hook`;
+
+type Refused = { readonly node_id: string; readonly refusal: TriggerError | null };
+export type StoredSchedule = Refused & {
+  readonly id: string;
+  readonly next_fire_at: string | null;
+  readonly last_fired_at: string | null;
+  readonly error: TriggerError | null;
+};
+export type AuthMode = (typeof HOOK_AUTH_MODES)[number];
+/** `id`: null, it has no key. */
+export type StoredHook = Refused & { readonly id: string | null; readonly auth_mode: AuthMode };
+
+/** What a trigger runs: the current version of a workflow, in the name of whoever published that. */
+type Triggered = {
+  readonly workflowId: string;
+  readonly spaceId: string;
+  readonly version: number;
+  readonly userId: string;
+  readonly nodeId: string;
+  /** Null: nothing is in the way. */
+  readonly refusal: TriggerError | null;
+};
+
+type TriggeredRun = Omit<Triggered, "refusal"> & {
+  /** The schedule or the hook. */
+  readonly triggerId?: string;
+  readonly webhookId?: string;
+  /** Null: there may be any number for it. */
+  readonly begunFor: string | null;
+  readonly traceparent: string | null;
+};
+
+/**
+ * A run that begins at its trigger, or the one that was begun for the same before: runs of an account are begun one
+ * after the other, see `hasRoomForRun`. @param input JSON, as it is stored
+ */
+export const beginRun = rowOf<
+  { readonly id: string; readonly isNew: boolean; readonly input: string },
+  string,
+  [run: TriggeredRun, input: string],
+  ClientBase
+>(
+  `with given as (
+     select * from json_to_record($2) as given ("workflowId" uuid, "spaceId" uuid, version integer, "userId" uuid,
+       "nodeId" text, "triggerId" uuid, "webhookId" uuid, "begunFor" text, traceparent text)
+   ), run as (
+     insert into workspace.runs (account_id, workflow_id, space_id, version, requested_by, trigger_id, webhook_id,
+       begun_for, traceparent, input, node_run_count, event_count)
+     select $1, "workflowId", "spaceId", version, "userId", "triggerId", "webhookId", "begunFor", traceparent, $3, 1, 1
+     from given
+     on conflict (account_id, workflow_id, begun_for) where begun_for is not null do nothing
+     returning id, true as "isNew", input::text as input
+   ), node as (
+     insert into workspace.node_runs (account_id, run_id, sequence, node_id, input_count)
+     select $1, run.id, 1, "nodeId", 0 from run, given
+   ), event as (
+     insert into workspace.run_events (account_id, run_id, sequence, kind) select $1, id, 1, 'run.created' from run
+   )
+   select * from run union all
+   select r.id, false, r.input::text from workspace.runs as r, given
+   where r.account_id = $1 and r.workflow_id = "workflowId" and r.begun_for = "begunFor"`,
+  "begin_run",
+);
+
+export const readNow = scalarOf<Date>("select now()");
+
+type Scheduled = [nodeId: string, cron: string, timeZone: string, catchUpSeconds: number];
+
+/** From now on the workflow is run at these times. It is locked. */
+export const setSchedule = change<string, [workflowId: string, ...Scheduled, nextAt: Date | null]>(
+  `insert into workspace.schedules as s (account_id, workflow_id, node_id, cron, time_zone, catch_up_seconds, next_at)
+   values ($1, $2, $3, $4, $5, $6, $7)
+   on conflict (account_id, workflow_id) do update set node_id = excluded.node_id, cron = excluded.cron,
+     time_zone = excluded.time_zone, catch_up_seconds = excluded.catch_up_seconds, next_at = excluded.next_at,
+     done_until = greatest(s.done_until, excluded.done_until), error_code = null`,
+);
+
+export const removeSchedule = change<string, [workflowId: string]>(
+  "delete from workspace.schedules where account_id = $1 and workflow_id = $2",
+);
+
+/** Schedules that are looked at for whose they are. */
+const DUE_LOOKED_AT = 500;
+/** Of an account, in one transaction. */
+const DUE_PER_TURN = 50;
+const FIRST = "'00000000-0000-0000-0000-000000000000'::uuid";
+
+/** The accounts that have schedules that are due, in order. @param now null: the database's time */
+export async function findDueAccounts(pool: Pool, now: Date | null): Promise<readonly string[]> {
+  const IS_DUE = "next_at <= coalesce($1::timestamptz, now())";
+  const { rows } = await pool.query<{ id: string }>({
+    name: "find_due_accounts",
+    text: `
+      with recursive oldest as materialized (
+        select account_id from workspace.schedules where ${IS_DUE} order by next_at limit ${DUE_LOOKED_AT}
+      ), ${accountsBehind(FIRST, "workspace.schedules")}
+      select account_id as id from oldest
+      union
+      select account_id from accounts where (select count(*) from oldest) = ${DUE_LOOKED_AT}
+        and exists (select from workspace.schedules as s where s.account_id = accounts.account_id and ${IS_DUE})
+      order by id`,
+    values: [now],
+  });
+  return rows.map(({ id }) => id);
+}
+
+export type DueSchedule = Triggered & {
+  readonly id: string;
+  readonly cron: string;
+  readonly timeZone: string;
+  readonly catchUpSeconds: number;
+  readonly doneUntil: Date;
+  readonly now: Date;
+};
+
+/** Some of an account's that are due. Until the transaction ends nobody else has them, nor changes their workflows. */
+export const lockDue = rowsOf<DueSchedule, string, [now: Date | null], ClientBase>(
+  `with due as materialized (
+     select * from workspace.schedules where account_id = $1 and next_at <= coalesce($2::timestamptz, now())
+     order by next_at limit ${DUE_PER_TURN} for no key update skip locked
+   )
+   select due.id, due.workflow_id as "workflowId", due.node_id as "nodeId", due.cron, due.time_zone as "timeZone",
+     due.catch_up_seconds as "catchUpSeconds", due.done_until as "doneUntil",
+     coalesce($2::timestamptz, now()) as now, w.space_id as "spaceId", v.version, v.created_by as "userId",
+     ${REFUSAL} as refusal
+   from due
+   join workspace.workflows as w on w.account_id = $1 and w.id = due.workflow_id
+   join workspace.workflow_versions as v
+     on v.account_id = $1 and v.workflow_id = w.id and v.version = w.current_version
+   for share of w skip locked`,
+  "lock_due",
+);
+
+/** Of a schedule that is locked. @param error null: it has started its run, if it was due */
+export const settleSchedule = change<
+  string,
+  [workflowId: string, doneUntil: Date, nextAt: Date | null, firedAt: Date | null, error: TriggerError | null]
+>(
+  `update workspace.schedules set done_until = greatest(done_until, $3), next_at = $4,
+     last_fired_at = coalesce($5, last_fired_at),
+     error_code = case when $5::timestamptz is null then coalesce($6, error_code) end
+   where account_id = $1 and workflow_id = $2`,
+  "settle_schedule",
+);
+
+/** A key that works, and what its requests are signed with. */
+export type Hook = {
+  readonly id: string;
+  readonly accountId: string;
+  readonly workflowId: string;
+  readonly sealedSecret: Buffer;
+};
+
+/** Null: there is no such key, or it works no more. */
+export async function findHook(database: Database, digest: Buffer): Promise<Hook | null> {
+  const { rows } = await database.query<Hook>({
+    name: "find_hook",
+    text: `select id, account_id as "accountId", workflow_id as "workflowId", sealed_secret as "sealedSecret"
+           from workspace.hooks where key_digest = $1 and (ends_at is null or ends_at > now())`,
+    values: [digest],
+  });
+  return rows[0] ?? null;
+}
+
+/** Nobody changes the workflow until the transaction ends. Null: its current version does not begin at a hook. */
+export const lockHooked = lockOf<Triggered & { readonly authMode: AuthMode }, string, [workflowId: string]>(
+  `select w.id as "workflowId", w.space_id as "spaceId", v.version, v.created_by as "userId", node ->> 'id' as "nodeId",
+     node #>> '{parameters,auth_mode}' as "authMode", ${REFUSAL} as refusal
+   from workspace.workflows as w
+   join workspace.workflow_versions as v
+     on v.account_id = w.account_id and v.workflow_id = w.id and v.version = w.current_version
+   cross join lateral ${HOOK_NODE} as node
+   where w.account_id = $1 and w.id = $2 and node is not null for share of w`,
+  "lock_hooked",
+);
+
+const insertHook = rowOf<
+  { readonly created_at: string; readonly previous_ends_at: string | null },
+  SpaceUser,
+  [workflowId: string, id: string, digest: Buffer, sealed: Buffer, overlapSeconds: number],
+  ClientBase
+>(
+  `with gone as (
+     delete from workspace.hooks where account_id = $1 and workflow_id = $3
+       and (ends_at is not null or $7::integer = 0)
+   ), kept as (
+     update workspace.hooks set ends_at = now() + $7::integer * interval '1 second'
+     where account_id = $1 and workflow_id = $3 and ends_at is null and $7::integer > 0 returning ends_at
+   )
+   insert into workspace.hooks (account_id, created_by, workflow_id, id, key_digest, sealed_secret)
+   values ($1, $2, $3, $4, $5, $6)
+   returning ${timeText("created_at")} as created_at, (select ${timeText("ends_at")} from kept) as previous_ends_at`,
+);
+
+/**
+ * Makes the hook's next key. The one before it works for another `overlapSeconds`, and none before that. The workflow
+ * is locked.
+ */
+export async function rotateHook(
+  tx: ClientBase,
+  user: SpaceUser,
+  workflowId: string,
+  { digest, overlapSeconds }: { readonly digest: Buffer; readonly overlapSeconds: number },
+  secretsKey: SecretsKey,
+) {
+  const secret = `whsec_${randomBytes(32).toString("base64")}`;
+  const id = await newId(tx);
+  const sealed = seal(secret, secretsKey, { accountId: user.accountId, id });
+  const made = (await insertHook(tx, user, workflowId, id, digest, sealed, overlapSeconds))!;
+  return { id, workflow_id: workflowId, signing_secret: secret, ...made };
+}
+
+export function signingSecretOf({ accountId, id, sealedSecret }: Hook, secretsKey: SecretsKey): string {
+  return unseal(sealedSecret, secretsKey, { accountId, id });
+}
+
+/** False: there is none. */
+export const removeHook = change<string, [workflowId: string]>(
+  "delete from workspace.hooks where account_id = $1 and workflow_id = $2",
+);
