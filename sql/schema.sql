@@ -495,6 +495,16 @@ create table sealpost.published_state (
 create table sealpost.quarantine_lock (
 );
 
+create table sealpost.quotas (
+  account_id uuid not null,
+  quota text not null,
+  most bigint not null,
+  constraint quotas_pkey PRIMARY KEY (account_id, quota),
+  constraint quotas_most_check CHECK ((most >= 0)),
+  constraint quotas_quota_check CHECK ((quota = ANY (ARRAY['bytes', 'documents', 'space_bytes', 'space_documents', 'runs_per_day', 'ended_run_bytes']))),
+  constraint quotas_account_id_fkey FOREIGN KEY (account_id) REFERENCES sealpost.accounts(id)
+);
+
 create unlogged table sealpost.rate_limits (
   key character varying(255) not null,
   points integer default 0 not null,
@@ -703,9 +713,9 @@ CREATE INDEX documents_space ON workspace.documents USING btree (account_id, spa
 CREATE UNIQUE INDEX documents_names ON workspace.documents USING btree (account_id, space_id, folder_id, file_name) NULLS NOT DISTINCT WHERE (bin_id IS NULL);
 CREATE TRIGGER count_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_documents();
 CREATE TRIGGER count_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_documents();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.documents REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', '1024 + case when has_content then file_size else 0 end');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.documents REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', 'space_id', '1024 + case when has_content then file_size else 0 end', '1', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.documents REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', 'space_id', '1024 + case when has_content then file_size else 0 end', '1', '0');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.documents REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'uploaded_by', 'space_id', '1024 + case when has_content then file_size else 0 end', '1', '0');
 
 create table workspace.feed_readers (
   account_id uuid not null,
@@ -732,8 +742,8 @@ create table workspace.folders (
 CREATE INDEX folders_bin ON workspace.folders USING btree (account_id, bin_id) WHERE (bin_id IS NOT NULL);
 CREATE INDEX folders_siblings ON workspace.folders USING btree (account_id, space_id, parent_id, id);
 CREATE UNIQUE INDEX folders_names ON workspace.folders USING btree (account_id, space_id, parent_id, name) NULLS NOT DISTINCT WHERE (bin_id IS NULL);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.folders REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', '1024');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.folders REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', '1024');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.folders REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', 'space_id', '1024', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.folders REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'created_by', 'space_id', '1024', '0', '0');
 
 create table workspace.hooks (
   account_id uuid not null,
@@ -759,6 +769,7 @@ create table workspace.loose_objects (
   is_reserved boolean not null,
   bytes bigint default 0 not null,
   user_id uuid,
+  space_id uuid,
   remove_at timestamptz not null,
   constraint loose_objects_pkey PRIMARY KEY (account_id, storage_key),
   constraint loose_objects_bytes_check CHECK ((bytes >= 0)),
@@ -766,9 +777,9 @@ create table workspace.loose_objects (
   constraint loose_objects_account_id_user_id_fkey FOREIGN KEY (account_id, user_id) REFERENCES sealpost.users(account_id, id)
 );
 CREATE INDEX loose_objects_due ON workspace.loose_objects USING btree (account_id, remove_at);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'bytes + case when is_reserved then 0 else 1024 end');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'bytes + case when is_reserved then 0 else 1024 end');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'bytes + case when is_reserved then 0 else 1024 end');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0');
 
 create table workspace.moves (
   account_id uuid not null,
@@ -869,8 +880,8 @@ create table workspace.page_links (
   constraint page_links_token_digest_key UNIQUE (token_digest)
 );
 CREATE INDEX page_links_page ON workspace.page_links USING btree (account_id, page_id, id);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_links REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_links REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_links REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', 'null::uuid', '1024', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_links REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', 'null::uuid', '1024', '0', '0');
 
 create table workspace.page_versions (
   account_id uuid not null,
@@ -893,9 +904,9 @@ create table workspace.page_versions (
   constraint page_versions_account_id_page_id_number_key UNIQUE (account_id, page_id, number)
 );
 CREATE TRIGGER keep_page_version BEFORE UPDATE ON workspace.page_versions FOR EACH ROW WHEN ((((to_jsonb(old.*) - 'html') - 'renderer') <> ((to_jsonb(new.*) - 'html') - 'renderer'))) EXECUTE FUNCTION workspace.keep_page_version();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.page_versions REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', '1024 + octet_length(markdown) + octet_length(html)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.page_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', 'null::uuid', '1024 + octet_length(markdown) + octet_length(html)', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.page_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', 'null::uuid', '1024 + octet_length(markdown) + octet_length(html)', '0', '0');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.page_versions REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'published_by', 'null::uuid', '1024 + octet_length(markdown) + octet_length(html)', '0', '0');
 
 create table workspace.pages (
   account_id uuid not null,
@@ -915,9 +926,9 @@ create table workspace.pages (
   constraint pages_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id)
 );
 CREATE INDEX pages_space ON workspace.pages USING btree (account_id, space_id, id);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.pages REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024 + octet_length(markdown)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.pages REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024 + octet_length(markdown)');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.pages REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', '1024 + octet_length(markdown)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.pages REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', 'null::uuid', '1024 + octet_length(markdown)', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.pages REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', 'null::uuid', '1024 + octet_length(markdown)', '0', '0');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.pages REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''pages''', 'created_by', 'null::uuid', '1024 + octet_length(markdown)', '0', '0');
 
 create table workspace.run_events (
   account_id uuid not null,
@@ -935,12 +946,14 @@ create table workspace.run_events (
 
 create table workspace.runs (
   account_id uuid not null,
-  id uuid default sealpost.uuid_v7() not null,
+  id uuid default sealpost.uuid_v7(now()) not null,
   space_id uuid not null,
   workflow_id uuid not null,
   version integer not null,
   status text default 'QUEUED' not null,
   input json not null,
+  retry_of uuid,
+  test_node_id text,
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
@@ -968,14 +981,19 @@ create table workspace.runs (
   constraint runs_account_id_workflow_id_version_fkey FOREIGN KEY (account_id, workflow_id, version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version)
 );
 CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_ended_space ON workspace.runs USING btree (account_id, space_id, status, id) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_ended_workflow ON workspace.runs USING btree (account_id, workflow_id, status, id) WHERE (completed_at IS NOT NULL);
 CREATE INDEX runs_own_url ON workspace.runs USING btree (delivery_id) WHERE (webhook_url IS NOT NULL);
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);
 CREATE INDEX runs_workflow ON workspace.runs USING btree (account_id, workflow_id, id);
 CREATE UNIQUE INDEX runs_begun_for ON workspace.runs USING btree (account_id, workflow_id, begun_for) WHERE (begun_for IS NOT NULL);
+CREATE TRIGGER runs_close_own_url AFTER DELETE ON workspace.runs FOR EACH ROW WHEN (((old.webhook_url IS NOT NULL) AND (old.delivery_id IS NOT NULL))) EXECUTE FUNCTION workspace.close_own_url();
 CREATE TRIGGER runs_stamp_delivery AFTER INSERT OR UPDATE OF delivery_id ON workspace.runs FOR EACH ROW WHEN ((new.delivery_id IS NOT NULL)) EXECUTE FUNCTION workspace.stamp_delivery();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.runs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.runs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', '1024 + octet_length(input) + item_bytes + 256 * item_count::bigint + 1024 * node_run_count::bigint');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.runs FOR EACH ROW WHEN ((((old.item_bytes IS DISTINCT FROM new.item_bytes) OR (old.item_count IS DISTINCT FROM new.item_count)) OR (old.node_run_count IS DISTINCT FROM new.node_run_count))) EXECUTE FUNCTION workspace.count_run();
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.runs REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', 'null::uuid', 'workspace.run_bytes(input, item_bytes, item_count, node_run_count)', '1', 'case when completed_at is null then 0
+         else workspace.run_bytes(input, item_bytes, item_count, node_run_count) end');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.runs REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''runs''', 'requested_by', 'null::uuid', 'workspace.run_bytes(input, item_bytes, item_count, node_run_count)', '1', 'case when completed_at is null then 0
+         else workspace.run_bytes(input, item_bytes, item_count, node_run_count) end');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.runs FOR EACH ROW WHEN (((((old.item_bytes IS DISTINCT FROM new.item_bytes) OR (old.item_count IS DISTINCT FROM new.item_count)) OR (old.node_run_count IS DISTINCT FROM new.node_run_count)) OR ((old.completed_at IS NULL) IS DISTINCT FROM (new.completed_at IS NULL)))) EXECUTE FUNCTION workspace.count_run();
 
 create table workspace.schedules (
   account_id uuid not null,
@@ -1028,17 +1046,29 @@ create table workspace.spaces (
   constraint spaces_storage_prefix_key UNIQUE (storage_prefix)
 );
 CREATE UNIQUE INDEX spaces_prefix_digits ON workspace.spaces USING btree ("right"((id), 12));
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.spaces REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'owner_id', '1024');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.spaces REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'owner_id', '1024');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.spaces REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'owner_id', 'null::uuid', '1024', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.spaces REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''documents''', 'owner_id', 'null::uuid', '1024', '0', '0');
 
 create table workspace.storage (
   account_id uuid not null,
-  kind text not null,
-  user_id uuid not null,
-  bytes bigint not null,
-  constraint storage_pkey PRIMARY KEY (account_id, kind, user_id),
-  constraint storage_bytes_check CHECK ((bytes >= 0)),
-  constraint storage_kind_check CHECK ((kind = ANY (ARRAY['documents', 'leftovers', 'pages', 'workflows', 'runs']))),
+  holder_id uuid not null,
+  documents bigint default 0 not null,
+  leftovers bigint default 0 not null,
+  pages bigint default 0 not null,
+  workflows bigint default 0 not null,
+  runs bigint default 0 not null,
+  ended_runs bigint default 0 not null,
+  document_count bigint default 0 not null,
+  run_count bigint default 0 not null,
+  run_day date,
+  constraint storage_pkey PRIMARY KEY (account_id, holder_id),
+  constraint storage_document_count_check CHECK ((document_count >= 0)),
+  constraint storage_documents_check CHECK ((documents >= 0)),
+  constraint storage_ended_runs_check CHECK ((ended_runs >= 0)),
+  constraint storage_leftovers_check CHECK ((leftovers >= 0)),
+  constraint storage_pages_check CHECK ((pages >= 0)),
+  constraint storage_runs_check CHECK ((runs >= 0)),
+  constraint storage_workflows_check CHECK ((workflows >= 0)),
   constraint storage_account_id_fkey FOREIGN KEY (account_id) REFERENCES workspace.workspaces(account_id)
 ) with (fillfactor=50);
 
@@ -1060,8 +1090,8 @@ create table workspace.workflow_versions (
   constraint workflow_versions_account_id_id_key UNIQUE (account_id, id)
 );
 CREATE TRIGGER keep_version BEFORE UPDATE ON workspace.workflow_versions FOR EACH ROW EXECUTE FUNCTION workspace.keep_version();
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflow_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(definition)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflow_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(definition)');
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflow_versions REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(definition)', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflow_versions REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(definition)', '0', '0');
 
 create table workspace.workflows (
   account_id uuid not null,
@@ -1082,16 +1112,16 @@ create table workspace.workflows (
   constraint workflows_pkey PRIMARY KEY (account_id, id),
   constraint workflows_draft_revision_check CHECK ((draft_revision > 0)),
   constraint workflows_name_check CHECK (((length(name) >= 1) AND (length(name) <= 200))),
-  constraint workflows_status_check CHECK ((status = ANY (ARRAY['ACTIVE']))),
+  constraint workflows_status_check CHECK ((status = ANY (ARRAY['ACTIVE', 'ARCHIVED']))),
   constraint workflows_summary_check CHECK ((length(summary) <= 1000)),
   constraint workflows_account_id_created_by_fkey FOREIGN KEY (account_id, created_by) REFERENCES sealpost.users(account_id, id),
   constraint workflows_account_id_id_current_version_fkey FOREIGN KEY (account_id, id, current_version) REFERENCES workspace.workflow_versions(account_id, workflow_id, version) ON DELETE SET NULL (current_version),
   constraint workflows_account_id_space_id_fkey FOREIGN KEY (account_id, space_id) REFERENCES workspace.spaces(account_id, id)
 );
-CREATE INDEX workflows_space ON workspace.workflows USING btree (account_id, space_id, id);
-CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflows REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(draft)');
-CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflows REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(draft)');
-CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.workflows REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', '1024 + octet_length(draft)');
+CREATE INDEX workflows_space ON workspace.workflows USING btree (account_id, space_id, status, id);
+CREATE TRIGGER storage_added AFTER INSERT ON workspace.workflows REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft)', '0', '0');
+CREATE TRIGGER storage_removed AFTER DELETE ON workspace.workflows REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft)', '0', '0');
+CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.workflows REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('''workflows''', 'created_by', 'null::uuid', '1024 + octet_length(draft)', '0', '0');
 
 create table workspace.workspaces (
   account_id uuid not null,
@@ -1209,6 +1239,8 @@ function sealpost.reference_of(analysis_id text, event text, url text) returns t
   sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.refuse_publication(account_ids uuid[], analyses json[], webhook_urls text[]) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
+function sealpost.refuse_quota(quota text, most bigint) returns void
+  plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.refuse_storage(of_kind text, bytes_max bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.replay_bytes(of_account uuid, of_user uuid) returns bigint
@@ -1257,10 +1289,12 @@ function sealpost.without_escapes(body text) returns json
   plpgsql, immutable, 0010_delivery.sql
 function sealpost.written_bytes(of_account uuid, of_user uuid, of_kind text) returns bigint
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
-function workspace.add_bytes(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns bigint
+function workspace.add_held(of_account uuid, of_holder uuid, of_kind text, bytes_more bigint, things_more bigint, ended_more bigint) returns workspace.storage
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
-function workspace.add_storage(of_account uuid, of_kind text, of_user uuid, bytes_more bigint) returns void
+function workspace.add_storage(of_account uuid, of_user uuid, of_space uuid, of_kind text, bytes_more bigint, things_more bigint, ended_more bigint) returns void
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
+function workspace.close_own_url() returns trigger
+  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, workspace/0001_workspace.sql
 function workspace.count_documents() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, for everybody, workspace/0001_workspace.sql
 function workspace.count_run() returns trigger
@@ -1271,5 +1305,7 @@ function workspace.keep_page_version() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, for everybody, workspace/0001_workspace.sql
 function workspace.keep_version() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, for everybody, workspace/0001_workspace.sql
+function workspace.run_bytes(input json, item_bytes bigint, item_count integer, node_run_count integer) returns bigint
+  sql, immutable, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
 function workspace.stamp_delivery() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, workspace/0001_workspace.sql

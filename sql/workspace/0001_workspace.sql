@@ -373,8 +373,8 @@ create table workspace.runs (
   webhook_url text,
   traceparent text,
   requested_by uuid not null,
-  -- With which key of that user: once it is revoked or has expired, nothing goes to the webhook_url. Null: a schedule or
-  -- a hook began it, and that user has published what it carries out.
+  -- With which key of that user: once it is revoked or has expired, nothing goes to the webhook_url. Null: a schedule
+  -- or a hook began it, and that user has published what it carries out.
   requested_key_id uuid,
   -- Of workspace.schedules and workspace.hooks, which may have ended.
   trigger_id uuid,

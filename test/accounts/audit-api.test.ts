@@ -140,7 +140,7 @@ describe("every write through the API", () => {
         const row = { operation_key: operation, actor: kind, key_id, request_id: requestId };
         expect(found, operation).toMatchObject(ROWLESS.includes(operation) ? [] : [row]);
       }
-      expect(secrets).toHaveLength(6);
+      expect(secrets).toHaveLength(kind === "key" ? 7 : 6);
       const listed = await list("?limit=100", account.ownKey);
       expect(listed.items).toHaveLength(requests.length - ROWLESS.length);
       for (const { operation, details } of listed.items as { operation: string; details: Json }[]) {

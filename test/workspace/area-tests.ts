@@ -104,8 +104,6 @@ workflows.restore POST /v1/workflows/{workflow_id}/restore workflows:write rever
     "draft_not_changed",
     "draft_revision_outdated",
     "folder_name_taken",
-    "hook_inactive",
-    "hook_signature_invalid",
     "page_already_published",
     "page_changed",
     "page_link_expired",

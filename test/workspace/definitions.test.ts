@@ -27,7 +27,7 @@ function faultsOf(definition: unknown): readonly FieldError[] {
 /** The rules, told once more and otherwise than the model tells them. */
 function isRight({ nodes, edges }: Definition): boolean {
   const place = new Map(nodes.map(({ id }, index) => [id, index]));
-  const triggers = nodes.filter(({ kind }) => kind === "manual_trigger");
+  const triggers = nodes.filter(({ kind }) => kind.endsWith("_trigger"));
   if (place.size !== nodes.length || triggers.length !== 1) return false;
   if (new Set(edges.map(({ from, to }) => `${from}>${to}`)).size !== edges.length) return false;
   if (edges.some(({ from, to }) => !place.has(from) || !place.has(to) || to === triggers[0]!.id))

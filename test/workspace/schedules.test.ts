@@ -173,6 +173,10 @@ describe("no run begins, and the API says why", () => {
     await look("2044-01-03T05:00:00Z");
     expect(await ranFor(id)).toEqual(["2044-01-03T05:00:00.000Z"]);
     expect(await triggerOf(id)).toMatchObject({ active: true, last_error_code: null });
+    const { ownKey: key } = api.account;
+    expect((await api.ask("DELETE", `/v1/users/${editor.userId}`, { key })).status).toBe(200);
+    await look("2044-01-04T05:00:00Z");
+    expect([(await ranFor(id)).length, await triggerOf(id)]).toMatchObject([1, told]);
   });
 
   test.each(["workflow", "space"])("while its %s is in the bin", async (kind) => {
@@ -260,7 +264,8 @@ test("beside an account with many that are due, one's own is started in the next
     [many.id],
   );
   await pool.query(
-    "update workspace.workflows as w set current_version = 1 from workspace.workflow_versions as v where v.workflow_id = w.id and w.current_version is null",
+    `update workspace.workflows as w set current_version = 1 from workspace.workflow_versions as v
+     where v.workflow_id = w.id and w.current_version is null`,
   );
   const { key } = await api.newAccount();
   const room = await documents.newSpace("few", { key });

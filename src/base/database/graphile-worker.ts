@@ -50,8 +50,8 @@ export async function migrateGraphileWorker(databaseUrl: string, log: (line: str
 }
 
 /**
- * What a cron expression says, as graphile-worker reads it. A string: what is wrong with it. Its matcher answers for one
- * moment; asked about each field by itself, it says which moments there are.
+ * What a cron expression says, as graphile-worker reads it. A string: what is wrong with it. Its matcher answers for
+ * one moment; asked about each field by itself, it says which moments there are.
  */
 export async function readCron(expression: string): Promise<CronTimes | string> {
   const { parseCronItem } = await importWorker();

@@ -27,8 +27,8 @@ function dayOf(timeZone: string, atMs: number): number {
 }
 
 /**
- * When it is due on that local day. A time that the clocks leave out is due as much later as they are put forward. Of an
- * hour that comes twice the first counts; where every hour does, both.
+ * When it is due on that local day. A time that the clocks leave out is due as much later as they are put forward. Of
+ * an hour that comes twice the first counts; where every hour does, both.
  */
 function dueOnDay({ cron, timeZone }: DueTimes, dayMs: number): readonly number[] {
   const day = new Date(dayMs);

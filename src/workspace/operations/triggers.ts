@@ -26,8 +26,8 @@ import {
 import type { Definition } from "../model/definition.ts";
 import { nextDue } from "../model/due-times.ts";
 import { CreatedHook, TRIGGER_ERRORS } from "../model/triggers.ts";
-import type { ListedWorkflow } from "../model/workflows.ts";
 import { hasRoomForRun } from "../store/runs.ts";
+import type { SpaceUser } from "../store/statements.ts";
 import {
   beginRun,
   findHook,
@@ -37,8 +37,6 @@ import {
   removeHook,
   removeSchedule,
   rotateHook,
-  type StoredHook,
-  type StoredSchedule,
   setSchedule,
   signingSecretOf,
 } from "../store/triggers.ts";
@@ -46,63 +44,24 @@ import { lockWorkflow } from "../store/workflows.ts";
 import { input as item } from "./runs.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
-/** What a workflow tells of how its current version begins. */
-export function triggersBody(
-  schedule: StoredSchedule | null,
-  hook: StoredHook | null,
-): Pick<ListedWorkflow, "triggers" | "webhooks"> {
-  return { triggers: schedule ? [scheduleBody(schedule)] : [], webhooks: hook ? [hookBody(hook)] : [] };
+/** When a schedule is due next; a string: what is wrong with it. */
+async function nextTime(tx: ClientBase, { cron, time_zone: timeZone }: Clock): Promise<Date | string> {
+  const times = await readCron(cron);
+  if (typeof times === "string") return times;
+  const next = nextDue({ cron: times, timeZone }, (await readNow(tx)).getTime());
+  return next === null ? "No such day ever comes." : new Date(next);
 }
-
-function scheduleBody({ refusal, error, ...schedule }: StoredSchedule): ListedWorkflow["triggers"][number] {
-  const code = refusal ?? error;
-  return {
-    ...schedule,
-    kind: "schedule",
-    active: refusal === null && schedule.next_fire_at !== null,
-    last_error_code: code,
-    last_error_message: code && TRIGGER_ERRORS[code],
-  };
-}
-
-function hookBody({ refusal, ...hook }: StoredHook): ListedWorkflow["webhooks"][number] {
-  return {
-    ...hook,
-    url: null,
-    methods: ["POST"],
-    active: refusal === null && hook.id !== null,
-    provider_key: null,
-    integration_mode: null,
-    events: [],
-    has_signing_secret: hook.id !== null,
-    subscription_state: null,
-    subscription_count: 0,
-    last_error_code: refusal,
-    subscription_synced_at: null,
-  };
-}
-
-/** When a version is due next. `at`: null, never; a string: what is wrong with its expression. Null: it has no schedule. */
-async function findSchedule(tx: ClientBase, { nodes }: Definition) {
-  const index = nodes.findIndex(({ kind }) => kind === "schedule_trigger");
-  const node = nodes[index];
-  if (node?.kind !== "schedule_trigger") return null;
-  const { cron: expression, time_zone: timeZone } = node.parameters;
-  const cron = await readCron(expression);
-  const nextMs = typeof cron === "string" ? null : nextDue({ cron, timeZone }, (await readNow(tx)).getTime());
-  return { node, index, at: typeof cron === "string" ? cron : nextMs && new Date(nextMs) };
-}
+type Clock = { readonly cron: string; readonly time_zone: string };
 
 /** @param place what the definition's paths begin with */
-export async function findCronFaults(
-  tx: ClientBase,
-  definition: Definition,
-  place: string,
-): Promise<readonly FieldError[]> {
-  const found = await findSchedule(tx, definition);
-  if (found === null || found.at instanceof Date) return [];
-  const message = found.at || "No such day ever comes.";
-  return [{ path: `${place}.nodes.${found.index}.parameters.cron`, message }];
+export async function findCronFaults(tx: ClientBase, { nodes }: Definition, place: string) {
+  const faults: FieldError[] = [];
+  for (const [index, node] of nodes.entries()) {
+    const next = node.kind === "schedule_trigger" ? await nextTime(tx, node.parameters) : null;
+    const path = `${place}.nodes.${index}.parameters.cron`;
+    if (typeof next === "string") faults.push({ path, message: next });
+  }
+  return faults;
 }
 
 /** The version that was just published begins at its own schedule, or at none. The workflow is locked. */
@@ -110,14 +69,14 @@ export async function schedulePublished(
   tx: ClientBase,
   accountId: string,
   workflowId: string,
-  definition: Definition,
+  { nodes }: Definition,
 ): Promise<void> {
-  const found = await findSchedule(tx, definition);
-  if (found === null) return void (await removeSchedule(tx, accountId, workflowId));
-  const { id, parameters } = found.node;
-  const { cron, time_zone, catch_up_seconds } = parameters;
-  const at = found.at instanceof Date ? found.at : null;
-  await setSchedule(tx, accountId, workflowId, id, cron, time_zone, catch_up_seconds, at);
+  const node = nodes.find(({ kind }) => kind === "schedule_trigger");
+  if (node?.kind !== "schedule_trigger") return void (await removeSchedule(tx, accountId, workflowId));
+  const { cron, time_zone, catch_up_seconds } = node.parameters;
+  const next = await nextTime(tx, node.parameters);
+  const nextAt = next instanceof Date ? next : null;
+  await setSchedule(tx, accountId, workflowId, node.id, cron, time_zone, catch_up_seconds, nextAt);
 }
 
 const HOOKS_PATH = "/v1/workflows/hooks";
@@ -134,6 +93,13 @@ const Rotation = z.strictObject({
 });
 
 type Dependencies = Pick<WorkspaceDependencies, "pool" | "publicUrl" | "secretsKey">;
+
+type OfWorkflow = Parameters<typeof requirePermission>[0] & {
+  readonly user: SpaceUser;
+  readonly params: z.output<typeof params>;
+};
+const lockPublishable = (tx: ClientBase, request: OfWorkflow) =>
+  requirePermission(request, "publish_workflows", lockWorkflow(tx, request.user, request.params.workflow_id));
 
 /** URLs at which others run a workflow. */
 export function hookOperations({ publicUrl, secretsKey }: Dependencies): readonly Operation[] {
@@ -159,17 +125,14 @@ export function hookOperations({ publicUrl, secretsKey }: Dependencies): readonl
       response: jsonResponse(201, CreatedHook),
       errors: ["not_found", "access_denied"],
       judgeRepeat: async (request, tx) => {
-        const { user, params } = request;
-        await requirePermission(request, "publish_workflows", lockWorkflow(tx, user, params.workflow_id));
+        await lockPublishable(tx, request);
         return "again";
       },
       handle: async (request, tx) => {
-        const { user, params, body } = request;
-        const { workflow_id: workflowId } = params;
-        await requirePermission(request, "publish_workflows", lockWorkflow(tx, user, workflowId));
+        const { id: workflowId } = await lockPublishable(tx, request);
         const key = newSecret();
-        const next = { digest: digestSecret(key), overlapSeconds: body.overlap_seconds };
-        const made = await rotateHook(tx, user, workflowId, next, secretsKey);
+        const next = { digest: digestSecret(key), overlapSeconds: request.body.overlap_seconds };
+        const made = await rotateHook(tx, request.user, workflowId, next, secretsKey);
         return { body: { ...made, url: `${publicUrl}${HOOKS_PATH}/${key}` } };
       },
     }),
@@ -187,16 +150,15 @@ export function hookOperations({ publicUrl, secretsKey }: Dependencies): readonl
       response: emptyResponse(),
       errors: ["not_found", "access_denied"],
       handle: async (request, tx) => {
-        const { user, params } = request;
-        const { workflow_id: workflowId } = params;
-        await requirePermission(request, "publish_workflows", lockWorkflow(tx, user, workflowId));
-        if (!(await removeHook(tx, user.accountId, workflowId))) throw request.problem("not_found");
+        const { id: workflowId } = await lockPublishable(tx, request);
+        if (!(await removeHook(tx, request.user.accountId, workflowId))) throw request.problem("not_found");
       },
     }),
   ];
 }
 
-const NO_SCOPES: ReadonlySet<string> = new Set();
+/** What a hook has of an API key: nothing but a name in logs, and a limit. */
+const NO_KEY = { accountId: null, userId: null, scopes: new Set<string>(), expiresAt: null, revokedAt: null };
 
 /** What was posted to a hook. `input`: what the body says, as it is stored. */
 type Posted = Pick<FastifyRequest, "headers"> & { readonly body: Buffer; readonly input: string };
@@ -223,12 +185,8 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
     const hasRoom = await hasRoomForRun(tx, { accountId, userId });
     const key = headers["idempotency-key"];
     const begunFor = key === undefined ? null : `key ${readIdempotencyKey(key)}`;
-    const run = {
-      ...triggered,
-      webhookId: hook.id,
-      begunFor,
-      traceparent: readTraceparent(headers.traceparent),
-    };
+    const traceparent = readTraceparent(headers.traceparent);
+    const run = { ...triggered, webhookId: hook.id, begunFor, traceparent };
     const begun = (await beginRun(tx, accountId, run, input))!;
     if (begun.isNew && !hasRoom) throw new Problem("too_many_workflow_runs");
     if (begun.input !== input) throw new Problem("idempotency_key_reused");
@@ -251,16 +209,8 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
         const { accountId, workflowId } = hook;
         // Each has the limits of a user of its own, so that one that is flooded takes nothing from others.
         const sharer = sharerOf(accountId, { userId: workflowId });
-        const key = {
-          id: hook.id,
-          accountId,
-          userId: null,
-          scopes: NO_SCOPES,
-          expiresAt: null,
-          revokedAt: null,
-        };
-        Object.assign(context, { accountId, sharer, key });
-        await kernel.countSession(request, reply, { id: workflowId, accountId: null, userId: null });
+        Object.assign(context, { accountId, sharer, key: { ...NO_KEY, id: hook.id, accountId } });
+        await kernel.countSession(request, reply, { ...NO_KEY, id: workflowId });
         hooks.set(request, { ...hook, digest });
         refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));
       },

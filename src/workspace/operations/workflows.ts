@@ -35,7 +35,7 @@ import {
   setStatus,
   updateWorkflow,
 } from "../store/workflows.ts";
-import { findCronFaults, schedulePublished, triggersBody } from "./triggers.ts";
+import { findCronFaults, schedulePublished } from "./triggers.ts";
 import {
   draftIsAt,
   operationsOf,
@@ -64,11 +64,10 @@ const Publication = z.strictObject({
 });
 
 function listedWorkflowBody(workflow: StoredWorkflow): ListedWorkflow {
-  const { role, kinds, isCreator, schedule, hook, ...row } = workflow;
+  const { role, kinds, isCreator, ...row } = workflow;
   return {
     ...row,
     ...WORKFLOW_CONSTANTS,
-    ...triggersBody(schedule, hook),
     node_count: kinds.length,
     trigger_kinds: [...new Set(kinds.filter(isTriggerKind))],
     access: {
@@ -365,7 +364,7 @@ async function lockToChange(
   return workflow;
 }
 
-/** Nodes can only name folders of the workflow's space, and times that come. @param place what the definition's paths begin with */
+/** Nodes can only name folders of the space, and times that come. @param place what their paths begin with */
 async function findNodeFaults(
   tx: ClientBase,
   accountId: string,

@@ -43,8 +43,8 @@ const folderTable = (which: string): DeletedTable => ({
 });
 
 /**
- * What is deleted of an account before its documents: first what others can open or run, then its runs. A step of a run that
- * is gone finds nothing to record.
+ * What is deleted of an account before its documents: first what others can open or run, then its runs. A step of a
+ * run that is gone finds nothing to record.
  */
 export const FROM_DOCUMENTS: readonly DeletedTable[] = [
   ...pageTables(null),

@@ -6,7 +6,7 @@ import { timeText } from "../../base/database/time-text.ts";
 import type { SecretsKey } from "../../base/model/secrets-key.ts";
 import type { HOOK_AUTH_MODES } from "../model/node-kinds.ts";
 import { allows, SPACE_ROLES } from "../model/roles.ts";
-import type { TriggerError } from "../model/triggers.ts";
+import { TRIGGER_ERRORS, type TriggerError } from "../model/triggers.ts";
 import { accountsBehind } from "./lists.ts";
 import { change, type Database, lockOf, rowOf, rowsOf, type SpaceUser, scalarOf } from "./statements.ts";
 
@@ -18,33 +18,34 @@ const REFUSAL = `case
     where sp.account_id = w.account_id and sp.id = w.space_id)) is not null then 'workflow_deleted'
   when w.status <> 'ACTIVE' then 'workflow_archived'
   when not w.enabled then 'workflow_disabled'
-  when not exists (select from workspace.space_members as pm
-    where pm.account_id = w.account_id and pm.space_id = w.space_id and pm.user_id = v.created_by
-      and pm.role in (${MAY_RUN})) then 'access_denied' end`;
+  when not exists (select from workspace.space_members as m
+    join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id and u.disabled_at is null
+    where m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = v.created_by
+      and m.role in (${MAY_RUN})) then 'access_denied' end`;
 
 const HOOK_NODE = `jsonb_path_query_first(v.definition, '$.nodes[*] ? (@.kind == "hook_trigger")')`;
 
-/** Of a workflow in a list: a `StoredSchedule` and a `StoredHook`, each null where its version has no such trigger. */
-export const TRIGGERS = `
-  (select json_build_object('id', t.id, 'node_id', t.node_id, 'next_fire_at', ${timeText("t.next_at")},
-     'last_fired_at', ${timeText("t.last_fired_at")}, 'error', t.error_code, 'refusal', ${REFUSAL})
-   from workspace.schedules as t where t.account_id = w.account_id and t.workflow_id = w.id) as schedule,
-  (select json_build_object('id', t.id, 'node_id', node ->> 'id', 'auth_mode', node #>> '{parameters,auth_mode}',
-     'refusal', ${REFUSAL})
-   from ${HOOK_NODE} as node left join workspace.hooks as t
-     on t.account_id = w.account_id and t.workflow_id = w.id and t.ends_at is null
-   where node is not null) as hook`;
+const MESSAGES = Object.entries(TRIGGER_ERRORS).map(([code, message]) => `when '${code}' then '${message}'`);
 
-type Refused = { readonly node_id: string; readonly refusal: TriggerError | null };
-export type StoredSchedule = Refused & {
-  readonly id: string;
-  readonly next_fire_at: string | null;
-  readonly last_fired_at: string | null;
-  readonly error: TriggerError | null;
-};
-export type AuthMode = (typeof HOOK_AUTH_MODES)[number];
-/** `id`: null, it has no key. */
-export type StoredHook = Refused & { readonly id: string | null; readonly auth_mode: AuthMode };
+const listOf = (object: string, from: string) =>
+  `coalesce((select json_agg(json_build_object(${object})) from ${from}), '[]')`;
+
+/** Of a workflow in a list: its `triggers` and its `webhooks`, each with at most one. */
+export const TRIGGERS = `${listOf(
+  `'id', t.id, 'node_id', t.node_id, 'kind', 'schedule', 'active', refusal is null and t.next_at is not null,
+   'next_fire_at', ${timeText("t.next_at")}, 'last_fired_at', ${timeText("t.last_fired_at")},
+   'last_error_code', code, 'last_error_message', case code ${MESSAGES.join(" ")} end`,
+  `workspace.schedules as t, lateral (select ${REFUSAL} as refusal) as now,
+   lateral (select coalesce(refusal, t.error_code) as code) as last
+   where t.account_id = w.account_id and t.workflow_id = w.id`,
+)} as triggers, ${listOf(
+  `'id', t.id, 'node_id', node ->> 'id', 'url', null, 'auth_mode', node #>> '{parameters,auth_mode}',
+   'methods', array['POST'], 'active', refusal is null and t.id is not null, 'provider_key', null,
+   'integration_mode', null, 'events', array[]::text[], 'has_signing_secret', t.id is not null,
+   'subscription_state', null, 'subscription_count', 0, 'last_error_code', refusal, 'subscription_synced_at', null`,
+  `${HOOK_NODE} as node cross join lateral (select ${REFUSAL} as refusal) as now left join workspace.hooks as t
+   on t.account_id = w.account_id and t.workflow_id = w.id and t.ends_at is null where node is not null`,
+)} as webhooks`;
 
 /** What a trigger runs: the current version of a workflow, in the name of whoever published that. */
 type Triggered = {
@@ -199,7 +200,11 @@ export async function findHook(database: Database, digest: Buffer): Promise<Hook
 }
 
 /** Nobody changes the workflow until the transaction ends. Null: its current version does not begin at a hook. */
-export const lockHooked = lockOf<Triggered & { readonly authMode: AuthMode }, string, [workflowId: string]>(
+export const lockHooked = lockOf<
+  Triggered & { readonly authMode: (typeof HOOK_AUTH_MODES)[number] },
+  string,
+  [workflowId: string]
+>(
   `select w.id as "workflowId", w.space_id as "spaceId", v.version, v.created_by as "userId", node ->> 'id' as "nodeId",
      node #>> '{parameters,auth_mode}' as "authMode", ${REFUSAL} as refusal
    from workspace.workflows as w

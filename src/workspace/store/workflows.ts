@@ -12,23 +12,15 @@ import type {
 import { isBelow, listOf } from "./lists.ts";
 import { IS_MEMBER, joinMember, lockerOf, userJson } from "./spaces.ts";
 import { change, rowOf, type SpaceUser } from "./statements.ts";
-import { type StoredHook, type StoredSchedule, TRIGGERS } from "./triggers.ts";
+import { TRIGGERS } from "./triggers.ts";
 
 /** A workflow as a member of its space sees it, without what it does. */
 export type StoredWorkflow = Omit<
   ListedWorkflow,
-  | "node_count"
-  | "trigger_kinds"
-  | "access"
-  | "published_by"
-  | "triggers"
-  | "webhooks"
-  | keyof typeof WORKFLOW_CONSTANTS
+  "node_count" | "trigger_kinds" | "access" | "published_by" | keyof typeof WORKFLOW_CONSTANTS
 > & {
   /** Of the draft's nodes. */
   readonly kinds: readonly NodeKind[];
-  readonly schedule: StoredSchedule | null;
-  readonly hook: StoredHook | null;
   /** The member's. */
   readonly role: SpaceRole;
   readonly isCreator: boolean;

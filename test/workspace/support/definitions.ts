@@ -2,6 +2,7 @@
 import { fc } from "@fast-check/vitest";
 import type { Definition, DefinitionNode, NodeOf } from "../../../src/workspace/model/definition.ts";
 import {
+  CATCH_UP_SECONDS_MAX,
   EXTERNAL_SECONDS_MAX,
   TOP_WORDS_MAX,
   WAIT_SECONDS_MAX,
@@ -36,6 +37,19 @@ type Wait = NodeOf<"wait">["parameters"];
 /** What the API has taken of a definition: with every default. */
 export function definitions(options: DefinitionOptions = {}): fc.Arbitrary<Definition> {
   const { nodesMax = 12, folderIds = [], waits = anyWaits } = options;
+  const triggers = fc.oneof(
+    fc.constant({ kind: "manual_trigger", parameters: {} }),
+    fc
+      .constantFrom("plain", "signature")
+      .map((auth_mode) => ({ kind: "hook_trigger", parameters: { auth_mode } })),
+    fc
+      .record({
+        cron: fc.constantFrom("* * * * *", "0 5 29 2 *", "*/15 0,12 1-7 */2 7"),
+        time_zone: fc.constantFrom("UTC", "Europe/Berlin", "america/new_york"),
+        catch_up_seconds: fc.integer({ min: 60, max: CATCH_UP_SECONDS_MAX }),
+      })
+      .map((parameters) => ({ kind: "schedule_trigger", parameters })),
+  );
   const kinds = fc.oneof(
     fc
       .constantFrom(null, ...folderIds)
@@ -56,13 +70,16 @@ export function definitions(options: DefinitionOptions = {}): fc.Arbitrary<Defin
         // Each has an edge from one before it, and any others.
         fc.tuple(...chosen.map((_, index) => fc.nat({ max: Math.max(0, index - 1) }))),
         fc.uniqueArray(pairsBelow(chosen.length), { selector: String, maxLength: chosen.length * 2 }),
+        triggers,
         fc.infiniteStream(fc.nat()),
       ),
     )
-    .map(([given, parents, others, dice]) => {
-      const nodes = given.map(({ id, name, of }, index) =>
-        index === 0 ? { id, kind: "manual_trigger", name, parameters: {} } : { id, name, ...of },
-      ) as DefinitionNode[];
+    .map(([given, parents, others, trigger, dice]) => {
+      const nodes = given.map(({ id, name, of }, index) => ({
+        id,
+        name,
+        ...(index === 0 ? trigger : of),
+      })) as DefinitionNode[];
       const pairs = new Map(
         [...parents.map((parent, index) => [parent, index] as const).slice(1), ...others]
           .filter(([from, to]) => from < to)
