@@ -35,18 +35,20 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * names that keep their room 58, answers and origins that secret headers stay out of 79, consumers seen and removed in
  * console and command line, and headers that no other tab loses 371 and 2, answers read as they are meant before
  * secret headers are hidden 76, what waits for proofs out of others' way 40, nothing acknowledged that a standby lacks
- * 45, a bin: deleting, restoring, deleting for good 785 and 3.
+ * 45, a bin: deleting, restoring, deleting for good 785 and 3, quotas of a workspace 219, runs listed, done again and
+ * tested, and workflows switched off and archived 466 and a file, schedules and hooks 911 and 5, logs for people 14
+ * and a variable.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 55_986,
+    max: 57_605,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 355,
+    max: 361,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
@@ -59,7 +61,7 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "environment variables",
-    max: 43,
+    max: 44,
     of: (path) => path === "src/base/config/variables.ts",
     count: matchesOf(/^ {2}[A-Z_]+: (?:withDefault|optional)\(/gm),
   },

@@ -145,7 +145,8 @@ const LISTED = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
      ${timeText("r.completed_at")} as completed_at,
      case when r.status = 'WAITING' then (select ${timeText("min(n.wake_at)")} from workspace.node_runs as n
        where n.account_id = r.account_id and n.run_id = r.id) end as wake_at,
-     r.webhook_url, r.delivery_id, split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor, ${BEGUN_BY}`;
+     r.webhook_url, r.delivery_id, split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor,
+     ${BEGUN_BY}`;
 const FOUND = `${LISTED}, r.input, v.definition`;
 
 const FOUND_IN = `workspace.runs as r
