@@ -201,7 +201,8 @@ function runsIn<Filter extends readonly unknown[]>(
         where r.status = any (coalesce($3::text[], array[r.status])) and ${asked}
       ), lists as materialized (
         select one.*, first.id as newest from (
-          select id, status from places, unnest(coalesce($3::text[], '{SUCCEEDED,FAILED,CANCELLED}')) as status
+          select id, status from places, unnest('{SUCCEEDED,FAILED,CANCELLED}'::text[]) as status
+          where status = any (coalesce($3::text[], array[status]))
         ) as one cross join lateral ${newest("one", asked, 1)} as first
       )`,
     isSeen,
