@@ -85,31 +85,35 @@ export function warnOfPlainDatabases(config: Config, log: Logger): void {
       log.warn(`${name} leads to another host without TLS: set sslmode=verify-full`);
 }
 
+const UNMIGRATED = "the database is not migrated to this version: run `sealpost migrate`";
+
 /**
- * The database that a process is to work with, and whether it can; `look` looks again. One that does not answer yet, or
- * is not migrated, is no reason not to start: each connection is checked again, and /readyz says what is missing.
+ * The database that a process is to work with, and what it lacks (null: nothing); `look` looks again. That is no reason
+ * not to start: each connection is checked again, and /readyz says what is missing.
  * @throws UsageError when the database is another cell's, or its secrets are sealed with another key
  */
 export async function findDatabase(config: Config) {
   const databaseUrl = await databaseUrlOf(config);
   const secretsKey = await secretsKeyOf(config);
-  const look = async (): Promise<"migrated" | "unmigrated" | "away"> => {
+  const look = async (): Promise<string | null> => {
     await using pool = createCommandPool(databaseUrl, "sealpost start", config);
     try {
       const found = await findReadinessProblems(pool, await readMigrationNames(config.areas), secretsKey);
       const wrongKey = found.find(({ kind }) => kind === "secrets_key");
       if (wrongKey !== undefined) throw new UsageError(wrongKey.text);
-      if (found.some(({ kind }) => kind === "migration")) return "unmigrated";
+      if (found.some(({ kind }) => kind === "migration")) return UNMIGRATED;
       if (!found.some(({ kind }) => kind === "read_only")) await refuseOtherKeys(pool, secretsKey);
-      return "migrated";
+      return null;
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      if (!(error instanceof OtherCellError)) return "away";
+      const { message, code = "no answer" } = error as NodeJS.ErrnoException;
+      const why = tlsFaultOf(error) ?? (message || code);
+      if (!(error instanceof OtherCellError)) return `the database cannot be used yet (${why})`;
       if (error.found !== null) throw explained(error);
-      return "unmigrated";
+      return UNMIGRATED;
     }
   };
-  return { databaseUrl, secretsKey, look, found: await look() };
+  return { databaseUrl, secretsKey, look, lacks: await look() };
 }
 
 export type FoundDatabase = Awaited<ReturnType<typeof findDatabase>>;
@@ -117,22 +121,23 @@ export type FoundDatabase = Awaited<ReturnType<typeof findDatabase>>;
 const LOOK_EVERY_MS = 1_000;
 
 /**
- * Waits for somebody to migrate the database if it was not, as whoever starts all of a new version at once does; says
- * so once. Work that begins before finds tables missing at every step.
+ * Waits for a database that answers and is migrated; says once what for. Work that begins before fails at every step,
+ * and a process that ended would be started again and again, later each time.
  * @throws UsageError as `findDatabase` does
  */
 export async function untilMigrated(
-  { found, look }: Pick<FoundDatabase, "found" | "look">,
+  { lacks, look }: Pick<FoundDatabase, "lacks" | "look">,
   log: Logger,
   metricsUrl: string,
   shutdown: AbortSignal,
 ): Promise<void> {
-  if (found !== "unmigrated") return;
-  log.warn(
-    { metrics_url: metricsUrl },
-    "the database is not migrated to this version: run migrate; until then nothing is done here",
-  );
-  while (!shutdown.aborted && (await look()) !== "migrated") await abortableDelay(LOOK_EVERY_MS, shutdown);
+  if (lacks === null) return;
+  const told = new Set<string>();
+  for (let what: string | null = lacks; what !== null && !shutdown.aborted; what = await look()) {
+    if (!told.has(what)) log.warn({ metrics_url: metricsUrl }, `${what}; until then nothing is done here`);
+    told.add(what);
+    await abortableDelay(LOOK_EVERY_MS, shutdown);
+  }
   if (!shutdown.aborted) log.info("the database is migrated");
 }
 

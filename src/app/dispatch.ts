@@ -53,6 +53,8 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   resources.defer(() => monitoring.close());
   await untilMigrated(options, log, monitoring.url, shutdown);
   const sequencer = startSequencing(pools.general, metrics.faults.of({ work: "feed" }), log);
+  // Nobody leads while all of them wait.
+  metrics.dispatch.leads.of({}).set(0);
   resources.defer(() => sequencer.stop());
   let attempts = 0;
   const observers: Partial<DispatchObserver>[] = [

@@ -23,7 +23,6 @@ export function watchDispatcher(
   { inFlightMax }: Pick<LaneLimits, "inFlightMax">,
 ): void {
   dispatch.inFlightMax.of({}).set(inFlightMax);
-  dispatch.leads.of({}).set(0);
   registry.onRead(() => {
     const { lanes, bytes } = dispatcher;
     dispatch.inFlight.of({}).set(lanes.inFlight);

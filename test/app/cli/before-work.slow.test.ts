@@ -155,9 +155,29 @@ describe("before migrate", () => {
     if (command === "dispatch")
       await expect.poll(() => process.output(), { timeout }).toContain('"dispatching"');
     const warnings = process.lines.filter(isComplaint);
-    expect(warnings).toMatchObject([{ level: "warn", msg: expect.stringContaining("run migrate") }]);
+    expect(warnings).toMatchObject([
+      { level: "warn", msg: expect.stringContaining("run `sealpost migrate`") },
+    ]);
     expect(await process.stop()).toBe(0);
   });
+
+  test.each(COMMANDS)(
+    "%s waits for a database that lets nobody in, and then for its migration",
+    async (command) => {
+      const empty = await emptyDatabase();
+      const client = await empty.pool.connect();
+      const name = new URL(empty.url).pathname.slice(1);
+      await client.query(`alter database ${name} allow_connections false`);
+      const process = await start(command, "right", empty);
+      await process.waitForLine(({ msg }) => /cannot be used yet \(.*not currently accepting/.test(`${msg}`));
+      await client.query(`alter database ${name} allow_connections true`);
+      client.release();
+      await process.waitForLine(({ msg }) => /run `sealpost migrate`/.test(`${msg}`));
+      expect(await run("migrate", "right", empty)).toMatchObject({ code: 0 });
+      await process.waitForLine(({ msg }) => msg === "the database is migrated");
+      expect(process.lines.filter(isComplaint)).toHaveLength(2);
+    },
+  );
 
   test.each(COMMANDS)("%s that waits stops when it is asked to", async (command) => {
     const process = await start(command, "right", await emptyDatabase());

@@ -2,9 +2,10 @@ import { once } from "node:events";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { afterEach, expect, test } from "vitest";
+import { isComplaint } from "../../support/child-processes.ts";
 import { createTestDatabase } from "../../support/database.ts";
 import { forgetOpen, makePartitionsFrom, SECRETS_KEY } from "../../support/installation.ts";
-import { runProcess, type SealpostProcess, startProcess } from "../../support/sealpost-process.ts";
+import { runProcess, SealpostProcess, startProcess } from "../../support/sealpost-process.ts";
 
 let running: SealpostProcess[] = [];
 
@@ -85,17 +86,21 @@ test("a day that cannot be dropped, because something in it is still open, is se
 });
 
 test("a dispatcher whose database is away says so, and says nothing of a queue that it cannot see", async () => {
-  const started = await start("dispatch", "postgres://ada:hunter2@127.0.0.1:1/sealpost");
-  const { text } = await read(`${started.metricsUrl}/metrics`);
+  const env = { DATABASE_URL: "postgres://ada:hunter2@127.0.0.1:1/sealpost" };
+  const started = new SealpostProcess(["dispatch"], { ...env, SECRETS_KEY: SECRETS_KEY.toString("base64") });
+  running.push(started);
+  const { metrics_url: url } = await started.waitForLine(({ metrics_url }) => metrics_url !== undefined);
+  const { text } = await read(`${url}/metrics`);
   expect(text).toMatch(/^sealpost_database_up 0$/m);
   expect(text).not.toMatch(/^sealpost_(?:deliveries_due|oldest_due_seconds|partitions_ahead)/m);
   expect(text).toMatch(/^sealpost_leader 0$/m);
-  expect((await read(`${started.metricsUrl}/healthz`)).status).toBe(200);
-  expect(await read(`${started.metricsUrl}/readyz`)).toEqual({
+  expect((await read(`${url}/healthz`)).status).toBe(200);
+  expect(await read(`${url}/readyz`)).toEqual({
     status: 503,
     text: '{"status":"not_ready","hindrances":["The database does not answer (ECONNREFUSED)."]}',
   });
   expect(started.output()).not.toContain("hunter2");
+  expect(started.lines.filter(isComplaint)).toMatchObject([{ msg: expect.stringContaining("ECONNREFUSED") }]);
   expect(await started.stop()).toBe(0);
 });
 
