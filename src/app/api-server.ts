@@ -121,7 +121,7 @@ export type ApiLimits = typeof API_LIMITS;
 /** What the kernel takes is handed on to it as it is. */
 export type ApiServerOptions = Pick<
   ApiOptions,
-  "publicUrl" | "now" | "news" | "workPlacesMax" | "transferLimits" | "check"
+  "publicUrl" | "now" | "news" | "workPlacesMax" | "transferLimits" | "check" | "beginTrace"
 > & {
   readonly config: Config;
   readonly pool: Pool;

@@ -8,7 +8,7 @@ import type { DatabaseMetrics, PoolName } from "../base/metrics/database-metrics
 import type { DispatchObserver } from "../delivery/attempt-observers.ts";
 import { claimDeliveries } from "../delivery/claim-sql.ts";
 import { createDelivering, type DeliveringOptions } from "../delivery/deliver.ts";
-import { type Attempts, createAttempts, Dispatcher } from "../delivery/dispatcher.ts";
+import { type Attempts, type BeginTrace, createAttempts, Dispatcher } from "../delivery/dispatcher.ts";
 import { advanceHolds } from "../delivery/endpoint-sql.ts";
 import { forgetDelivered } from "../delivery/erase-sql.ts";
 import { LANE_LIMITS } from "../delivery/lane.ts";
@@ -83,6 +83,7 @@ export type DispatchProcessOptions = DeliveringOptions & {
   readonly databaseUrl: string;
   readonly log: Logger;
   readonly observer: DispatchObserver;
+  readonly beginTrace?: BeginTrace | undefined;
   /** Somebody has published something. */
   readonly onPublished?: () => void;
   readonly metrics: ProcessMetrics;
@@ -118,6 +119,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     giveBack: (deliveryIds) => wakeSoon(pool, deliveryIds),
     freeLeases: (deliveryIds, leaseToken) => freeLeases(pool, deliveryIds, leaseToken),
     observer: options.observer,
+    beginTrace: options.beginTrace,
   });
   const wakeups = createWakeups({
     queue: pools.wakeups,
@@ -208,6 +210,7 @@ export async function deliverInQuarantine(
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),
       write: (recordings) => recordOutcomes(pool, recordings),
       observer: options.observer,
+      beginTrace: options.beginTrace,
       isInQuarantine: true,
     });
     for (const deliveryId of deliveryIds) {

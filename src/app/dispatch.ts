@@ -30,6 +30,7 @@ import { startMonitoring } from "./monitoring.ts";
 import { startNotices } from "./notices.ts";
 import { collectRarely, MAIN_FILE, type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
+import { startTraces } from "./traces.ts";
 
 /** Exit codes of the quarantine's process. Busy is EX_TEMPFAIL of sysexits.h: another such process is running. */
 const BUSY = 75;
@@ -47,14 +48,15 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   warnOfPlainDatabases(config, log);
   // When the start fails, whatever already runs would keep the process alive.
   await using resources = new AsyncDisposableStack();
+  resources.defer(options.stopTraces);
   const pools = openDispatcherPools(options, metrics.database);
   resources.defer(() => pools.end());
   const monitoring = await startDispatchMonitoring(options, pools);
   resources.defer(() => monitoring.close());
-  await untilMigrated(options, log, monitoring.url, shutdown);
-  const sequencer = startSequencing(pools.general, metrics.faults.of({ work: "feed" }), log);
   // Nobody leads while all of them wait.
   metrics.dispatch.leads.of({}).set(0);
+  await untilMigrated(options, log, monitoring.url, shutdown);
+  const sequencer = startSequencing(pools.general, metrics.faults.of({ work: "feed" }), log);
   resources.defer(() => sequencer.stop());
   let attempts = 0;
   const observers: Partial<DispatchObserver>[] = [
@@ -102,6 +104,8 @@ export async function runQuarantine(
   } catch (err) {
     options.log.error({ err }, "the quarantine's process failed");
     return FAILED;
+  } finally {
+    await options.stopTraces();
   }
 }
 
@@ -139,6 +143,7 @@ async function createOptions(context: ProcessContext, onInterruptedTwice: (deliv
   const found = await findDatabase(config);
   const log = await createProcessLog(config, context, "dispatch");
   const metrics = createProcessMetrics(createMetricsRegistry());
+  const traces = await startTraces({ config, process: "dispatch", registry: metrics.registry, log });
   return {
     ...found,
     config,
@@ -147,9 +152,12 @@ async function createOptions(context: ProcessContext, onInterruptedTwice: (deliv
     random: context.random,
     wallClockMs: context.now,
     metrics,
+    beginTrace: traces.beginAttempt,
+    stopTraces: traces.stop,
     observer: tellAll([
       createAttemptMetrics(metrics.dispatch, metrics.faults),
       createAttemptLog(log, onInterruptedTwice),
+      traces.observer,
     ]),
   };
 }

@@ -23,6 +23,7 @@ import { cannotListen, httpUrl } from "./listening.ts";
 import { startMonitoring } from "./monitoring.ts";
 import { collectRarely, type ProcessContext, version } from "./process-context.ts";
 import { createProcessLog } from "./process-log.ts";
+import { startTraces } from "./traces.ts";
 
 /**
  * How an API process shares out its connections: one listens; of the others, requests at work leave three, where there
@@ -88,6 +89,8 @@ async function startApi(
     opened("standby", createStandbyPool(optionsOf("standby", workPlaces, url)));
   const standby = config.readDatabaseUrl === null ? null : openStandby(config.readDatabaseUrl);
   const metrics = createApiMetrics(registry);
+  const traces = await startTraces({ config, process: "serve", registry, log });
+  resources.defer(traces.stop);
   const sampledFeed = sampleFeed(pool, registry);
   const failed = createFaults(registry, ["feed"]).of({ work: "feed" });
   const waiting = metrics.readsWaiting.of({});
@@ -112,6 +115,7 @@ async function startApi(
     now: context.now,
     metrics,
     news,
+    beginTrace: traces.beginRequest,
   });
   // Ends after the server, which may start before it.
   const work = resources.use(new AsyncDisposableStack());

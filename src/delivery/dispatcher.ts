@@ -22,7 +22,12 @@ export type AttemptsOptions = {
   readonly observer: DispatchObserver;
   /** Whether this process posts one delivery at a time, so that a poisonous one harms no other. */
   readonly isInQuarantine: boolean;
+  /** Absent: nothing is traced. */
+  readonly beginTrace?: BeginTrace | undefined;
 };
+
+/** The delivery in its attempt's own place in its trace; its claim's time is monotonic, and now the database's. */
+export type BeginTrace = (delivery: LeasedDelivery, claimAskedAtMs: number, nowMs: number) => LeasedDelivery;
 
 /** `askedAtMs`, on the monotonic clock: the leases were taken then or later. */
 export type Claimed = Claim & { readonly askedAtMs: number };
@@ -59,10 +64,11 @@ export function createAttempts(options: AttemptsOptions) {
 
     /** Resolves with the outcome once it is recorded, or its lease is over. `onDelivered` is called in between. */
     async run(
-      delivery: LeasedDelivery,
+      claimed: LeasedDelivery,
       askedAtMs: number,
       onDelivered: (delivered: Delivered) => void = () => undefined,
     ): Promise<Delivered> {
+      const delivery = options.beginTrace?.(claimed, askedAtMs, delivering.clock.nowMs()) ?? claimed;
       const mayStart = () => performance.now() - askedAtMs < START_WITHIN_MS;
       const delivered = await deliver(delivery, delivering, mayStart).catch((error: unknown) => {
         observer.failed("deliver", error);

@@ -8,7 +8,7 @@ import type { Operation } from "./operation.ts";
 import { routerPath } from "./operation-registry.ts";
 import type { Asked, Perform } from "./perform.ts";
 import { createIncomingBody } from "./received-body.ts";
-import { beginRequest, contextOf, msLeft, readTraceparent } from "./request-context.ts";
+import { beginRequest, contextOf, msLeft, traceparentOf } from "./request-context.ts";
 import { authorizedPrincipal, type RequestGuards } from "./request-guards.ts";
 import { refuseMediaType } from "./request-validation.ts";
 import { type OperationResponse, successHeaders } from "./responses.ts";
@@ -45,7 +45,7 @@ export function addOperationRoute(
       body,
       idempotencyKey: isRead ? null : readIdempotencyKey(request.headers["idempotency-key"]),
       requestId: request.id,
-      traceparent: readTraceparent(headers.traceparent),
+      traceparent: traceparentOf(request),
       waitMs: msLeft(contextOf(request)),
       onGone,
       confirmKey: () => guards.confirmKey(request),

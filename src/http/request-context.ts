@@ -4,6 +4,15 @@ import type { Place } from "../base/model/account-places.ts";
 import type { ApiKey } from "./api-keys.ts";
 import { ANSWER_WITHIN_MS, REQUEST_ID_CHARS_MAX } from "./limits.ts";
 
+/** A request's own place in its trace. */
+export type RequestTrace = {
+  readonly traceparent: string;
+  readonly end: (request: CompletedRequest) => void;
+};
+
+/** Of a request that is let in, with its caller's trace. Null: that goes on as it came. */
+export type BeginRequestTrace = (operationKey: string, traceparent: string | null) => RequestTrace | null;
+
 /** What is known of a request while it is handled. */
 export class RequestContext {
   /** The operation's key; `page` for public pages, `console` for its pages, `none` where no route matches. */
@@ -20,6 +29,8 @@ export class RequestContext {
   sharer: string | null = null;
   /** Of the console; null: none. */
   sessionId: string | null = null;
+  /** Null: the caller's trace goes on as it came, if there is one. */
+  trace: RequestTrace | null = null;
   /** Null for a success. */
   problemCode: string | null = null;
   /** It was refused for what all keys and sessions of its account have asked. */
@@ -68,8 +79,8 @@ export function completedRequest(request: FastifyRequest, reply: FastifyReply) {
     isAccountLimited,
     durationMs: reply.elapsedTime,
     requestId: request.id,
-    /** The caller's trace; null: none. */
-    traceparent: readTraceparent(request.headers.traceparent),
+    /** Null: it has none. */
+    traceparent: traceparentOf(request),
     /** Null without a valid key. */
     keyId: key?.id ?? null,
     accountId,
@@ -102,4 +113,9 @@ const FORM = /^(?!ff)[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-
 /** The caller's trace; null if missing or malformed, because a bad trace must not fail a request. */
 export function readTraceparent(header: string | readonly string[] | undefined): string | null {
   return typeof header === "string" && FORM.test(header) ? header : null;
+}
+
+/** The trace that goes on with what the request does: its own place in it, else the caller's; null: none. */
+export function traceparentOf(request: FastifyRequest): string | null {
+  return contextOf(request).trace?.traceparent ?? readTraceparent(request.headers.traceparent);
 }

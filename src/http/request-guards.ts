@@ -15,7 +15,14 @@ import {
   type RateLimitState,
   type RateLimits,
 } from "./rate-limits.ts";
-import { contextOf, isRefusedRequestId, msLeft, type RequestContext } from "./request-context.ts";
+import {
+  type BeginRequestTrace,
+  contextOf,
+  isRefusedRequestId,
+  msLeft,
+  type RequestContext,
+  readTraceparent,
+} from "./request-context.ts";
 import { refuseMediaType } from "./request-validation.ts";
 
 export type RequestGuardOptions = {
@@ -23,6 +30,8 @@ export type RequestGuardOptions = {
   readonly accountExists: (accountId: string) => Promise<boolean>;
   readonly policies: RateLimitPolicies;
   readonly translateError: TranslateError;
+  /** Absent: nothing is traced. */
+  readonly beginTrace?: BeginRequestTrace | undefined;
 };
 
 export type RateLimitPolicies = {
@@ -47,7 +56,7 @@ export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
 /** The checks before a request's body is read. Each throws the problem that it finds. */
 export function createRequestGuards(
-  { accountExists, policies, translateError }: RequestGuardOptions,
+  { accountExists, policies, translateError, beginTrace }: RequestGuardOptions,
   authenticate: Authenticate,
   rateLimits: RateLimits,
 ) {
@@ -161,6 +170,7 @@ export function createRequestGuards(
     const context = contextOf(request);
     if (!operation.isAcrossAccounts) context.accountId = await accountOf(key, request);
     context.sharer = sharerOf(context.accountId ?? key.id, key);
+    context.trace = beginTrace?.(operation.key, readTraceparent(request.headers.traceparent)) ?? null;
     const isParsed = operation.effect === "write" && operation.body?.kind !== "stream";
     // 0 also for a chunked body, whose length is not announced.
     if (isParsed) refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));

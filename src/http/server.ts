@@ -143,7 +143,9 @@ export async function createApi(options: ApiOptions): Promise<FastifyInstance> {
   });
   app.addHook("onClose", async () => await options.onClosed?.());
   app.addHook("onResponse", (request, reply, done) => {
-    onCompleted(completedRequest(request, reply));
+    const completed = completedRequest(request, reply);
+    onCompleted(completed);
+    contextOf(request).trace?.end(completed);
     done();
   });
   app.setErrorHandler(async (error, request, reply) => {

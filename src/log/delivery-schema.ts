@@ -76,7 +76,8 @@ const Attempt = z
         "The headers as they were sent, except that each signature is shown as `v1=…`: it is the HMAC of `t.body`, " +
           "and is not kept. Nor are those of Standard Webhooks, and headers of your own. Null where nothing was " +
           "sent, or nobody knows when (`interrupted`). Once the analysis has " +
-          "expired or was erased, without `content-length` and `traceparent`.",
+          "expired or was erased, without `content-length` and `traceparent`. Where the operator traces attempts, " +
+          "`traceparent` is that of the publication: what was sent has the same trace and an id of its own.",
       ),
     response_headers: z.record(z.string(), z.string()).nullable(),
     response_excerpt: z.string().nullable().describe("The start of the response body, at most 1 KiB."),

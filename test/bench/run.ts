@@ -37,6 +37,7 @@ import { scaleOut } from "./cases/scale-out.ts";
 import { sqlBatches } from "./cases/sql-batches.ts";
 import { sqlSingle } from "./cases/sql-single.ts";
 import { throughput } from "./cases/throughput.ts";
+import { tracing } from "./cases/tracing.ts";
 import { zipf } from "./cases/zipf.ts";
 import { type BenchCase, type CaseReport, describeReport, isMet } from "./figures.ts";
 
@@ -65,6 +66,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   feed,
   runs,
   observing,
+  tracing,
 ];
 /** Only where they are asked for. */
 const LONG = [heldSnapshot, backup];

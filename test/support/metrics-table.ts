@@ -3,6 +3,7 @@ import {
   createBuildInfo,
   createCapacityMetrics,
   createDatabaseMetrics,
+  createDroppedSpans,
   createFaults,
 } from "../../src/base/metrics/database-metrics.ts";
 import { createDispatchMetrics } from "../../src/base/metrics/dispatch-metrics.ts";
@@ -28,6 +29,7 @@ export function declaredMetrics(): readonly Declared[] {
   createRunMetrics(registry);
   createBuildInfo(registry);
   createFaults(registry);
+  createDroppedSpans(registry);
   return registry.declared;
 }
 

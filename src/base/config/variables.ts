@@ -213,6 +213,20 @@ export const variables = {
     "json",
     "Form of log lines: `json` for machines, `pretty` for people, which takes several times as long.",
   ),
+  OTEL_EXPORTER_OTLP_ENDPOINT: optional(
+    kinds.baseUrl(),
+    "URL of an OpenTelemetry collector, without `/v1/traces`, that [traces](operating.md#traces) are sent to " +
+      "(OTLP over HTTP, protobuf). Unset: none are made.",
+  ),
+  OTEL_EXPORTER_OTLP_HEADERS: optional(
+    kinds.secret(kinds.text("name=value, separated by commas", /^[^=,]+=[^,]*(?:,[^=,]+=[^,]*)*$/)),
+    "Headers of requests to the collector, as `name=value,name=value`; values are percent-encoded.",
+  ),
+  OTEL_TRACES_SAMPLER_ARG: withDefault(
+    kinds.text("a number from 0 to 1", /^(?:0(?:\.\d{1,9})?|1(?:\.0{1,9})?)$/),
+    "1",
+    "Share of the deliveries to trace that come without a `traceparent`. For the others, their caller decides.",
+  ),
   ANALYSIS_RETENTION_SECONDS: withDefault(
     kinds.wholeNumber(7 * DAY_SECONDS, 90 * DAY_SECONDS),
     "604800",

@@ -104,6 +104,16 @@ export function createFaults(registry: MetricsRegistry, works: readonly Work[] =
   });
 }
 
+/** Only of a process that sends spans. */
+export function createDroppedSpans(registry: MetricsRegistry) {
+  return registry.counter({
+    name: "sealpost_spans_dropped_total",
+    help: "Spans that were dropped: too many waited to be sent, or the collector did not take them.",
+    unit: "spans",
+    labels: { why: ["queue_full", "not_sent"] },
+  });
+}
+
 /** What a process is, as a series that others can be joined with. */
 export function createBuildInfo(registry: MetricsRegistry) {
   return registry.gauge({

@@ -115,6 +115,9 @@ describe.each([
   ],
   ["LOG_LEVEL", ["silent", "info"], ["INFO", "verbose"]],
   ["LOG_FORMAT", ["json", "pretty"], ["JSON", "text"]],
+  ["OTEL_EXPORTER_OTLP_ENDPOINT", ["http://localhost:4318", "https://x.example/otlp/"], ["localhost:4318"]],
+  ["OTEL_EXPORTER_OTLP_HEADERS", ["a=b", "authorization=Bearer%20x,b=c"], ["authorization", "=x", "a=b,c"]],
+  ["OTEL_TRACES_SAMPLER_ARG", ["0", "0.05", "1", "1.0"], ["1.1", "-1", "5%", ".5"]],
   ["SECRETS_KEY", [secretsKey], [Buffer.alloc(31).toString("base64"), Buffer.alloc(33).toString("base64")]],
 ])("%s", (name, good, bad) => {
   test.each(good)("takes %j", (value) => {

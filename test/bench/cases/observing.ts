@@ -9,6 +9,14 @@ import { deliver } from "./throughput.ts";
 const UNCOUNTED = fileURLToPath(new URL("../processes/uncounted-dispatcher.ts", import.meta.url));
 /** Of four: without, with, with, without, so that a machine that slows down slows both down. */
 const ROUNDS = 2;
+
+export async function inTurn<Found>(measure: (isOn: boolean) => Promise<Found>) {
+  const off: Found[] = [];
+  const on: Found[] = [];
+  for (let round = 0; round < ROUNDS; round++)
+    for (const isOn of [false, true, true, false]) (isOn ? on : off).push(await measure(isOn));
+  return { off, on };
+}
 const SCRAPE_EVERY_MS = 5_000;
 
 type Found = { readonly perSecond: number; readonly cpu: number; readonly bytes: number };
@@ -19,14 +27,7 @@ export const observing: BenchCase<Bench> = {
     "What metrics (read every 5 s) and a log line for each attempt (LOG_LEVEL=debug, to a file) cost: the whole path " +
     "as in throughput, in turn with them and with a dispatcher that counts and logs nothing.",
   run: async (bench, tell) => {
-    const off: Found[] = [];
-    const on: Found[] = [];
-    for (let round = 0; round < ROUNDS; round++) {
-      off.push(await measure(bench, tell, false));
-      on.push(await measure(bench, tell, true));
-      on.push(await measure(bench, tell, true));
-      off.push(await measure(bench, tell, false));
-    }
+    const { off, on } = await inTurn((isOn) => measure(bench, tell, isOn));
     const share = medianOf(on, "perSecond") / medianOf(off, "perSecond");
     const cpuShare = medianOf(on, "cpu") / medianOf(off, "cpu");
     return [
