@@ -54,6 +54,18 @@ test.each(ours)(
   },
 );
 
+test("two of each run, read-only and without rights; nothing is open to others, and no secret is in the file", () => {
+  for (const name of ["api", "dispatcher"]) {
+    const locked = { read_only: true, cap_drop: ["ALL"], security_opt: ["no-new-privileges:true"] };
+    expect(services[name]).toMatchObject({ deploy: { replicas: 2 }, ...locked });
+  }
+  for (const { environment = {}, ports = [] } of Object.values<Record<string, object>>(services)) {
+    const secrets = Object.entries(environment).filter(([name]) => /PASSWORD|SECRETS_KEY/.test(name));
+    for (const [name, value] of secrets) expect(value, name).toMatch(/^(?:\$\{\w+:\?.*\})?$/);
+    for (const port of Object.values(ports)) expect(port).toMatch(/^127\.0\.0\.1:/);
+  }
+});
+
 test("Prometheus and Grafana are given what they read", () => {
   const mountsOf = (service: string): Map<string, string> =>
     new Map(services[service].volumes.map((volume: string) => volume.split(":").slice(0, 2).reverse()));
