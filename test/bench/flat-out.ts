@@ -65,26 +65,35 @@ export async function publishFlatOut(
   };
 }
 
-/** With what it has cost, by process, once everything is recorded. Microseconds for each delivery. */
+/** What a delivery has cost, once everything is recorded: microseconds of each process, and bytes written and kept. */
+export type Cost = {
+  readonly cpu: ReadonlyMap<string, number>;
+  readonly walBytes: number;
+  readonly databaseBytes: number;
+};
+
 export async function publishWatched(
   bench: Bench,
   publisher: AskedProcess,
   wish: FlatOutWish,
   watched: Omit<Watched, "receiverPid" | "publisherPid">,
   tell: (line: string) => void,
-): Promise<FlatOut & { readonly cpu: ReadonlyMap<string, number> }> {
+): Promise<FlatOut & Cost> {
   const all = { ...watched, receiverPid: bench.receiverPid, publisherPid: publisher.pid };
   const before = await takeSnapshot(all);
   const flatOut = await publishFlatOut(bench, publisher, wish);
   await untilNoneOpen(watched.database);
-  const cpu = cpuBetween(before, await takeSnapshot(all), flatOut.count);
+  const after = await takeSnapshot(all);
+  const cpu = cpuBetween(before, after, flatOut.count);
   const shares = [...cpu].filter(([name, spent]) => name.startsWith("PostgreSQL") && spent >= 1);
   tell(shares.map(([name, spent]) => `${name} ${formatNumber(spent)} µs`).join(", "));
-  return { ...flatOut, cpu: cpuByProcess(cpu) };
+  const walBytes = (after.walBytes - before.walBytes) / flatOut.count;
+  const databaseBytes = (after.databaseBytes - before.databaseBytes) / flatOut.count;
+  return { ...flatOut, cpu: cpuByProcess(cpu), walBytes, databaseBytes };
 }
 
 /** What the service takes to publish and deliver once, and each process's part; the last two are not the service. */
-export function cpuFigures(cpu: ReadonlyMap<string, number>, goalMicroseconds: number | null): Figure[] {
+export function costFigures({ cpu, ...bytes }: Cost, goalMicroseconds: number | null): Figure[] {
   const unit = "µs per delivery";
   const figureOf = (name: string) => ({ name: `CPU of ${name}`, value: cpu.get(name) ?? 0, unit });
   const names = ["serve", "dispatcher", "PostgreSQL"].filter((name) => cpu.has(name));
@@ -93,6 +102,8 @@ export function cpuFigures(cpu: ReadonlyMap<string, number>, goalMicroseconds: n
   return [
     goalMicroseconds === null ? sum : { ...sum, goal: { atMost: goalMicroseconds } },
     ...[...names, "receiver", "publisher"].map(figureOf),
+    { name: "WAL", value: bytes.walBytes, unit: "bytes per delivery" },
+    { name: "database", value: bytes.databaseBytes, unit: "bytes per delivery" },
   ];
 }
 

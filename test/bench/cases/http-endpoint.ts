@@ -2,7 +2,7 @@ import { amidBaseline, measureBareFastify, measurePlainInsert, REQUESTS_IN_FLIGH
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase } from "../figures.ts";
-import { cpuFigures, publishWatched, warmUp } from "../flat-out.ts";
+import { costFigures, publishWatched, warmUp } from "../flat-out.ts";
 import { withApi } from "../installation.ts";
 import { memoryMib } from "../measuring/processes.ts";
 import { knownLimit } from "./limit.ts";
@@ -45,7 +45,7 @@ export const httpEndpoint: BenchCase<Bench> = {
       },
       { name: "published ÷ plain insert", value: published / insert.perSecond, unit: "" },
       { name: "delivered ÷ limit", value: delivered / limitPerSecond, unit: "" },
-      ...cpuFigures(result.cpu, 900),
+      ...costFigures(result, 900),
       { name: "processors busy until the last", value: 100 * result.busyShare, unit: "%" },
       { name: "RSS of serve", value: result.serveRssMib, unit: "MiB", goal: { atMost: 200 } },
       { name: "RSS of the dispatcher", value: result.dispatcherRssMib, unit: "MiB" },

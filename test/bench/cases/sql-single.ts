@@ -2,7 +2,7 @@ import { amidBaseline, measurePlainInsert } from "../baselines.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import type { BenchCase } from "../figures.ts";
-import { cpuFigures, publishWatched, warmUp } from "../flat-out.ts";
+import { costFigures, publishWatched, warmUp } from "../flat-out.ts";
 import { withDispatcher } from "../installation.ts";
 
 const WARM_UP = 1_000;
@@ -33,7 +33,7 @@ export const sqlSingle: BenchCase<Bench> = {
         goal: { atLeast: 0.45 },
       },
       { name: "delivered ÷ published", value: delivered / published, unit: "", goal: { atLeast: 0.95 } },
-      ...cpuFigures(result.cpu, null),
+      ...costFigures(result, null),
       { name: "processors busy until the last", value: 100 * result.busyShare, unit: "%" },
     ];
   },

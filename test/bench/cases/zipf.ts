@@ -1,7 +1,7 @@
 import { ACCOUNTS, type Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, percentile } from "../figures.ts";
-import { cpuFigures, publishWatched, warmUp } from "../flat-out.ts";
+import { costFigures, publishWatched, warmUp } from "../flat-out.ts";
 import { withApi } from "../installation.ts";
 
 const WARM_UP = 500;
@@ -34,7 +34,7 @@ export const zipf: BenchCase<Bench> = {
       ...latencyFigures("all accounts", found.latenciesMs),
       ...latencyFigures("small accounts", small),
       { name: "deliveries of small accounts", value: (100 * small.length) / found.count, unit: "%" },
-      ...cpuFigures(found.cpu, null),
+      ...costFigures(found, null),
       { name: "processors busy until the last", value: 100 * found.busyShare, unit: "%" },
     ];
   },

@@ -8,6 +8,7 @@ export type Snapshot = {
   /** The database's clock when they were counted. */
   readonly atMs: number;
   readonly walBytes: number;
+  readonly databaseBytes: number;
   /** Statements that clients sent, by all but the publisher and this benchmark. NaN: the server does not count them. */
   readonly statements: number;
   /** CPU in microseconds by who spent it. */
@@ -28,7 +29,8 @@ const COUNT = `
 select
   extract(epoch from clock_timestamp())::float8 * 1000 as at_ms,
   (select count(*) from sealpost.attempts)::float8 as recorded,
-  pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as wal_bytes`;
+  pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as wal_bytes,
+  pg_database_size(current_database())::float8 as database_bytes`;
 
 // The publisher has a role of its own; what this benchmark asks begins with a mark.
 const STATEMENTS = `
@@ -44,18 +46,18 @@ from pg_stat_activity`;
 
 export async function takeSnapshot(watched: Watched): Promise<Snapshot> {
   const { pool } = watched.database;
-  const counted = await pool.query<{ recorded: number; at_ms: number; wal_bytes: number }>(
-    `/* bench */ ${COUNT}`,
-  );
+  type Counted = Record<"recorded" | "at_ms" | "wal_bytes" | "database_bytes", number>;
+  const counted = await pool.query<Counted>(`/* bench */ ${COUNT}`);
   const statements = watched.database.countsStatements
     ? await pool.query<{ calls: number }>(STATEMENTS)
     : null;
   const backends = await pool.query<{ pid: number; name: string }>(BACKENDS);
-  const { recorded, at_ms, wal_bytes } = counted.rows[0]!;
+  const { recorded, at_ms, wal_bytes, database_bytes } = counted.rows[0]!;
   return {
     recorded,
     atMs: at_ms,
     walBytes: wal_bytes,
+    databaseBytes: database_bytes,
     statements: statements?.rows[0]?.calls ?? Number.NaN,
     cpu: readCpu(watched, new Map(backends.rows.map((row) => [row.pid, row.name]))),
     dispatcherRssMib: watched.dispatcherPids.reduce((sum, pid) => sum + memoryMib(pid).now, 0),
