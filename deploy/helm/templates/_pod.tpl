@@ -27,6 +27,7 @@ spec:
     runAsUser: 1000
     runAsGroup: 1000
     fsGroup: 1000
+    fsGroupChangePolicy: OnRootMismatch
     seccompProfile: { type: RuntimeDefault }
   {{- /* It ends within ATTEMPT_DEADLINE_MS plus 2 s, after the 5 s in which it is taken off the Service. */}}
   terminationGracePeriodSeconds: {{ add 8 (ceil (divf (index $values.env "ATTEMPT_DEADLINE_MS" | default "15000") 1000)) }}
