@@ -37,18 +37,18 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * secret headers are hidden 76, what waits for proofs out of others' way 40, nothing acknowledged that a standby lacks
  * 45, a bin: deleting, restoring, deleting for good 785 and 3, quotas of a workspace 219, runs listed, done again and
  * tested, and workflows switched off and archived 466 and a file, schedules and hooks 911 and 5, logs for people 14
- * and a variable.
+ * and a variable, traces for a collector 289 and a file.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 57_605,
+    max: 57_894,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 361,
+    max: 362,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },
