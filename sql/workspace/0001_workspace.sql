@@ -636,22 +636,25 @@ declare
   held workspace.storage;
   today constant date := (now() at time zone 'UTC')::date;
 begin
-  insert into workspace.storage (account_id, holder_id) values (of_account, of_holder)
-  on conflict (account_id, holder_id) do nothing;
-  update workspace.storage as s set
-    documents = s.documents + case of_kind when 'documents' then bytes_more else 0 end,
-    leftovers = s.leftovers + case of_kind when 'leftovers' then bytes_more else 0 end,
-    pages = s.pages + case of_kind when 'pages' then bytes_more else 0 end,
-    workflows = s.workflows + case of_kind when 'workflows' then bytes_more else 0 end,
-    runs = s.runs + case of_kind when 'runs' then bytes_more else 0 end,
-    ended_runs = s.ended_runs + ended_more,
-    document_count = s.document_count + case of_kind when 'documents' then things_more else 0 end,
-    -- Runs that are gone have begun all the same.
-    run_count = case when of_kind <> 'runs' or things_more <= 0 then s.run_count
-      when s.run_day >= today then s.run_count + things_more else things_more end,
-    run_day = case when of_kind <> 'runs' or things_more <= 0 then s.run_day else greatest(s.run_day, today) end
-  where s.account_id = of_account and s.holder_id = of_holder
-  returning s.* into held;
+  loop
+    update workspace.storage as s set
+      documents = s.documents + case of_kind when 'documents' then bytes_more else 0 end,
+      leftovers = s.leftovers + case of_kind when 'leftovers' then bytes_more else 0 end,
+      pages = s.pages + case of_kind when 'pages' then bytes_more else 0 end,
+      workflows = s.workflows + case of_kind when 'workflows' then bytes_more else 0 end,
+      runs = s.runs + case of_kind when 'runs' then bytes_more else 0 end,
+      ended_runs = s.ended_runs + ended_more,
+      document_count = s.document_count + case of_kind when 'documents' then things_more else 0 end,
+      -- Runs that are gone have begun all the same.
+      run_count = case when of_kind <> 'runs' or things_more <= 0 then s.run_count
+        when s.run_day >= today then s.run_count + things_more else things_more end,
+      run_day = case when of_kind <> 'runs' or things_more <= 0 then s.run_day else greatest(s.run_day, today) end
+    where s.account_id = of_account and s.holder_id = of_holder
+    returning s.* into held;
+    exit when found;
+    insert into workspace.storage (account_id, holder_id) values (of_account, of_holder)
+    on conflict (account_id, holder_id) do nothing;
+  end loop;
   if of_holder <> of_account
     and 0 = all (array[held.documents, held.leftovers, held.pages, held.workflows, held.runs, held.document_count])
   then

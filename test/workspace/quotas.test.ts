@@ -1,8 +1,8 @@
 // What an operator lets one account have of the workspace: exactly that, however many ask at once.
-import { randomBytes } from "node:crypto";
+import { randomBytes, randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { begin, untilSomebodyWaits } from "../support/installation.ts";
-import type { Asked } from "../support/sealpost-api.ts";
+import type { Asked, AskOptions } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import {
   account,
@@ -29,10 +29,11 @@ useStorage();
 const bin = binOf((...asked) => ask(...asked));
 const KIB = 1_024;
 
-/** A busy machine answers some of many at once with 503, or 429. */
-async function whenPossible(send: () => Promise<Asked>): Promise<Asked> {
+/** A busy machine answers some of many at once with 503, or 429; some of these were done all the same. */
+async function whenPossible(send: (retried: AskOptions) => Promise<Asked>): Promise<Asked> {
+  const idempotencyKey = randomUUID();
   for (;;) {
-    const answer = await send();
+    const answer = await send({ idempotencyKey });
     if (![429, 503].includes(answer.status)) return answer;
   }
 }
@@ -48,7 +49,9 @@ test("of 50 uploads at once exactly as many are taken as the account may have by
   expect(used).toBe(51 * KIB);
   const most = used + 20 * content.length + content.length - 1;
   await setQuotas({ bytes: most });
-  const answers = await Promise.all(made.map((id) => whenPossible(() => documents.put(id, content))));
+  const answers = await Promise.all(
+    made.map((id) => whenPossible((retried) => documents.put(id, content, retried))),
+  );
   const refused = answers.filter(({ status }) => status !== 200);
   for (const answer of refused) expectBeyond(answer, "bytes", most);
   expect(answers.length - refused.length).toBe(20);
@@ -65,12 +68,17 @@ test("what is added at once to documents, folders and pages is exact together", 
   const { id: space_id } = await documents.newSpace();
   const most = 31 * KIB;
   await setQuotas({ bytes: most });
-  const add = (n: number) => {
-    if (n % 3 === 0) return documents.create({ space_id, file_name: `${n}` });
-    if (n % 3 === 1) return ask("POST", `/v1/spaces/${space_id}/folders`, { body: { name: `${n}` } });
-    return ask("POST", "/v1/pages", { body: { space_id, title: `${n}`, markdown: "" } });
+  const add = (n: number, retried: AskOptions) => {
+    if (n % 3 === 0) return documents.create({ space_id, file_name: `${n}` }, retried);
+    const [path, body] =
+      n % 3 === 1
+        ? [`/v1/spaces/${space_id}/folders`, { name: `${n}` }]
+        : ["/v1/pages", { space_id, title: `${n}`, markdown: "" }];
+    return ask("POST", path, { ...retried, body });
   };
-  const answers = await Promise.all(Array.from({ length: 60 }, (_, n) => whenPossible(() => add(n))));
+  const answers = await Promise.all(
+    Array.from({ length: 60 }, (_, n) => whenPossible((retried) => add(n, retried))),
+  );
   const refused = answers.filter(({ status }) => status !== 201);
   for (const answer of refused) expectBeyond(answer, "bytes", most);
   expect(answers.length - refused.length).toBe(30);
@@ -189,7 +197,7 @@ const newWorkflow = async () =>
 test("of 30 runs that are asked for at once as many begin as the account may have in a day", async () => {
   const workflow = await newWorkflow();
   await setQuotas({ runs_per_day: 12 });
-  const many = Array.from({ length: 30 }, () => whenPossible(() => runs.start(workflow)));
+  const many = Array.from({ length: 30 }, () => whenPossible((retried) => runs.start(workflow, {}, retried)));
   const answers = await Promise.all(many);
   const refused = answers.filter(({ status }) => status !== 202);
   for (const answer of refused) expectBeyond(answer, "runs_per_day", 12);
