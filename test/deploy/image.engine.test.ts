@@ -58,16 +58,17 @@ test("the SBOM has what is installed in it", () => {
 test("it is ready within three seconds, says so, and hands out its packages", async () => {
   const env = { DATABASE_URL: database.url, SECRETS_KEY: SECRETS_KEY.toString("base64"), PORT: "0" };
   const main = fileURLToPath(new URL("in-container.ts", import.meta.url));
-  const startedAt = performance.now();
   const serve = new SealpostProcess(["serve"], { ...env, SEALPOST_IMAGE: image }, { main });
   try {
     await serve.ready;
     await until(async () => (await fetch(`${serve.metricsUrl}/readyz`)).ok);
-    const readyMs = Math.round(performance.now() - startedAt);
+    const readyAt = Date.now();
+    const [id = ""] = podman("ps", "--quiet", "--filter=label=sealpost-test").split("\n");
+    const startedAt = JSON.parse(podman("inspect", "--format={{json .State.StartedAt}}", id));
+    const readyMs = readyAt - Date.parse(startedAt);
     console.log(`image: ready after ${readyMs} ms`);
     expect(readyMs).toBeLessThan(patience(3_000));
 
-    const [id = ""] = podman("ps", "--quiet", "--filter=label=sealpost-test").split("\n");
     const port = new URL(serve.metricsUrl).port;
     const [, ...check] = JSON.parse(podman("image", "inspect", "--format={{json .HealthCheck.Test}}", image));
     const health = (own: string) => podman(...PODMAN, "exec", `--env=METRICS_PORT=${own}`, id, ...check);
