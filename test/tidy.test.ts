@@ -255,8 +255,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
   weight: {
     wrong: {
       "README.md": "x\n".repeat(201),
-      "src/base/config/variables.ts": "  A: optional(\n".repeat(44),
-      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(52),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(48),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(53),
       "package-lock.json": JSON.stringify({
         packages: {
           "": { dependencies: Object.fromEntries(Array.from({ length: 24 }, (_, n) => [n, "1"])) },
@@ -265,8 +265,8 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
     },
     right: {
       "README.md": "x\n".repeat(200),
-      "src/base/config/variables.ts": "  A: optional(\n".repeat(43),
-      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(51),
+      "src/base/config/variables.ts": "  A: optional(\n".repeat(47),
+      "src/base/metrics/many.ts": 'registry.gauge({\n name: "a"'.repeat(52),
     },
   },
   "lock file": {

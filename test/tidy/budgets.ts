@@ -37,12 +37,12 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * secret headers are hidden 76, what waits for proofs out of others' way 40, nothing acknowledged that a standby lacks
  * 45, a bin: deleting, restoring, deleting for good 785 and 3, quotas of a workspace 219, runs listed, done again and
  * tested, and workflows switched off and archived 466 and a file, schedules and hooks 911 and 5, logs for people 14
- * and a variable, traces for a collector 289 and a file.
+ * and a variable, traces for a collector 289 and a file, three variables, a metric and OpenTelemetry's packages.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 57_894,
+    max: 57_895,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
@@ -61,19 +61,19 @@ const budgets: readonly Budget[] = [
   },
   {
     what: "environment variables",
-    max: 44,
+    max: 47,
     of: (path) => path === "src/base/config/variables.ts",
     count: matchesOf(/^ {2}[A-Z_]+: (?:withDefault|optional)\(/gm),
   },
   {
     what: "metrics",
-    max: 51,
+    max: 52,
     of: (path) => path.startsWith("src/base/metrics/"),
     count: matchesOf(/registry\.(?:counter|gauge|histogram)\(\{\s*name: "/g),
   },
   {
     what: "production dependencies",
-    max: 18,
+    max: 23,
     of: (path) => path === "package-lock.json",
     count: (files) =>
       files.flatMap(({ text }) => Object.keys(JSON.parse(text).packages[""].dependencies ?? {})).length,

@@ -11,7 +11,8 @@ export const TRIGGER_ERRORS = {
     "Whoever published the current version may no longer run workflows in the space. Let a member who may publish it.",
   too_many_workflow_runs:
     "The account, or whoever published the current version, had as many unfinished runs as they may have.",
-  storage_full: "Runs of the account may store no more, or those of whoever published the current version.",
+  storage_full:
+    "The account, or whoever published the current version, may store no more, or the account begin no more runs today.",
 } as const;
 export type TriggerError = keyof typeof TRIGGER_ERRORS;
 const TRIGGER_ERROR_CODES = Object.keys(TRIGGER_ERRORS) as [TriggerError, ...TriggerError[]];
