@@ -12,7 +12,7 @@ export const TRIGGER_ERRORS = {
   too_many_workflow_runs:
     "The account, or whoever published the current version, had as many unfinished runs as they may have.",
   storage_full:
-    "The account, or whoever published the current version, may store no more, or the account begin no more runs today.",
+    "The account, or whoever published the current version, may store no more, or start no more runs today.",
 } as const;
 export type TriggerError = keyof typeof TRIGGER_ERRORS;
 const TRIGGER_ERROR_CODES = Object.keys(TRIGGER_ERRORS) as [TriggerError, ...TriggerError[]];

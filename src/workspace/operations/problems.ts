@@ -173,10 +173,8 @@ export const workspaceProblems = {
   },
   workflow_run_not_failed: {
     status: 409,
-    meaning:
-      "Only a run that has failed or been cancelled is retried, and this one is in progress or has succeeded.",
-    remedy:
-      "Wait for its end, or cancel it. To do the work of one that has succeeded again, start another run.",
+    meaning: "The run is in progress or has succeeded: only failed and cancelled ones are retried.",
+    remedy: "Wait for its end, or cancel it. To do again what has succeeded, start another run.",
   },
 } as const satisfies ProblemCatalogue;
 

@@ -169,8 +169,7 @@ export function runOperations({
       description:
         "Starts a run of the same version with the same input and `test_node_id`, from its first node on; with the " +
         "same `webhook_url` only if the run was yours. `retry_of` names it, and it stays as it is. For members who " +
-        "may run workflows: others get 403. 409 if it has not failed or been cancelled, or if the workflow cannot " +
-        "be run now.",
+        "may run workflows: others get 403. 409 if it has not failed or been cancelled, or none can be started.",
       method: "POST",
       path: `${path}/retry`,
       scope: "workflows:run",

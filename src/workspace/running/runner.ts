@@ -3,7 +3,7 @@ import { storageRefusalOf } from "../../base/database/storage.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { abortableDelay, backoffMs, repeat } from "../../base/model/backoff.ts";
 import { refusalOf } from "../../base/model/storage.ts";
-import { sourcesOf } from "../model/definition.ts";
+import { partUpTo, sourcesOf } from "../model/definition.ts";
 import type { NodeKind } from "../model/node-kinds.ts";
 import { STEP_ATTEMPTS_MAX } from "../model/workflows.ts";
 import {
@@ -74,8 +74,9 @@ const EXHAUSTED = new NodeFailedError(
  */
 export async function takeStep(work: StepWork, claimed: ClaimedStep, signal: AbortSignal): Promise<StepEnd> {
   const { pool } = work;
-  const step = await readStep(pool, claimed);
-  if (step === null) return "lost";
+  const found = await readStep(pool, claimed);
+  if (found === null) return "lost";
+  const step = { ...found, definition: partUpTo(found.definition, found.testNodeId) };
   const fail = (error: NodeFailedError) => inTransaction(pool, (tx) => recordFailure(tx, step, error));
   // Whatever it does, it ends its process before it has done it.
   if (step.attempt > STEP_ATTEMPTS_MAX) return await fail(EXHAUSTED);

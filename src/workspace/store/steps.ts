@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import { type Definition, partUpTo } from "../model/definition.ts";
+import type { Definition } from "../model/definition.ts";
 import type { RunStatus } from "../model/workflows.ts";
 import { accountsBehind } from "./lists.ts";
 import { type ClaimedStep, change, lockOf, rowOf, scalarOf } from "./statements.ts";
@@ -102,7 +102,6 @@ export const giveBackStep = change<ClaimedStep, [], Pool>(
 export type Step = ClaimedStep & {
   readonly workflowId: string;
   readonly spaceId: string;
-  /** Of the version that is run; a test's: as far as it goes. */
   readonly definition: Definition;
   /** What the run was started with. */
   readonly input: Readonly<Record<string, unknown>>;
@@ -120,7 +119,8 @@ export type Step = ClaimedStep & {
   readonly now: Date;
 };
 
-const findStep = rowOf<Step, ClaimedStep, []>(
+/** Null: the step is somebody else's, or its run has ended. */
+export const readStep = rowOf<Step, ClaimedStep, []>(
   `select ${CLAIMED}, r.workflow_id as "workflowId", r.space_id as "spaceId", v.definition, r.input,
      r.test_node_id as "testNodeId", r.webhook_url as "webhookUrl", r.traceparent, n.node_id as "nodeId",
      n.id as "nodeRunId", n.status as "nodeStatus", n.position, n.started_at as "startedAt", now()
@@ -131,12 +131,6 @@ const findStep = rowOf<Step, ClaimedStep, []>(
    where ${OF_STEP}`,
   "read_step",
 );
-
-/** Null: the step is somebody else's, or its run has ended. */
-export async function readStep(pool: Pool, claimed: ClaimedStep): Promise<Step | null> {
-  const step = await findStep(pool, claimed);
-  return step && { ...step, definition: partUpTo(step.definition, step.testNodeId) };
-}
 
 /** Where a step has brought its node run. */
 export type NodeChange = {
