@@ -162,6 +162,20 @@ describe("rotating", () => {
     expect(statuses.toSorted()).toEqual([202, ...Array(9).fill(401)]);
   });
 
+  test("ends a request that was let in, and waits for the workflow", async () => {
+    const { workflowId, hook } = await published();
+    const client = await database.pool.connect();
+    await client.query("begin");
+    await client.query("select from workspace.workflows where id = $1 for update", [workflowId]);
+    const posting = post(hook.path);
+    const waiting = "select from pg_locks where not granted";
+    await expect.poll(async () => (await database.pool.query(waiting)).rowCount).toBeGreaterThan(0);
+    await client.query("delete from workspace.hooks where id = $1", [hook.id]);
+    await client.query("commit");
+    client.release();
+    expect(codeOf(await posting)).toEqual([401, "unauthorized"]);
+  });
+
   test("and ending: there is none any more", async () => {
     const { workflowId, hook } = await published();
     await makeHook(workflowId, { overlap_seconds: 60 });
