@@ -165,13 +165,11 @@ describe("before migrate", () => {
     "%s waits for a database that lets nobody in, and then for its migration",
     async (command) => {
       const empty = await emptyDatabase();
-      const client = await empty.pool.connect();
       const name = new URL(empty.url).pathname.slice(1);
-      await client.query(`alter database ${name} allow_connections false`);
+      await database.pool.query(`alter database ${name} allow_connections false`);
       const process = await start(command, "right", empty);
       await process.waitForLine(({ msg }) => /cannot be used yet \(.*not currently accepting/.test(`${msg}`));
-      await client.query(`alter database ${name} allow_connections true`);
-      client.release();
+      await database.pool.query(`alter database ${name} allow_connections true`);
       await process.waitForLine(({ msg }) => /run `sealpost migrate`/.test(`${msg}`));
       expect(await run("migrate", "right", empty)).toMatchObject({ code: 0 });
       await process.waitForLine(({ msg }) => msg === "the database is migrated");
