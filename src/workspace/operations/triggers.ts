@@ -185,6 +185,8 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
     const hasRoom = await hasRoomForRun(tx, { accountId, userId });
     const key = headers["idempotency-key"];
     const begunFor = key === undefined ? null : `key ${readIdempotencyKey(key)}`;
+    // One with a key may have its run already.
+    if (!hasRoom && begunFor === null) throw new Problem("too_many_workflow_runs");
     const traceparent = readTraceparent(headers.traceparent);
     const run = { ...triggered, webhookId: hook.id, begunFor, traceparent };
     const begun = (await beginRun(tx, accountId, run, input))!;
