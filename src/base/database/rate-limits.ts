@@ -40,6 +40,10 @@ export function createRequestCounter(
   const now = () => performance.now();
   const windows = new TtlMap<string, Window>(BUCKETS_MAX, now);
   const consume = gatherByTurn(countAllAndPending);
+  /** Of as many pages as are refreshed in one turn. */
+  const told = gatherByTurn((buckets) =>
+    countAllAndPending(new Map(Array.from(buckets.keys(), (asked) => [asked, 0]))),
+  );
 
   /** What this process has counted by itself is told with the next statement about its bucket. */
   async function countAllAndPending(
@@ -93,8 +97,8 @@ export function createRequestCounter(
 
   /** If it fails, it is told later. */
   function tell(asked: string): void {
-    countAllAndPending(new Map([[asked, 0]])).then(
-      (rows) => learn(asked, rows.get(asked)!),
+    told(asked).then(
+      ({ answer }) => learn(asked, answer!),
       () => undefined,
     );
   }
