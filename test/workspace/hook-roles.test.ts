@@ -1,6 +1,8 @@
 // Who may make and end hooks of workflows, and when one starts nothing.
 import { describe, expect, test } from "vitest";
 import { reseal } from "../../src/base/database/resealing.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { beginErasure } from "../../src/cells/erasures-sql.ts";
 import { digestSecret } from "../../src/http/api-keys.ts";
 import { findHook, signingSecretOf } from "../../src/workspace/store/triggers.ts";
 import { createTestDatabase } from "../support/database.ts";
@@ -112,6 +114,17 @@ describe("no run begins, and the answer says why", () => {
     await workflows.publish(id);
     expect((await post(hook.path)).status).toBe(202);
   });
+});
+
+test("a hook of an account that is being erased is unknown, from the first step on", async () => {
+  const { accountId, key } = await api.newAccount();
+  const room = await documents.newSpace("erased", { key });
+  const { id } = await workflows.published(room.id, atHook(), { key });
+  const hook = await makeHook(id, {}, { ask: (method, path, asked) => api.ask(method, path, { key, ...asked }) });
+  expect((await post(hook.path)).status).toBe(202);
+  await inTransaction(database.pool, (tx) => beginErasure(tx, accountId));
+  expect(codeOf(await post(hook.path, { text: "late" }))).toEqual([401, "unauthorized"]);
+  expect(await countRows(database.pool, "workspace.runs", { account_id: accountId })).toBe(1);
 });
 
 test("each hook has a limit of its own", async () => {

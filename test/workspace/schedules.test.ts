@@ -1,5 +1,7 @@
 // Workflows that are run by a schedule.
 import { describe, expect, test } from "vitest";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { beginErasure } from "../../src/cells/erasures-sql.ts";
 import type { Definition } from "../../src/workspace/model/definition.ts";
 import { createScheduling } from "../../src/workspace/running/schedules.ts";
 import { rowsOf } from "../support/installation.ts";
@@ -209,6 +211,16 @@ describe("no run begins, and the API says why", () => {
     expect([await ranFor(id), rows]).toEqual([[], [{ error_code: code }]]);
     await pool.query("update workspace.workflows set enabled = true, status = 'ACTIVE' where id = $1", [id]);
   });
+});
+
+test("starts nothing of an account that is being erased", async () => {
+  const { accountId, key } = await api.newAccount();
+  const room = await documents.newSpace("erased", { key });
+  const { id } = await workflows.published(room.id, at("0 5 * * *"), { key });
+  await look("2044-04-01T05:00:00Z");
+  await inTransaction(database.pool, (tx) => beginErasure(tx, accountId));
+  await look("2044-04-02T05:00:00Z");
+  expect(await ranFor(id)).toEqual(["2044-04-01T05:00:00.000Z"]);
 });
 
 /** Unfinished ones of its user, as many as there may be. */

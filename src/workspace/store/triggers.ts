@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../../base/database/account-rows.ts";
 import { newId } from "../../base/database/partitions.ts";
 import { seal, unseal } from "../../base/database/sealing.ts";
 import { timeText } from "../../base/database/time-text.ts";
@@ -122,7 +123,7 @@ const DUE_LOOKED_AT = 500;
 const DUE_PER_TURN = 50;
 const FIRST = "'00000000-0000-0000-0000-000000000000'::uuid";
 
-/** The accounts that have schedules that are due, in order. @param now null: the database's time */
+/** The accounts, none erased, that have schedules that are due, in order. @param now null: the database's time */
 export async function findDueAccounts(pool: Pool, now: Date | null): Promise<readonly string[]> {
   const IS_DUE = "next_at <= coalesce($1::timestamptz, now())";
   const { rows } = await pool.query<{ id: string }>({
@@ -131,11 +132,13 @@ export async function findDueAccounts(pool: Pool, now: Date | null): Promise<rea
       with recursive oldest as materialized (
         select account_id from workspace.schedules where ${IS_DUE} order by next_at limit ${DUE_LOOKED_AT}
       ), ${accountsBehind(FIRST, "workspace.schedules")}
-      select account_id as id from oldest
-      union
-      select account_id from accounts where (select count(*) from oldest) = ${DUE_LOOKED_AT}
-        and exists (select from workspace.schedules as s where s.account_id = accounts.account_id and ${IS_DUE})
-      order by id`,
+      select account_id as id from (
+        select account_id from oldest
+        union
+        select account_id from accounts where (select count(*) from oldest) = ${DUE_LOOKED_AT}
+          and exists (select from workspace.schedules as s where s.account_id = accounts.account_id and ${IS_DUE})
+      ) as due
+      where ${notErased("due.account_id")} order by id`,
     values: [now],
   });
   return rows.map(({ id }) => id);
@@ -188,12 +191,13 @@ export type Hook = {
   readonly sealedSecret: Buffer;
 };
 
-/** Null: there is no such key, or it works no more. */
+/** Null: there is no such key, or it works no more, as its account does. */
 export async function findHook(database: Database, digest: Buffer): Promise<Hook | null> {
   const { rows } = await database.query<Hook>({
     name: "find_hook",
     text: `select id, account_id as "accountId", workflow_id as "workflowId", sealed_secret as "sealedSecret"
-           from workspace.hooks where key_digest = $1 and (ends_at is null or ends_at > now())`,
+           from workspace.hooks
+           where key_digest = $1 and (ends_at is null or ends_at > now()) and ${notErased("account_id")}`,
     values: [digest],
   });
   return rows[0] ?? null;
