@@ -703,7 +703,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
 begin
-  -- The input never changes, and is read only once the run has ended.
+  -- The input is read only once the run has ended. Whoever changes it counts that.
   perform workspace.add_storage(new.account_id, new.requested_by, null, 'runs',
     new.item_bytes - old.item_bytes + 256 * (new.item_count - old.item_count)::bigint
       + 1024 * (new.node_run_count - old.node_run_count)::bigint,

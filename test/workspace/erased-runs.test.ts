@@ -5,6 +5,7 @@ import { eraseFromRuns } from "../../src/app/areas.ts";
 import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
 import { changeRows, countRows, insertRow } from "../support/installation.ts";
 import { publishIt, read, waiting } from "./external-world.ts";
+import { post, published } from "./hook-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
 import { api, database, runs, stepping, useRuns } from "./run-world.ts";
 import { binOf, deleteAllGone } from "./support/bin.ts";
@@ -101,6 +102,42 @@ test.each(["kept", "deleted for good"])(
     );
   },
 );
+
+/** Whether any row of the workspace's runs has the text, or what is counted of them is not what there is. */
+async function isLeftOfRuns(text: string): Promise<readonly boolean[]> {
+  const { rows } = await database.pool.query<[boolean, boolean]>({
+    rowMode: "array",
+    text: `select exists (select from workspace.runs as r where strpos(r::text, $2) > 0)
+        or exists (select from workspace.node_items as i where strpos(i::text, $2) > 0),
+      (select ended_runs from workspace.storage where account_id = $1 and holder_id = $1) is distinct from (
+        select sum(workspace.run_bytes(input, item_bytes, item_count, node_run_count)) from workspace.runs
+        where account_id = $1 and completed_at is not null)`,
+    values: [api.account.accountId, text],
+  });
+  return rows[0]!;
+}
+
+test("takes along what its run was given, and a repeat at its hook is known all the same", async () => {
+  const { hook } = await published();
+  const canary = randomUUID();
+  const postOnce = () => post(hook.path, { text: canary }, { idempotencyKey: "once" });
+  const { run_id } = (await postOnce()).body;
+  await stepAll(stepping());
+  expect((await api.ask("GET", `/v1/analyses/${run_id}`)).bytes.toString()).toContain(canary);
+  expect(await isLeftOfRuns(canary)).toEqual([true, false]);
+  expect((await erase(String(run_id))).status).toBe(200);
+  expect(await isLeftOfRuns(canary)).toEqual([false, false]);
+  expect(await runs.get(run_id)).toMatchObject({ status: "SUCCEEDED", input: {} });
+  expect((await postOnce()).body).toEqual({ run_id });
+});
+
+test("leaves what a run was given that has not succeeded, so that it can be retried", async () => {
+  const { run, analysisId } = await waiting();
+  await publishIt(analysisId, { text: "canary" });
+  expect((await erase(analysisId)).status).toBe(200);
+  expect(await runs.get(run.id)).toMatchObject({ status: "CANCELLED", input: run.input });
+  expect((await runs.retry(run.id)).body.input).toEqual(run.input);
+});
 
 test("is forgotten once its run has ended, and what that has published is forgotten like it", async () => {
   const second = chain({ kind: "external_analysis" }, { kind: "external_analysis" });

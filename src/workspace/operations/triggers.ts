@@ -26,7 +26,7 @@ import {
 import type { Definition } from "../model/definition.ts";
 import { nextDue } from "../model/due-times.ts";
 import { CreatedHook, TRIGGER_ERRORS } from "../model/triggers.ts";
-import { hasRoomForRun } from "../store/runs.ts";
+import { FORGOTTEN_INPUT, hasRoomForRun } from "../store/runs.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import {
   beginRun,
@@ -191,7 +191,7 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
     const run = { ...triggered, webhookId: hook.id, begunFor, traceparent };
     const begun = (await beginRun(tx, accountId, run, input))!;
     if (begun.isNew && !hasRoom) throw new Problem("too_many_workflow_runs");
-    if (begun.input !== input) throw new Problem("idempotency_key_reused");
+    if (begun.input !== input && begun.input !== FORGOTTEN_INPUT) throw new Problem("idempotency_key_reused");
     return begun;
   }
 

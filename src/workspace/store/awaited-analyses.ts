@@ -2,7 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
 import { dropItems } from "./node-runs.ts";
-import { cancelRun, lockRun } from "./runs.ts";
+import { cancelRun, forgetInput, lockRun } from "./runs.ts";
 import { type ClaimedStep, change, lockOf, rowOf, type SpaceUser } from "./statements.ts";
 import { isInstalled } from "./storage.ts";
 
@@ -156,9 +156,10 @@ export async function guardPublishing<T>(
 }
 
 /**
- * Erases what the run has handed on whose analysis this is, or that has waited for it, and what went wrong in words. A
- * run that goes on is cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null.
- * Returns what the run has made of it: its own analysis, which stays when the run is deleted for good.
+ * Erases what the run has handed on whose analysis this is, or that has waited for it, what went wrong in words, and
+ * what it was given if it has succeeded. A run that goes on is cancelled, unless an endpoint forgets: then, and where
+ * the user may not delete, it is null. Returns what the run has made of it: its own analysis, which stays when the run
+ * is deleted for good.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
@@ -181,6 +182,7 @@ export async function eraseFromRuns(
   await cancelRun(tx, accountId, runId);
   await dropItems(tx, accountId, runId);
   await forgetErrors(tx, accountId, runId);
+  await forgetInput(tx, accountId, runId);
   return nodeRunId === undefined ? [] : [runId];
 }
 

@@ -73,6 +73,24 @@ export async function removeEndedRuns(pool: Pool, retentionMs: number): Promise<
   return rowCount !== 0;
 }
 
+/** In place of an input, which is an object. */
+export const FORGOTTEN_INPUT = "null";
+
+/**
+ * What a run that has succeeded was given, which may be what it has published, word for word. One that can be retried
+ * keeps it. The run is locked.
+ */
+export const forgetInput = change<string, [runId: string]>(
+  `with gone as (
+     select requested_by, octet_length(input::text) - ${FORGOTTEN_INPUT.length} as bytes from workspace.runs
+     where account_id = $1 and id = $2 and status = 'SUCCEEDED' and input::text <> '${FORGOTTEN_INPUT}'
+   ), forgotten as (
+     update workspace.runs set input = '${FORGOTTEN_INPUT}'
+     where account_id = $1 and id = $2 and exists (select from gone)
+   )
+   select workspace.add_storage($1, requested_by, null, 'runs', -bytes, 0, -bytes) from gone`,
+);
+
 /** Why an analysis was not published. */
 export type PublicationRefusal = { readonly code: string; readonly message: string };
 
@@ -147,7 +165,9 @@ const LISTED = `r.id, r.workflow_id, w.name as workflow_name, r.space_id,
        where n.account_id = r.account_id and n.run_id = r.id) end as wake_at,
      r.webhook_url, r.delivery_id, split_part(r.traceparent, '-', 2) as trace_id, r.event_count as events_cursor,
      ${BEGUN_BY}`;
-const FOUND = `${LISTED}, r.input, v.definition`;
+/** See `forgetInput`. */
+const FOUND = `${LISTED}, case when r.input::text = '${FORGOTTEN_INPUT}' then '{}' else r.input end as input,
+     v.definition`;
 
 const FOUND_IN = `workspace.runs as r
    join workspace.workflows as w on w.account_id = r.account_id and w.id = r.workflow_id
