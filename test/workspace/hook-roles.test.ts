@@ -120,7 +120,8 @@ test("a hook of an account that is being erased is unknown, from the first step 
   const { accountId, key } = await api.newAccount();
   const room = await documents.newSpace("erased", { key });
   const { id } = await workflows.published(room.id, atHook(), { key });
-  const hook = await makeHook(id, {}, { ask: (method, path, asked) => api.ask(method, path, { key, ...asked }) });
+  const ask: typeof api.ask = (method, path, asked) => api.ask(method, path, { key, ...asked });
+  const hook = await makeHook(id, {}, { ask });
   expect((await post(hook.path)).status).toBe(202);
   await inTransaction(database.pool, (tx) => beginErasure(tx, accountId));
   expect(codeOf(await post(hook.path, { text: "late" }))).toEqual([401, "unauthorized"]);
