@@ -5,6 +5,8 @@ import { expect, test } from "vitest";
 const MADE_OF = {
   // Of all, or of what a user sees.
   "seen.name": "Sight",
+  // A column: of a space, or of a workflow.
+  place: "runsIn",
   // Days that are kept; a day without a partition is asked for under the parents' name.
   day: "queryDay",
   // Of those that `queryDay` is called with.

@@ -121,7 +121,7 @@ export const lateResult: Scenario = {
         await cluster.producer.publish(accountId);
         await until(() => egress.heads.length > 0);
         line.hold();
-        const heir = await cluster.startDispatcher();
+        const heir = await cluster.startDispatcher({ LOG_LEVEL: "debug" });
         await heir.waitForLine(({ next }) => next === "failed");
         const before = await everything(cluster);
         line.letGo();
