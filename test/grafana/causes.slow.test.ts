@@ -28,10 +28,7 @@ beforeAll(async () => {
   const rules = readFileSync(`${GRAFANA}prometheus/alerts.yml`, "utf8");
   const impatient = rules.replaceAll(/^ +for: .*\n/gm, "").replaceAll(/\[\d+[mh]\]/g, "[15s]");
   writeFileSync(join(folder, "alerts.yml"), impatient);
-  const hostOf = ({ metricsUrl }: { metricsUrl: string }) => new URL(metricsUrl).host;
-  const dispatch = installation.dispatchers.map(hostOf);
-  const jobs = { "sealpost-dispatch": dispatch, "sealpost-serve": [hostOf(installation.api)] };
-  prometheus = await startPrometheus(jobs, join(folder, "alerts.yml"));
+  prometheus = await startPrometheus(installation.jobs, join(folder, "alerts.yml"));
   working = (async () => {
     // What fails is what is looked at.
     while (isWorking) await installation.work().catch(() => undefined);

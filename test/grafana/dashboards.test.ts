@@ -48,12 +48,7 @@ describe("with a real Prometheus", { tags: ["slow"] }, () => {
   beforeAll(async () => {
     database = await createTestDatabase();
     installation = await startBusyInstallation(database);
-    const hostOf = ({ metricsUrl }: { metricsUrl: string }) => new URL(metricsUrl).host;
-    const jobs = {
-      "sealpost-dispatch": installation.dispatchers.map(hostOf),
-      "sealpost-serve": [hostOf(installation.api)],
-    };
-    prometheus = await startPrometheus(jobs, `${GRAFANA}prometheus/alerts.yml`);
+    prometheus = await startPrometheus(installation.jobs, `${GRAFANA}prometheus/alerts.yml`);
     working = (async () => {
       while (isWorking) await installation.work();
     })();

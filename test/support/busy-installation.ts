@@ -11,6 +11,8 @@ import { type SealpostProcess, startProcess } from "./sealpost-process.ts";
 export type BusyInstallation = {
   readonly dispatchers: readonly SealpostProcess[];
   readonly api: SealpostProcess;
+  /** What Prometheus reads: the addresses of each job. */
+  readonly jobs: Readonly<Record<string, readonly string[]>>;
   /** A round of everything: deliveries that arrive, fail and have no target, and requests of every kind. */
   work(): Promise<void>;
   stop(): Promise<void>;
@@ -56,6 +58,7 @@ export async function startBusyInstallation(
   return {
     dispatchers: [first, second],
     api,
+    jobs: { "sealpost-dispatch": [first, second].map(metricsHost), "sealpost-serve": [metricsHost(api)] },
     work: async () => {
       rounds += 1;
       for (const account of accounts) {
@@ -73,3 +76,5 @@ export async function startBusyInstallation(
     },
   };
 }
+
+const metricsHost = ({ metricsUrl }: SealpostProcess) => new URL(metricsUrl).host;

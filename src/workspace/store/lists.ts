@@ -26,8 +26,9 @@ export function accountsBehind(accountId: string, table: string, condition = "tr
       )`;
 }
 
-/** Before every account. */
+/** Before every account; and the same in SQL. */
 const FIRST_ACCOUNT = "00000000-0000-0000-0000-000000000000";
+export const BEFORE_ALL = `'${FIRST_ACCOUNT}'::uuid`;
 
 /** Claims for one account after the other, and behind the last one from the first again. Null: nobody has any. */
 export function byTurns<Claimed extends { readonly accountId: string }>(

@@ -15,6 +15,7 @@ import { insertRunEvents } from "./run-events.ts";
 import { isMember, isRestorable, joinMember, userJson } from "./spaces.ts";
 import { change, lockOf, rowOf, type SpaceUser, scalarOf } from "./statements.ts";
 import type { Step } from "./steps.ts";
+import { notRunnable } from "./triggers.ts";
 import { isWorkflowSeen } from "./workflows.ts";
 
 /** A run that begins at its trigger. Returns its id. */
@@ -289,8 +290,7 @@ export type RunnableWorkflow = {
  */
 export const lockRunnable = lockOf<RunnableWorkflow, SpaceUser, [workflowId: string, version: number | null]>(
   `select w.space_id as "spaceId", w.current_version as "currentVersion", v.definition, m.role,
-     case when coalesce(w.bin_id, m.bin_id) is not null then 'workflow_deleted'
-       when w.status = 'ARCHIVED' then 'workflow_archived' when not w.enabled then 'workflow_disabled' end as refusal
+     case ${notRunnable("m.bin_id")} end as refusal
    from workspace.workflows as w
    join workspace.space_members as m on m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = $2
    left join workspace.workflow_versions as v on v.account_id = w.account_id and v.workflow_id = w.id

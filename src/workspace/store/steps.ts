@@ -1,7 +1,7 @@
 import type { Pool } from "pg";
 import type { Definition } from "../model/definition.ts";
 import type { RunStatus } from "../model/workflows.ts";
-import { accountsBehind } from "./lists.ts";
+import { accountsBehind, BEFORE_ALL } from "./lists.ts";
 import { type ClaimedStep, change, lockOf, rowOf, scalarOf } from "./statements.ts";
 
 /** Steps that are made ready at a time. */
@@ -9,8 +9,6 @@ const READY_PER_STATEMENT = 500;
 /** Of each account, where more are due than that. */
 const READY_SHARE = 25;
 
-/** An account's id below all others. */
-const BEFORE_ALL = "'00000000-0000-0000-0000-000000000000'::uuid";
 const DUE = "not n.is_ready and n.next_at <= now()";
 
 /**

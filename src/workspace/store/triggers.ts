@@ -8,17 +8,19 @@ import type { SecretsKey } from "../../base/model/secrets-key.ts";
 import type { HOOK_AUTH_MODES } from "../model/node-kinds.ts";
 import { allows, SPACE_ROLES } from "../model/roles.ts";
 import { TRIGGER_ERRORS, type TriggerError } from "../model/triggers.ts";
-import { accountsBehind } from "./lists.ts";
+import { accountsBehind, BEFORE_ALL } from "./lists.ts";
 import { change, type Database, lockOf, rowOf, rowsOf, type SpaceUser, scalarOf } from "./statements.ts";
 
 const MAY_RUN = SPACE_ROLES.filter((role) => allows(role, "run_workflows")).map((role) => `'${role}'`);
 
+/** Of a `case`: why nobody can run the workflow `w` now. @param spaceBinId SQL: its space's `bin_id` */
+export const notRunnable = (spaceBinId: string) => `
+  when coalesce(w.bin_id, ${spaceBinId}) is not null then 'workflow_deleted'
+  when w.status = 'ARCHIVED' then 'workflow_archived' when not w.enabled then 'workflow_disabled'`;
+
 /** A `TriggerError`: why no run of the workflow `w`, whose current version is `v`, begins by itself. Null: it may. */
-const REFUSAL = `case
-  when coalesce(w.bin_id, (select sp.bin_id from workspace.spaces as sp
-    where sp.account_id = w.account_id and sp.id = w.space_id)) is not null then 'workflow_deleted'
-  when w.status <> 'ACTIVE' then 'workflow_archived'
-  when not w.enabled then 'workflow_disabled'
+const REFUSAL = `case ${notRunnable(`(
+    select sp.bin_id from workspace.spaces as sp where sp.account_id = w.account_id and sp.id = w.space_id)`)}
   when not exists (select from workspace.space_members as m
     join sealpost.users as u on u.account_id = m.account_id and u.id = m.user_id and u.disabled_at is null
     where m.account_id = w.account_id and m.space_id = w.space_id and m.user_id = v.created_by
@@ -121,7 +123,6 @@ export const removeSchedule = change<string, [workflowId: string]>(
 const DUE_LOOKED_AT = 500;
 /** Of an account, in one transaction. */
 const DUE_PER_TURN = 50;
-const FIRST = "'00000000-0000-0000-0000-000000000000'::uuid";
 
 /** The accounts, none erased, that have schedules that are due, in order. @param now null: the database's time */
 export async function findDueAccounts(pool: Pool, now: Date | null): Promise<readonly string[]> {
@@ -131,7 +132,7 @@ export async function findDueAccounts(pool: Pool, now: Date | null): Promise<rea
     text: `
       with recursive oldest as materialized (
         select account_id from workspace.schedules where ${IS_DUE} order by next_at limit ${DUE_LOOKED_AT}
-      ), ${accountsBehind(FIRST, "workspace.schedules")}
+      ), ${accountsBehind(BEFORE_ALL, "workspace.schedules")}
       select account_id as id from (
         select account_id from oldest
         union
