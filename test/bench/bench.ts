@@ -56,7 +56,7 @@ export type Bench = BenchOptions & {
   /** The real `serve`, logging to a file, with its rate limit raised … */
   startApi(database: BenchDatabase, env?: Readonly<Record<string, string>>): Promise<SealpostProcess>;
   /** … and with its own defaults, but for the limit on publishing, which would be what is measured. */
-  startDefaultApi(database: BenchDatabase): Promise<SealpostProcess>;
+  startDefaultApi(database: BenchDatabase, env?: Readonly<Record<string, string>>): Promise<SealpostProcess>;
   startPublisher(database: BenchDatabase): AskedProcess;
   startBareFastify(database: BenchDatabase): AskedProcess;
   /** Ends what a case that failed has left running. */
@@ -155,8 +155,8 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
       }),
     startApi: (database, env = {}) =>
       startServe(database, { RATE_LIMIT_REQUESTS: String(RAISED_RATE_LIMIT), ...env }),
-    startDefaultApi: (database) =>
-      startServe(database, { PUBLISH_RATE_PER_SECOND: String(RAISED_RATE_LIMIT) }),
+    startDefaultApi: (database, env = {}) =>
+      startServe(database, { PUBLISH_RATE_PER_SECOND: String(RAISED_RATE_LIMIT), ...env }),
     startPublisher: ({ publisherUrl }) =>
       keepTrack(startAsked("publisher-process.ts", { databaseUrl: publisherUrl })),
     startBareFastify: ({ publisherUrl }) =>

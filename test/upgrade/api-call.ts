@@ -8,7 +8,12 @@ export type ApiCall = {
   readonly idempotencyKey?: string;
 };
 
-export type ApiReply = { readonly status: number; readonly text: string };
+export type ApiReply = {
+  readonly status: number;
+  readonly text: string;
+  /** Null: the answer has no such header. */
+  readonly retryAfter: string | null;
+};
 
 const TIMEOUT_MS = 15_000;
 
@@ -25,5 +30,6 @@ export async function call(url: string, asked: ApiCall): Promise<ApiReply> {
     ...(body !== undefined && { body }),
     signal: patientSignal(TIMEOUT_MS),
   });
-  return { status: response.status, text: await response.text() };
+  const retryAfter = response.headers.get("retry-after");
+  return { status: response.status, text: await response.text(), retryAfter };
 }

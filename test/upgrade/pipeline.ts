@@ -29,11 +29,13 @@ export class Pipeline {
   readonly publications: Publication[] = [];
   /** What was published over the API, and its answers. */
   readonly calls: { readonly asked: ApiCall; readonly reply: ApiReply }[] = [];
-  /** APIs that are up, tried in their order. */
+  /** Tried in their order. */
   apis: readonly string[] = [];
   #analyses = 0;
   #transactions = 0;
   rolledBack = 0;
+  /** Requests that were answered 503 with Retry-After. */
+  sentAway = 0;
   /** The longest that anybody waited for an acknowledgement. */
   slowestMs = 0;
 
@@ -49,6 +51,7 @@ export class Pipeline {
       () => this.#inTransaction(),
       () => this.publishBatch(BATCH),
       () => this.publishByApi(),
+      () => this.#readByApi(),
       () => this.#pool.query(WAKE_ALL),
     ];
     const repeat = async (publish: () => Promise<unknown>) => {
@@ -86,16 +89,33 @@ export class Pipeline {
       body: `{"analysis":${text},"webhook_url":${JSON.stringify(url)}}`,
       idempotencyKey: publication.analysisId,
     };
-    let reply: ApiReply | null = null;
-    for (let n = 0; reply === null; n++) {
-      reply = await call(this.apis[n % this.apis.length]!, asked).catch(() => null);
-      if (reply !== null) break;
+    const reply = await this.#ask(asked, () => {
       publication.wasInDoubt = true;
-      await wait(PAUSE_MS);
-    }
+    });
     if (reply.status !== 202) throw new Error(`Publishing was answered ${reply.status}: ${reply.text}`);
     this.calls.push({ asked, reply });
     this.#acknowledge(publication, (JSON.parse(reply.text) as { delivery_id: string }).delivery_id);
+  }
+
+  async #readByApi(): Promise<void> {
+    const asked = {
+      method: "GET",
+      path: "/v1/webhooks/deliveries?limit=5",
+      apiKey: this.#options.apiKey,
+    } as const;
+    const { status, text } = await this.#ask(asked);
+    if (status !== 200) throw new Error(`Reading was answered ${status}: ${text}`);
+  }
+
+  /** At the next API when one gives no answer, or says when to ask again. */
+  async #ask(asked: ApiCall, onSilence = () => {}): Promise<ApiReply> {
+    for (let n = 0; ; n++) {
+      const reply = await call(this.apis[n % this.apis.length]!, asked).catch(() => null);
+      if (reply !== null && (reply.status !== 503 || reply.retryAfter === null)) return reply;
+      if (reply === null) onSilence();
+      else this.sentAway++;
+      await wait(PAUSE_MS);
+    }
   }
 
   /** Some analyses together with something of the pipeline's own; every third time it changes its mind. */

@@ -44,20 +44,45 @@ describe.concurrent("from the version before to this one, under load", { timeout
       await world.replayAt(oldApi, "silent");
       await endsWell(oldApi.process);
       await makesAttempts(newDispatcher);
-      await world.endLoad();
-      await installation.drain();
-
-      const verdict = await installation.cluster.check(pipeline.publications);
-      expectSafe(verdict);
-      const { duplicated, interrupted, atOnceMax, succeeded } = verdict;
-      deepEqual(
-        { duplicated, interrupted, atOnceMax, succeeded },
-        { duplicated: 0, interrupted: 0, atOnceMax: 1, succeeded: pipeline.publications.length },
-      );
+      const verdict = await endUndisturbed(world);
       deepEqual([oldApi.process, oldDispatcher, newApi.process, newDispatcher].flatMap(warningsOf), []);
       const attempts = await countUnderWay();
       ok(attempts > 0);
       tell("upgraded", world, verdict, { "under way": attempts, "states before": JSON.stringify(states) });
+    });
+  });
+
+  test("processes follow each other as the chart's pods, and no answer is a 5xx but 503 with Retry-After", async () => {
+    await inOldWorld(async (world) => {
+      const { installation, tenant, pipeline } = world;
+      await installation.setEndpoint(tenant, "/");
+      const apis = [world.api, await installation.serve("old")];
+      const dispatchers = [world.dispatcher, await installation.dispatch("old")];
+      pipeline.apis = apis.map(({ url }) => url);
+      world.startLoad();
+      await installation.run("new", "migrate");
+
+      // None less than before, and one more while it is started. Two things are harder than they are there: what ends
+      // is still asked first, and it is told to end without a pause before.
+      const rollApis = async () => {
+        for (const old of apis) {
+          const { url } = await installation.serve("new");
+          pipeline.apis = [old.url, ...pipeline.apis.filter((other) => other !== old.url), url];
+          await endsWell(old.process);
+          pipeline.apis = pipeline.apis.slice(1);
+        }
+      };
+      const rollDispatchers = async () => {
+        const started: SealpostProcess[] = [];
+        for (const old of dispatchers) {
+          started.push(await installation.dispatch("new"));
+          await endsWell(old);
+        }
+        await Promise.all(started.map(makesAttempts));
+      };
+      await Promise.all([rollApis(), rollDispatchers()]);
+      const verdict = await endUndisturbed(world);
+      tell("rolled", world, verdict, { "answered 503 with Retry-After": pipeline.sentAway });
     });
   });
 
@@ -165,6 +190,21 @@ async function makesAttempts(process: SealpostProcess): Promise<void> {
   const before = new Set(process.lines);
   let left = ATTEMPTS;
   await process.waitForLine((line) => line.msg === "attempt" && !before.has(line) && --left === 0);
+}
+
+/** All that was published has arrived, once. */
+async function endUndisturbed(world: OldWorld): Promise<Verdict> {
+  const { installation, pipeline } = world;
+  await world.endLoad();
+  await installation.drain();
+  const verdict = await installation.cluster.check(pipeline.publications);
+  expectSafe(verdict);
+  const { duplicated, interrupted, atOnceMax, succeeded } = verdict;
+  deepEqual(
+    { duplicated, interrupted, atOnceMax, succeeded },
+    { duplicated: 0, interrupted: 0, atOnceMax: 1, succeeded: pipeline.publications.length },
+  );
+  return verdict;
 }
 
 async function endsWell(process: SealpostProcess): Promise<void> {

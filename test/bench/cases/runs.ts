@@ -1,17 +1,12 @@
-import { createHash, randomUUID } from "node:crypto";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
-import { createAccount, insertUser } from "../../../src/accounts/accounts-sql.ts";
-import { createApiKey } from "../../../src/app/create-api-key.ts";
-import { readConfig } from "../../../src/base/config/config.ts";
-import { userScopes } from "../../../src/base/model/api-keys.ts";
-import { SECRETS_KEY } from "../../support/installation.ts";
 import type { Bench } from "../bench.ts";
 import type { BenchDatabase } from "../database.ts";
 import { type BenchCase, type Figure, median } from "../figures.ts";
 import { type Timed, timeStream } from "../timed.ts";
+import { openWorkspace, publishWorkflow } from "../workspace.ts";
 
 /** The first is what two cores just carry; with the second they have room. */
 const RATES = [900, 450];
@@ -21,7 +16,6 @@ const DURATION_MS = 20_000;
 const PAIRS = 5;
 const RUNS = 50;
 const DOCUMENTS = 50;
-const TEXT = Buffer.from("What a document of a few pages says, and says again. ".repeat(100));
 const LOOK_EVERY_MS = 100;
 
 /** Runs that go on before the first webhook is timed, that begin when it is, or none. */
@@ -130,24 +124,7 @@ type StartRun = () => Promise<unknown>;
 /** Of an account without an endpoint: what the runs publish goes nowhere. */
 async function prepareRuns({ pool }: BenchDatabase, url: string): Promise<StartRun> {
   const ask = await openWorkspace(pool, url);
-  const space_id = (await ask("POST", "/v1/spaces", { name: "bench" })).id;
-  const type = "text/plain";
-  for (let n = 0; n < DOCUMENTS; n++) {
-    const file = { space_id, file_name: `${n}.txt`, content_type: type, file_size: TEXT.length };
-    const { id } = await ask("POST", "/v1/documents", file);
-    await ask("PUT", `/v1/documents/${id}/content`, TEXT);
-  }
-  const { id } = await ask("POST", "/v1/workflows", { space_id });
-  const node = (kind: string) => ({ id: kind, kind, name: kind, parameters: {} });
-  const definition = {
-    nodes: [node("manual_trigger"), node("documents"), node("analyze")],
-    edges: [
-      { from: "manual_trigger", to: "documents" },
-      { from: "documents", to: "analyze" },
-    ],
-  };
-  await ask("PUT", `/v1/workflows/${id}/draft`, { revision: 1, definition });
-  await ask("POST", `/v1/workflows/${id}/publish`);
+  const id = await publishWorkflow(ask, "manual_trigger", DOCUMENTS);
   return () => ask("POST", `/v1/workflows/${id}/runs`);
 }
 
@@ -184,32 +161,4 @@ async function keepRunning({ pool }: BenchDatabase, start: StartRun, signal: Abo
     }
   };
   return { ended: untilCalledOff() };
-}
-
-type Ask = (method: string, path: string, body?: object) => Promise<Record<string, unknown>>;
-
-async function openWorkspace(pool: BenchDatabase["pool"], url: string): Promise<Ask> {
-  const { accountId } = await createAccount(pool, "runs", SECRETS_KEY);
-  const person = { idp_user_id: "bench", email: "bench@example.com", name: "Bench", image_url: null };
-  const { id: userId } = (await insertUser(pool, { account_id: accountId, ...person }))!;
-  const asked = { accountId, userId, name: null, scopes: userScopes, expiresInSeconds: null };
-  const { apiKey } = await createApiKey(pool, readConfig({}), asked);
-  return async (method, path, body = {}) => {
-    const isFile = Buffer.isBuffer(body);
-    const answer = await fetch(new URL(path, url), {
-      method,
-      headers: {
-        authorization: `Bearer ${apiKey}`,
-        "idempotency-key": randomUUID(),
-        "content-type": isFile ? "text/plain" : "application/json",
-        ...(isFile && {
-          "content-digest": `sha-256=:${createHash("sha256").update(body).digest("base64")}:`,
-        }),
-      },
-      body: isFile ? new Uint8Array(body) : JSON.stringify(body),
-    });
-    const told = (await answer.json()) as Record<string, unknown>;
-    if (!answer.ok) throw new Error(`${method} ${path}: ${answer.status} ${JSON.stringify(told)}`);
-    return told;
-  };
 }

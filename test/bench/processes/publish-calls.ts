@@ -20,6 +20,8 @@ export type Via =
       readonly apiKeys: ReadonlyMap<string, string>;
       /** Of 429: an answer that publishes nothing, or one to repeat after Retry-After, as a customer does. */
       readonly whenLimited: "counted" | "repeated";
+      /** Of a workflow's hook, in place of publishing: it takes the analysis by itself. 409: too many of its runs. */
+      readonly hookPath?: string;
     };
 
 /** More than are ever in flight while a service keeps up: opened when all others are busy. */
@@ -98,7 +100,12 @@ function publishStatement({ accountIds, texts, webhookUrls }: Batch): pg.QueryCo
 }
 
 /** By undici's cheapest way, as the client shares the processors with what it measures. */
-function createHttpCall({ url, apiKeys, whenLimited }: Extract<Via, { kind: "http" }>): PublishCall {
+function createHttpCall({
+  url,
+  apiKeys,
+  whenLimited,
+  hookPath,
+}: Extract<Via, { kind: "http" }>): PublishCall {
   const connections =
     httpPools.get(url) ?? new HttpPool(url, { connections: HTTP_CONNECTIONS_MAX, keepAliveTimeout: 600_000 });
   httpPools.set(url, connections);
@@ -107,8 +114,10 @@ function createHttpCall({ url, apiKeys, whenLimited }: Extract<Via, { kind: "htt
     const refusal: Buffer[] = [];
     let status = 0;
     let retryAfterSeconds = 1;
+    const text = batch.texts[0] ?? "";
+    const body = hookPath === undefined ? `{"analysis":${text}}` : text;
     connections.dispatch(
-      { method: "POST", path: "/v1/analyses", headers, body: `{"analysis":${batch.texts[0]}}` },
+      { method: "POST", path: hookPath ?? "/v1/analyses", headers, body },
       {
         onRequestStart: () => undefined,
         onResponseStart: (_controller, statusCode, answered) => {
@@ -121,6 +130,7 @@ function createHttpCall({ url, apiKeys, whenLimited }: Extract<Via, { kind: "htt
         onResponseEnd: () => {
           if (status === 202) resolve(true);
           else if (status === 429 && whenLimited === "counted") resolve(false);
+          else if (status === 409 && hookPath !== undefined) resolve(false);
           else if (status === 429) resolve(wait(1_000 * retryAfterSeconds).then(() => send(batch, headers)));
           else reject(new Error(`A publish was answered ${status}: ${Buffer.concat(refusal)}`));
         },

@@ -8,6 +8,7 @@ import { type Timed, timeStream } from "../../timed.ts";
 import { deadNameServers, timeouts } from "./broken-endpoints.ts";
 import { busyMachine } from "./busy-machine.ts";
 import type { Flood } from "./flood.ts";
+import { hookPosts } from "./hook-posts.ts";
 import { httpPublishes } from "./http-publishes.ts";
 import { names } from "./names.ts";
 import { costlyAnswers, oneLane } from "./one-lane.ts";
@@ -23,6 +24,7 @@ const FLOODS: readonly Flood[] = [
   names,
   replays,
   httpPublishes,
+  hookPosts,
 ];
 /** Whoever floods has a machine of his own: his process gets what ours leave of this one. */
 const LOWEST_PRIORITY = 19;
@@ -45,7 +47,7 @@ export const isolation: BenchCase<Bench> = {
   name: "isolation",
   says:
     "COMMIT to first byte for 800 healthy accounts, 300 a second, one a transaction: 20 s alone, then 30 s from the " +
-    "moment when somebody floods the same dispatcher. Eight floods and a control, each with a database and a " +
+    "moment when somebody floods the same dispatcher. Nine floods and a control, each with a database and a " +
     "dispatcher of its own.",
   run: async (bench, tell) => {
     const figures: Figure[] = [];
@@ -172,5 +174,7 @@ async function startDeafNameServer(): Promise<{ address: string; close: () => vo
   const socket = createSocket("udp4");
   socket.bind(0, "127.0.0.1");
   await once(socket, "listening");
+  // A flood that fails leaves it behind.
+  socket.unref();
   return { address: `127.0.0.1:${socket.address().port}`, close: () => socket.close() };
 }
