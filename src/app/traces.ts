@@ -1,5 +1,5 @@
 import { hostname } from "node:os";
-import type { Context, Span, SpanOptions } from "@opentelemetry/api";
+import type { Span, SpanOptions } from "@opentelemetry/api";
 import type { SpanProcessor } from "@opentelemetry/sdk-trace";
 import type { Logger } from "pino";
 import type { Config } from "../base/config/config.ts";
@@ -68,20 +68,15 @@ export async function startTraces(options: TracesOptions): Promise<Traces> {
   const tracer = provider.getTracer("sealpost", version);
   const w3c = new core.W3CTraceContextPropagator();
 
-  /**
-   * Null: the trace is not sampled, and goes on as it came. `newId`: of a trace that begins here. What is told beside
-   * the span has the same parent or, without one, the span.
-   */
+  /** Null: the trace is not sampled, and goes on as it came. `newId`: of a trace that begins here. */
   function begin(name: string, traceparent: string | null, newId: string | null, span: SpanOptions) {
     rootId = newId;
     const parent = w3c.extract(ROOT_CONTEXT, { traceparent }, api.defaultTextMapGetter);
     const begun = tracer.startSpan(name, span, parent);
     if (!begun.isRecording()) return null;
-    const own = trace.setSpan(ROOT_CONTEXT, begun);
     const carrier: Record<string, string> = {};
-    w3c.inject(own, carrier, api.defaultTextMapSetter);
-    const beside = trace.getSpan(parent) === undefined ? own : parent;
-    return { span: begun, beside, traceparent: carrier.traceparent ?? "" };
+    w3c.inject(trace.setSpan(ROOT_CONTEXT, begun), carrier, api.defaultTextMapSetter);
+    return { span: begun, traceparent: carrier.traceparent ?? "" };
   }
 
   function end(span: Span, hasFailed: boolean, endedAtMs?: number): void {
@@ -89,7 +84,7 @@ export async function startTraces(options: TracesOptions): Promise<Traces> {
     span.end(endedAtMs);
   }
 
-  type Begun = { span: Span; beside: Context; claimAskedAtMs: number; beganAtMs: number; offsetMs: number };
+  type Begun = { span: Span; beganAtMs: number; offsetMs: number };
   const begun = new WeakMap<LeasedDelivery, Begun>();
 
   return {
@@ -118,7 +113,8 @@ export async function startTraces(options: TracesOptions): Promise<Traces> {
       if (one === null) return delivery;
       const traced = { ...delivery, traceparent: one.traceparent };
       const offsetMs = beganAtMs - performance.now();
-      begun.set(traced, { ...one, beganAtMs, offsetMs, claimAskedAtMs: askedAtMs + offsetMs });
+      one.span.addEvent("claim", askedAtMs + offsetMs);
+      begun.set(traced, { span: one.span, beganAtMs, offsetMs });
       return traced;
     },
     observer: {
@@ -126,18 +122,16 @@ export async function startTraces(options: TracesOptions): Promise<Traces> {
         const one = begun.get(delivery);
         // Null: no POST was made that counts as an attempt.
         if (one === undefined || attempt === null) return;
-        const { span, beside, beganAtMs, offsetMs } = one;
+        const { span, beganAtMs, offsetMs } = one;
         const { targetUrl, statusCode, errorCode, dnsMs, connectMs, tlsMs, firstByteMs } = attempt;
-        const attributes = { "sealpost.delivery_id": delivery.deliveryId };
-        const claim = { startTime: one.claimAskedAtMs, attributes };
-        end(tracer.startSpan("claim", claim, beside), false, beganAtMs);
         span.setAttributes({
-          ...attributes,
+          "sealpost.delivery_id": delivery.deliveryId,
           "sealpost.account_id": delivery.accountId,
           "sealpost.run": delivery.run,
           "sealpost.number": attempt.number,
           "sealpost.outcome": attempt.outcome,
           "sealpost.next": next.status,
+          "sealpost.recorded": recorded,
           "http.request.method": "POST",
           // The URL is in its normal form. Customers put tokens into paths.
           "server.address": targetUrl.split("/", 3)[2] ?? "",
@@ -150,10 +144,9 @@ export async function startTraces(options: TracesOptions): Promise<Traces> {
           atMs += ms ?? 0;
           if (ms !== null) span.addEvent(step, atMs);
         }
-        const endedAtMs = beganAtMs + attempt.endedAtMs - attempt.startedAtMs;
-        end(span, errorCode !== null, endedAtMs);
-        const record = { startTime: endedAtMs, attributes: { ...attributes, "sealpost.recorded": recorded } };
-        end(tracer.startSpan("record", record, beside), recorded !== "ours", performance.now() + offsetMs);
+        span.addEvent("record", performance.now() + offsetMs);
+        const hasFailed = errorCode !== null || recorded !== "ours";
+        end(span, hasFailed, beganAtMs + attempt.endedAtMs - attempt.startedAtMs);
       },
     },
   };

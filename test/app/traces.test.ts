@@ -67,15 +67,13 @@ describe("a delivery's trace", () => {
     });
     const { delivery_id } = (await response.json()) as { delivery_id: string };
     const [request] = await receiver.waitForRequests(1);
-    await collector.until(() => spansIn(TRACE_ID).length > 3);
+    await collector.until(() => spansIn(TRACE_ID).length > 1);
 
     const spans = spansIn(TRACE_ID);
-    expect(spans.map(({ name }) => name).sort()).toEqual(["attempt", "claim", "publish", "record"]);
-    const [published, claimed, attempt, recorded] = ["publish", "claim", "attempt", "record"].map((name) =>
-      named(spans, name),
-    ) as [CollectedSpan, CollectedSpan, CollectedSpan, CollectedSpan];
-    expect(published.parentId).toBe(CALLERS_ID);
-    for (const { parentId } of [claimed, attempt, recorded]) expect(parentId).toBe(published.spanId);
+    expect(spans.map(({ name }) => name).sort()).toEqual(["attempt", "publish"]);
+    const published = named(spans, "publish");
+    const attempt = named(spans, "attempt");
+    expect([published.parentId, attempt.parentId]).toEqual([CALLERS_ID, published.spanId]);
     expect(request!.headers.traceparent).toBe(`00-${TRACE_ID}-${attempt.spanId}-01`);
 
     expect(attempt.attributes).toMatchObject({
@@ -84,18 +82,13 @@ describe("a delivery's trace", () => {
       "sealpost.account_id": accountId,
       "sealpost.delivery_id": delivery_id,
       "sealpost.outcome": "succeeded",
+      "sealpost.recorded": "ours",
     });
-    expect(attempt.events.map(({ name }) => name)).toEqual(["dns", "connect", "tls", "first_byte"]);
-    const times = [
-      claimed.startedAt,
-      claimed.endedAt,
-      ...attempt.events.map(({ at }) => at),
-      recorded.startedAt,
-    ];
-    expect([...times, recorded.endedAt].toSorted((a, b) => Number(a - b))).toEqual([
-      ...times,
-      recorded.endedAt,
-    ]);
+    const steps = ["claim", "dns", "connect", "tls", "first_byte", "record"];
+    expect(attempt.events.map(({ name }) => name)).toEqual(steps);
+    const times = attempt.events.map(({ at }) => at);
+    expect(times.toSorted((a, b) => Number(a - b))).toEqual(times);
+    expect(times[0]! <= attempt.startedAt && attempt.endedAt <= times.at(-1)!).toBe(true);
     expect([published.kind, attempt.kind]).toEqual([2, 3]);
     expect(attempt.resource).toMatchObject({ "service.name": "sealpost" });
     expect(collector.headers[0]).toMatchObject({
@@ -123,9 +116,6 @@ describe("a delivery's trace", () => {
     expect(attemptsIn("a".repeat(32)).map(({ parentId }) => parentId)).toEqual(["b".repeat(16)]);
     const tried = triedIn();
     expect(tried.every(({ parentId, hasFailed }) => parentId === "" && hasFailed)).toBe(true);
-    const beside = spansIn(id.replaceAll("-", "")).filter(({ name }) => name !== "attempt");
-    expect(new Set(beside.map(({ name }) => name))).toEqual(new Set(["claim", "record"]));
-    for (const { parentId } of beside) expect(tried.map(({ spanId }) => spanId)).toContain(parentId);
     expect(tried[0]!.attributes).toMatchObject({ "error.type": "status_503", "sealpost.number": 1n });
     expect(receiver.requests.slice(before).map(({ headers }) => headers.traceparent)).not.toContain(
       undefined,
