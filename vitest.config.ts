@@ -1,4 +1,5 @@
 // One configuration; its mode says which tests run. Durations are those last measured on two idle cores.
+import { globSync, readFileSync } from "node:fs";
 import { defineConfig } from "vitest/config";
 
 /** The second tier: needs more programs than Node and npm, or seconds that a change does not always have. */
@@ -15,6 +16,8 @@ const modes: Readonly<Record<string, Mode>> = {
   test: { minutes: 3, exclude: [SLOW, LONG, ENGINE], tagsFilter: [`!${TAG}`] },
   /** `npm run test:all`: every test, with every program of test/support/programs.ts. */
   all: { minutes: 20, exclude: [LONG, ENGINE], needsPrograms: true },
+  /** Part of `.ci/run`, which has run `npm test` as an ordinary user: the files with tests that this leaves out. */
+  slow: { minutes: 18, include: [SLOW, ...filesLeftOutInPart()], needsPrograms: true },
   /** `npm run test:long`: beside the long files the fuzz tests, with more requests for each operation. */
   long: { minutes: 1.5, include: [LONG, "test/{http,api}/fuzz*.test.ts"], fuzzRuns: 300 },
   /** Part of `.ci/image`: what runs in containers, and the upgrade to it. */
@@ -31,8 +34,8 @@ const modes: Readonly<Record<string, Mode>> = {
 
 type Mode = {
   readonly minutes: number;
-  readonly include?: string[];
-  readonly exclude?: string[];
+  readonly include?: readonly string[];
+  readonly exclude?: readonly string[];
   readonly tagsFilter?: string[];
   /** Requests that a fuzz test makes of each operation. */
   readonly fuzzRuns?: number;
@@ -41,6 +44,11 @@ type Mode = {
   /** Without a database and all else that tests share. */
   readonly isBare?: boolean;
 };
+
+function filesLeftOutInPart(): readonly string[] {
+  const leftOut = new RegExp(`tags: .*"${TAG}"|isRoot`);
+  return globSync("test/**/*.test.ts").filter((path) => leftOut.test(readFileSync(path, "utf8")));
+}
 
 export default defineConfig(({ mode }) => {
   const chosen = modes[mode];
@@ -56,7 +64,7 @@ export default defineConfig(({ mode }) => {
   ];
   return {
     test: {
-      include: chosen.include ?? ["test/**/*.test.ts"],
+      include: [...(chosen.include ?? ["test/**/*.test.ts"])],
       exclude: ["test/bench/**", ...(chosen.exclude ?? [])],
       tags: [{ name: TAG, description: "of the second tier: npm run test:all" }],
       ...(chosen.tagsFilter && { tagsFilter: chosen.tagsFilter }),

@@ -1,6 +1,7 @@
 /**
  * Runs the tests that use the database against each PostgreSQL version we claim to work on, and prints a table.
- * `npm run test:versions -- test/publish` runs only what is named. Ends with exit code 1 when any test failed anywhere.
+ * `npm run test:versions -- test/publish` runs only what is named, `--only 15,16` on these versions. Ends with exit code 1
+ * when any test failed anywhere.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +9,7 @@ import { existsSync } from "node:fs";
 import { mkdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import { promisify } from "node:util";
+import { parseArgs, promisify } from "node:util";
 import pg from "pg";
 import { startTestServer } from "../support/test-server.ts";
 
@@ -110,8 +111,18 @@ async function runTests(release: string, filters: readonly string[]): Promise<Ro
   };
 }
 
-const named = process.argv.slice(2);
+const { values, positionals: named } = parseArgs({
+  options: { only: { type: "string" } },
+  allowPositionals: true,
+});
+const versionOf = (release: string) => release.slice(0, release.indexOf("."));
+const asked = new Set(values.only?.split(",") ?? RELEASES.map(versionOf));
+const releases = RELEASES.filter((release) => asked.has(versionOf(release)));
+if (releases.length < asked.size) {
+  console.error(`There is no ${values.only}, but: ${RELEASES.map(versionOf).join(", ")}`);
+  process.exit(2);
+}
 const rows: Row[] = [];
-for (const release of RELEASES) rows.push(await runTests(release, named.length > 0 ? named : DATABASE_TESTS));
+for (const release of releases) rows.push(await runTests(release, named.length > 0 ? named : DATABASE_TESTS));
 console.table(rows);
 if (rows.some((row) => row.failed > 0 || row.passed === 0)) process.exitCode = 1;
