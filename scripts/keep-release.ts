@@ -1,5 +1,5 @@
-// Archives a release as test/upgrade/release-<version>.tar.gz, the previous version that the upgrade test runs beside
-// the working copy. The archive is committed because shallow clones and images have no history for `git archive`.
+// Archives a release as test/upgrade/release-<version>.tar.gz. The upgrade test runs the last version before the working
+// copy's beside it. The archive is committed because shallow clones and images have no history for `git archive`.
 // `npm run keep-release -- <revision>`
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -27,10 +27,15 @@ const archive = gzipSync(
     level: 9,
   },
 );
-// Only the previous version is kept; it contains all earlier SQL files.
-for (const old of globSync(`${folder}/release-*.tar.gz`, { cwd: root })) rmSync(join(root, old));
 const path = `${folder}/release-${version}.tar.gz`;
 writeFileSync(join(root, path), archive);
+// The one before it is upgraded from until the working copy has the next version; it has all earlier SQL files.
+const kept = globSync(`${folder}/release-*.tar.gz`, { cwd: root });
+for (const old of kept
+  .toSorted((one, other) => one.localeCompare(other, "en", { numeric: true }))
+  .slice(0, -2)) {
+  rmSync(join(root, old));
+}
 console.log(
   `${path}: ${archive.length} bytes, SHA-256 ${createHash("sha256").update(archive).digest("hex")}`,
 );

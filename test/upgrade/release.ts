@@ -1,4 +1,4 @@
-// The version before: what scripts/keep-release.ts kept of it, unpacked so that it can be run.
+// Released versions: what scripts/keep-release.ts kept of them, unpacked so that they can be run.
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, globSync } from "node:fs";
@@ -21,15 +21,22 @@ export type Release = {
   readonly main: string;
 };
 
-/** Unpacked once for each archive, below .cache/. Any number of test runs may ask at once. */
-export async function openRelease(): Promise<Release> {
-  const archives = globSync("release-*.tar.gz", { cwd: import.meta.dirname });
-  if (archives.length !== 1) throw new Error(`One release is kept, and here are ${archives.length}.`);
-  const archive = join(import.meta.dirname, archives[0]!);
-  const [bytes, its, ours] = await Promise.all([
+/**
+ * The newest that was kept, or the newest of a version before the working copy's, which is what is upgraded. Unpacked
+ * once for each archive, below .cache/. Any number of test runs may ask at once.
+ */
+export async function openRelease(wanted: "before ours" | "newest" = "before ours"): Promise<Release> {
+  const ours = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")) as Manifest;
+  const kept = globSync("release-*.tar.gz", { cwd: import.meta.dirname })
+    .map((name) => name.slice("release-".length, -".tar.gz".length))
+    .filter((version) => wanted === "newest" || compareVersions(version, ours.version) < 0)
+    .toSorted(compareVersions);
+  const version = kept.at(-1);
+  if (version === undefined) throw new Error(`No release is kept from before ${ours.version}.`);
+  const archive = join(import.meta.dirname, `release-${version}.tar.gz`);
+  const [bytes, its] = await Promise.all([
     readFile(archive),
     run("tar", ["-xzOf", archive, "package.json"]).then(({ stdout }) => JSON.parse(stdout) as Manifest),
-    readFile(join(ROOT, "package.json"), "utf8").then((text) => JSON.parse(text) as Manifest),
   ]);
   // While its dependencies are ours it finds them in our node_modules, further up.
   const needsOwn = !isDeepStrictEqual(its.dependencies, ours.dependencies);
@@ -51,4 +58,8 @@ export async function openRelease(): Promise<Release> {
     }
   }
   return { version: its.version, folder, main: join(folder, "src", "main.ts") };
+}
+
+function compareVersions(one: string, other: string): number {
+  return one.localeCompare(other, "en", { numeric: true });
 }
