@@ -777,6 +777,7 @@ create table workspace.loose_objects (
   constraint loose_objects_account_id_user_id_fkey FOREIGN KEY (account_id, user_id) REFERENCES sealpost.users(account_id, id)
 );
 CREATE INDEX loose_objects_due ON workspace.loose_objects USING btree (account_id, remove_at);
+CREATE INDEX loose_objects_of_document ON workspace.loose_objects USING btree (account_id, workspace.document_of(storage_key));
 CREATE TRIGGER storage_added AFTER INSERT ON workspace.loose_objects REFERENCING NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0');
 CREATE TRIGGER storage_removed AFTER DELETE ON workspace.loose_objects REFERENCING OLD TABLE AS gone FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0');
 CREATE TRIGGER storage_resized AFTER UPDATE ON workspace.loose_objects REFERENCING OLD TABLE AS gone NEW TABLE AS fresh FOR EACH STATEMENT EXECUTE FUNCTION workspace.count_storage('case when is_reserved then ''documents'' else ''leftovers'' end', 'user_id', 'case when is_reserved then space_id end', 'bytes + case when is_reserved then 0 else 1024 end', '0', '0');
@@ -1301,6 +1302,8 @@ function workspace.count_run() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
 function workspace.count_storage() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, workspace/0001_workspace.sql
+function workspace.document_of(storage_key text) returns text
+  sql, immutable, parallel safe, for everybody, workspace/0001_workspace.sql
 function workspace.keep_page_version() returns trigger
   plpgsql, search_path=pg_catalog, pg_temp, for everybody, workspace/0001_workspace.sql
 function workspace.keep_version() returns trigger

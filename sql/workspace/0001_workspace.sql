@@ -145,6 +145,12 @@ create table workspace.loose_objects (
 );
 create index loose_objects_due on workspace.loose_objects (account_id, remove_at);
 
+-- Which document a key was made for: `spaces/<space>/<document>-<random>/<name>`.
+create function workspace.document_of(storage_key text) returns text
+language sql immutable parallel safe
+return left(split_part(storage_key, '/', 3), 36);
+create index loose_objects_of_document on workspace.loose_objects (account_id, workspace.document_of(storage_key));
+
 -- What a rename leaves to do. document_id null: every document of the space has to be where its prefix says.
 create table workspace.moves (
   account_id uuid not null,

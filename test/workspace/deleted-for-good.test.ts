@@ -1,8 +1,10 @@
 // What is deleted for good: its bytes, its rows, and what is counted of them, whoever dies on the way.
 import pg from "pg";
 import { beforeEach, describe, expect, test } from "vitest";
+import { DAY_MS } from "../../src/base/model/time.ts";
 import { eraseWorkspace } from "../../src/workspace/moving/mover.ts";
 import { deleteGone } from "../../src/workspace/store/bin.ts";
+import { KEPT_MS } from "../../src/workspace/store/loose-objects.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import {
   account,
@@ -19,7 +21,7 @@ import {
 } from "./storage-world.ts";
 import { binOf, deleteAllGone, endBin, KINDS } from "./support/bin.ts";
 import { BYTES } from "./support/documents.ts";
-import { endKeeping, keysInRows, keysInStore, removeAll, settle } from "./support/moving.ts";
+import { endKeeping, keysInRows, keysInStore, moveOnce, removeAll, settle } from "./support/moving.ts";
 import { chain, stepAll } from "./support/runs.ts";
 
 useStorage();
@@ -126,6 +128,29 @@ async function endBinOf(id: unknown): Promise<void> {
     id,
   ]);
 }
+
+test("what a rename keeps of a document for a day goes with it, and nobody else's", async () => {
+  await settle(database.pool, objects);
+  const ids: unknown[] = [];
+  for (const file_name of ["goes", "stays"]) {
+    const { id } = await documents.uploaded({ space_id: space.id, file_name });
+    await documents.rename(id, `${file_name}, renamed`);
+    ids.push(id);
+  }
+  while (await moveOnce(database.pool, objects, { keptMs: DAY_MS }));
+  await bin.removeForGood({ path: `/v1/documents/${ids[0]}` });
+  await deleteAllGone(database.pool);
+  const { rows } = await database.pool.query(
+    `select storage_key, remove_at <= now() + $2 * interval '1 millisecond' as goes
+     from workspace.loose_objects where account_id = $1 order by storage_key like '%/stays', storage_key`,
+    [account.accountId, KEPT_MS],
+  );
+  expect(rows.map(({ storage_key, goes }) => [storage_key.split("/").at(-1), goes])).toEqual([
+    ["goes", true],
+    ["goes, renamed", true],
+    ["stays", false],
+  ]);
+});
 
 test("killed before any of its statements, it leaves nothing half done, and the next one ends it", async () => {
   await fill(space.id);

@@ -137,6 +137,12 @@ export async function deleteGoneDocuments(
        insert into workspace.loose_objects (account_id, storage_key, is_reserved, remove_at, bytes, user_id)
        select $1, storage_key, false, now() + ${KEPT_MS} * interval '1 millisecond', file_size, uploaded_by
        from gone where has_content
+     ), hurried as (
+       -- What its renames have left for a while.
+       update workspace.loose_objects as l
+       set remove_at = least(l.remove_at, now() + ${KEPT_MS} * interval '1 millisecond')
+       from page where l.account_id = $1 and workspace.document_of(l.storage_key) = page.id::text
+         and not l.is_reserved
      )
      select count(*)::integer as gone from gone`,
     [accountId, ofId],
