@@ -1,5 +1,6 @@
-// Archives a release as test/upgrade/release-<version>.tar.gz. The upgrade test runs the last version before the working
-// copy's beside it. The archive is committed because shallow clones and images have no history for `git archive`.
+// Archives a release as test/upgrade/release-<version>.tar.gz. The upgrade test runs the last version before the
+// working copy's beside it. The archive is committed because shallow clones and images have no history for
+// `git archive`.
 // `npm run keep-release -- <revision>`
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -1,7 +1,7 @@
 /**
  * Runs the tests that use the database against each PostgreSQL version we claim to work on, and prints a table.
- * `npm run test:versions -- test/publish` runs only what is named, `--only 15,16` on these versions. Ends with exit code 1
- * when any test failed anywhere.
+ * `npm run test:versions -- test/publish` runs only what is named, `--only 15,16` on these versions. Ends with exit
+ * code 1 when any test failed anywhere.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
