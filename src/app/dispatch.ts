@@ -56,6 +56,7 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   // Nobody leads while all of them wait.
   metrics.dispatch.leads.of({}).set(0);
   await untilMigrated(options, log, monitoring.url, shutdown);
+  if (shutdown.aborted) return log.info("stopped: nothing had begun");
   const sequencer = startSequencing(pools.general, metrics.faults.of({ work: "feed" }), log);
   resources.defer(() => sequencer.stop());
   let attempts = 0;
@@ -80,9 +81,8 @@ export async function runDispatcher(context: ProcessContext): Promise<void> {
   const areas = { ...options, context, pool: pools.slow, countAttempts: () => attempts };
   stops.push(startAreaChecks(areas), startAreaWork(areas));
   context.sendToParent({ ready: true, metrics: monitoring.url });
-  const { areas: names, dispatchInFlightMax } = config;
-  const started = { version, areas: names, in_flight_max: dispatchInFlightMax, metrics_url: monitoring.url };
-  log.info(started, "dispatching");
+  const told = { version, areas: config.areas, in_flight_max: config.dispatchInFlightMax };
+  log.info({ ...told, metrics_url: monitoring.url }, "dispatching");
   if (!shutdown.aborted) await once(shutdown, "abort");
   log.info("stopping: claiming nothing more, finishing attempts in flight");
   await resources.disposeAsync();

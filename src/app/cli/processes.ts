@@ -24,7 +24,7 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
   program
     .command("serve")
     .description("run the API; any number of processes can share one database")
-    .option("--json", "no effect: logs are always JSON")
+    .option("--json", "no effect: LOG_FORMAT decides")
     .action(async () => (await import("../serve.ts")).runApi(context));
   program
     .command("dispatch")
@@ -38,7 +38,7 @@ export function addProcessCommands(program: Command, context: ProcessContext): v
       "--area-steps",
       "do the areas' background work, and post nothing (dispatchers start this themselves)",
     )
-    .option("--json", "no effect: logs are always JSON")
+    .option("--json", "no effect: LOG_FORMAT decides")
     .action(async ({ alone, areaSteps }) => {
       const { runAreaSteps, runDispatcher, runQuarantine } = await import("../dispatch.ts");
       if (areaSteps === true) await runAreaSteps(context);

@@ -180,6 +180,7 @@ describe("before migrate", () => {
   test.each(COMMANDS)("%s that waits stops when it is asked to", async (command) => {
     const process = await start(command, "right", await emptyDatabase());
     expect(await process.stop()).toBe(0);
+    expect(process.output()).not.toContain('"dispatching"');
   });
 
   test("a file of this version that is not applied is waited for, too", async () => {
