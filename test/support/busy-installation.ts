@@ -58,7 +58,10 @@ export async function startBusyInstallation(
   return {
     dispatchers: [first, second],
     api,
-    jobs: { "sealpost-dispatch": [first, second].map(metricsHost), "sealpost-serve": [metricsHost(api)] },
+    jobs: {
+      "sealpost-dispatch": [first.metricsHost, second.metricsHost],
+      "sealpost-serve": [api.metricsHost],
+    },
     work: async () => {
       rounds += 1;
       for (const account of accounts) {
@@ -76,5 +79,3 @@ export async function startBusyInstallation(
     },
   };
 }
-
-const metricsHost = ({ metricsUrl }: SealpostProcess) => new URL(metricsUrl).host;

@@ -119,6 +119,11 @@ export class SealpostProcess extends Running {
     return String(this.#told.metrics);
   }
 
+  /** `host:port` of its metrics, as Prometheus takes it. */
+  get metricsHost(): string {
+    return new URL(this.metricsUrl).host;
+  }
+
   get hasEnded(): boolean {
     return this.child.exitCode !== null || this.child.signalCode !== null;
   }
