@@ -57,3 +57,24 @@ export function playCauses(prometheus: () => Prometheus, causes: readonly Cause[
     if (ended.length > 0) test("and ends with it", () => untilNone(ended));
   });
 }
+
+/** The work is done again and again, by so many at once, from the cause's beginning to its end. */
+export function repeating(
+  workers: number,
+  work: () => Promise<unknown>,
+): Required<Pick<Cause, "begin" | "end">> {
+  let isOver = false;
+  let working: Promise<unknown> = Promise.resolve();
+  const repeat = async () => {
+    while (!isOver) await work();
+  };
+  return {
+    begin: () => {
+      working = Promise.all(Array.from({ length: workers }, repeat));
+    },
+    end: async () => {
+      isOver = true;
+      await working;
+    },
+  };
+}
