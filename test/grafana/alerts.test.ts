@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -16,7 +16,18 @@ const alerts = RULES.split(/^ {6}- alert: /m)
   .slice(1)
   .map((text) => ({ name: text.slice(0, text.indexOf("\n")), text }));
 
+/** Those that each file fires by their causes. */
+const HERE = fileURLToPath(new URL(".", import.meta.url));
+const caused = readdirSync(HERE)
+  .filter((file) => /^causes-.*\.slow\.test\.ts$/.test(file))
+  .flatMap((file) => [...readFileSync(HERE + file, "utf8").matchAll(/\balerts: \[([^\]]*)\]/g)])
+  .flatMap(([, names = ""]) => [...names.matchAll(/"(\w+)"/g)].map(([, name = ""]) => name));
+
 describe("every alert", () => {
+  test("is fired by a cause of its own, on a real Prometheus", () => {
+    expect(caused.sort()).toEqual(alerts.map(({ name }) => name).sort());
+  });
+
   test("that has to be there is there", () => {
     const names = alerts.map(({ name }) => name);
     // Oldest due over 2 min, success rate fell, dispatcher gone, partitions missing, clock off, database slow, old

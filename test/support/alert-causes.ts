@@ -50,9 +50,12 @@ export function playCauses(prometheus: () => Prometheus, causes: readonly Cause[
   describe("an alert fires by its cause", { timeout: patience(TEST_MS) }, () => {
     test.each(causes)("$what: $alerts", async ({ alerts, begin, end }) => {
       await untilNone(alerts);
-      await begin();
-      await untilAll(alerts);
-      await end?.();
+      try {
+        await begin();
+        await untilAll(alerts);
+      } finally {
+        await end?.();
+      }
     });
     if (ended.length > 0) test("and ends with it", () => untilNone(ended));
   });
