@@ -1,6 +1,6 @@
 // Erasing what a run has published, or waits for.
 import { randomUUID } from "node:crypto";
-import { expect, test } from "vitest";
+import { describe, expect, test } from "vitest";
 import { eraseFromRuns } from "../../src/app/areas.ts";
 import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
 import { changeRows, countRows, insertRow } from "../support/installation.ts";
@@ -9,7 +9,7 @@ import { post, published } from "./hook-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
 import { api, database, runs, stepping, useRuns } from "./run-world.ts";
 import { binOf, deleteAllGone } from "./support/bin.ts";
-import { chain, stepAll } from "./support/runs.ts";
+import { chain, type Run, stepAll } from "./support/runs.ts";
 
 useRuns();
 
@@ -75,6 +75,109 @@ test("ends no run whose id it has in capitals", async () => {
   await publishOwn(capitals);
   expect((await erase(capitals)).status).toBe(200);
   expect((await runs.get(run.id)).status).toBe("WAITING");
+});
+
+const delivered = async (id: string) => {
+  await changeRows(database.pool, "deliveries", { id }, { status: "succeeded", reason: null });
+  const attempt = {
+    delivery_id: id,
+    account_id: api.account.accountId,
+    run: 1,
+    number: 1,
+    outcome: "succeeded",
+  };
+  await insertRow(database.pool, "attempts", { ...attempt, started_at: new Date(), ended_at: new Date() });
+};
+const toForget = (delivery_id: string) =>
+  insertRow(database.pool, "forgetting", {
+    delivery_id,
+    account_id: api.account.accountId,
+    look_at: new Date(0),
+  });
+const forget = async () => {
+  await changeRows(database.pool, "forgetting", {}, { look_at: new Date(0) });
+  await forgetDelivered(database.pool, eraseFromRuns, 0);
+};
+const codeOf = async (id: string) => (await api.ask("GET", `/v1/analyses/${id}`)).body.code;
+/** That an endpoint forgets. */
+async function publishForgotten(id: string): Promise<void> {
+  const deliveryId = await publishIt(id);
+  await delivered(deliveryId);
+  await toForget(deliveryId);
+  await forget();
+  expect(await codeOf(id)).toBe("analysis_erased");
+}
+
+describe.each(["forgotten", "erased on request"])("what is %s takes along", (how) => {
+  const end = async (id: string) => {
+    if (how === "forgotten") return await publishForgotten(id);
+    await publishIt(id);
+    expect((await erase(id)).status).toBe(200);
+  };
+  /** As it was, and so is what it has published. */
+  async function expectKept(run: Run, items: number, own: string | undefined): Promise<void> {
+    // What it has published would be forgotten by now, too.
+    const delivery = (await runs.get(run.id)).delivery_id;
+    if (typeof delivery === "string") await delivered(delivery);
+    await forget();
+    expect([(await runs.get(run.id)).status, await itemsOf(run.id)]).toEqual([run.status, items]);
+    expect(await codeOf(run.id)).toBe(own);
+  }
+
+  test("nothing of a run that only has such an id, whose nodes waited for nothing of it", async () => {
+    const { run: begun, analysisId } = await waiting();
+    await publishIt(analysisId);
+    await read();
+    await stepAll(stepping());
+    const run = await runs.get(begun.id);
+    expect([run.status, await itemsOf(run.id)]).toEqual(["SUCCEEDED", 2]);
+    await end(`${run.id}:${randomUUID()}`);
+    await end(`${run.id}:${run.node_runs[0]!.id}`);
+    await expectKept(run, 2, undefined);
+  });
+
+  test("nothing of a run that goes on", async () => {
+    const { run } = await waiting();
+    await end(`${run.id}:${randomUUID()}`);
+    await end(`${run.id}:${run.node_runs[0]!.id}`);
+    await expectKept(run, 1, "not_found");
+  });
+
+  test("nothing of a run that was cancelled before, nor in its name", async () => {
+    const { run, analysisId } = await waiting();
+    await runs.cancel(run.id);
+    await end(analysisId);
+    await expectKept(await runs.get(run.id), 1, "not_found");
+    await end(run.id);
+    expect(await itemsOf(run.id)).toBe(1);
+  });
+
+  test("the words of a run that it has failed", async () => {
+    const { run, analysisId } = await waiting();
+    const canary = randomUUID();
+    const deliveryId = await publishIt(analysisId, { status: "failed", error_message: canary });
+    await read();
+    await stepAll(stepping());
+    expect([(await runs.get(run.id)).status, await isLeftOfRuns(canary)]).toEqual(["FAILED", [true, false]]);
+    await delivered(deliveryId);
+    if (how === "forgotten") await toForget(deliveryId);
+    else expect((await erase(analysisId)).status).toBe(200);
+    await forget();
+    expect([await codeOf(analysisId), await isLeftOfRuns(canary)]).toEqual([
+      "analysis_erased",
+      [false, false],
+    ]);
+  });
+});
+
+test("is not taken along by what is forgotten when its run is deleted for good", async () => {
+  const space = await documents.newSpace();
+  const { analysisId, deliveryId } = await runIn(space.id, "kept.txt");
+  await delivered(deliveryId);
+  await deleteForGood(analysisId);
+  await publishForgotten(`${analysisId}:${randomUUID()}`);
+  await forget();
+  expect(await codeOf(analysisId)).toBe(undefined);
 });
 
 test("takes along none that only has an id like a run's", async () => {
@@ -145,19 +248,8 @@ test("is forgotten once its run has ended, and what that has published is forgot
   const delivery_id = await publishIt(analysisId, { text: "canary" });
   await read();
   await stepAll(stepping());
-  const { accountId } = api.account;
-  const delivered = async (id: string) => {
-    await changeRows(database.pool, "deliveries", { id }, { status: "succeeded", reason: null });
-    const attempt = { delivery_id: id, account_id: accountId, run: 1, number: 1, outcome: "succeeded" };
-    await insertRow(database.pool, "attempts", { ...attempt, started_at: new Date(), ended_at: new Date() });
-  };
   await delivered(delivery_id);
-  await insertRow(database.pool, "forgetting", { delivery_id, account_id: accountId, look_at: new Date(0) });
-  const codeOf = async (id: string) => (await api.ask("GET", `/v1/analyses/${id}`)).body.code;
-  const forget = async () => {
-    await changeRows(database.pool, "forgetting", {}, { look_at: new Date(0) });
-    await forgetDelivered(database.pool, eraseFromRuns, 0);
-  };
+  await toForget(delivery_id);
   await forget();
   expect([await codeOf(analysisId), await itemsOf(run.id)]).toEqual([undefined, 2]);
   await publishIt(`${run.id}:${(await runs.get(run.id)).node_runs.at(-1)!.id}`);
@@ -174,5 +266,6 @@ test("is forgotten once its run has ended, and what that has published is forgot
   await delivered(String(own));
   await forget();
   expect(await codeOf(run.id)).toBe("analysis_erased");
-  expect(await countRows(database.pool, "forgetting", { account_id: accountId })).toBe(0);
+  for (const id of [delivery_id, own])
+    expect(await countRows(database.pool, "forgetting", { delivery_id: id })).toBe(0);
 });

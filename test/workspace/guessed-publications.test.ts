@@ -1,5 +1,6 @@
 // Publishing under the id of a run: it tells a user nothing of what the run has published, even who guesses it all, and
 // publishes nothing in the run's name.
+import { randomUUID } from "node:crypto";
 import { beforeAll, describe, expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { removeMember } from "../../src/workspace/store/spaces.ts";
@@ -8,6 +9,7 @@ import { startTestApi } from "../support/sealpost-api.ts";
 import { read, waiting } from "./external-world.ts";
 import { api, database, documents, newUser, publishOwn, runIn, setRole, told } from "./membership-world.ts";
 import { runs, space, stepping, useRuns } from "./run-world.ts";
+import { binOf, deleteAllGone } from "./support/bin.ts";
 import { stepAll } from "./support/runs.ts";
 
 useRuns();
@@ -113,6 +115,22 @@ describe("a user's key", () => {
     const items = await runs.items(run.id, "node-0");
     expect(items.map(({ document_id }) => document_id)).toEqual(expected === refused ? [] : [FORGED]);
     await runs.cancel(run.id);
+  });
+
+  test("publishes nothing else under a run's id, nor anything once the run is deleted for good", async () => {
+    const editor = await newUser();
+    const own = await documents.newSpace("Deleted");
+    await setRole(own.id, editor, "EDITOR");
+    const { analysisId: id } = await runIn(own.id, "deleted.txt");
+    const { node_runs, workflow_id } = await runs.get(id);
+    const known = (await api.ask("GET", `/v1/analyses/${id}`)).bytes.toString();
+    for (const part of [randomUUID(), ...node_runs.map((one) => one.id)])
+      expect(await answered(editor.key, `${id}:${part}`)).toEqual(refused);
+    await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow_id}` });
+    await deleteAllGone(database.pool);
+    expect((await runs.get(id)).code).toBe("not_found");
+    expect(await answered(editor.key, `${id}:${node_runs[0]!.id}`)).toEqual(refused);
+    expect((await publish(editor.key, known)).status).toBe(409);
   });
 
   test("does not while its user is being removed, among others that are published", async () => {

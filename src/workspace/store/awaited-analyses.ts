@@ -116,13 +116,25 @@ export async function wakeAwaiting(pool: Pool, accountId: string): Promise<boole
 
 const UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 /** A run's own analysis, or one that it waits for. */
-const ID_OF_RUN = new RegExp(`^(${UUID})(:${UUID})?$`, "i");
+const ID_OF_RUN = new RegExp(`^(${UUID})(?::(${UUID}))?$`, "i");
+
+/** SQL: the node run of the run `r` that waits for the analysis with this id, or has waited. */
+const awaitingOf = (nodeRunId: string) => `
+  select from workspace.node_runs as n join workspace.workflow_versions as v
+    on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
+  where n.account_id = r.account_id and n.run_id = r.id and n.id = ${nodeRunId} and jsonb_path_exists(v.definition,
+    '$.nodes[*] ? (@.id == $id && @.kind == "external_analysis")', jsonb_build_object('id', n.node_id))`;
+
+/** SQL: the space of a run's own analysis, which is known longer than the run. */
+const spaceOf = (accountId: string, runId: string) => `(
+  select space_id from sealpost.deliveries where account_id = ${accountId} and id = (
+    select delivery_id from sealpost.analyses where account_id = ${accountId} and id = ${runId}::text) limit 1)`;
 
 /**
  * Publishes in one transaction with a look at which of these ids are not their users' to publish under; without one
- * where no run can be called so. A run's own id is no user's, and what a run waits for is for those who may run
- * workflows in its space, which they may then until the end of the transaction. Nobody knows a run's id before it is
- * seen here. @throws what is in the way, if a role is being changed for longer than `lockWaitMs`
+ * where no run can be called so. A run's own id is no user's, and what a run waits for, and nothing else under its id,
+ * is for those who may run workflows in its space, which they may then until the end of the transaction. Nobody knows a
+ * run's id before it is seen here. @throws what is in the way, if a role is being changed for longer than `lockWaitMs`
  */
 export async function guardPublishing<T>(
   pool: Pool,
@@ -132,22 +144,22 @@ export async function guardPublishing<T>(
 ): Promise<T> {
   const looked = asked.flatMap(({ accountId, userId, analysisId }, index) => {
     const [, runId, nodeRunId] = ID_OF_RUN.exec(analysisId) ?? [];
-    if (userId === null || runId === undefined) return [];
-    return [{ index, accountId, userId, runId, isAwaited: nodeRunId !== undefined }];
+    return userId === null || runId === undefined ? [] : [{ index, accountId, userId, runId, nodeRunId }];
   });
   if (looked.length === 0 || !(await isInstalled(pool))) return await publish(pool, new Set());
   return await inTransaction(pool, async (tx) => {
     const { rows } = await tx.query<{ index: number; role: SpaceRole | null }>(
-      `select asked.index, case when asked."isAwaited" then (
+      `select asked.index, case when exists (${awaitingOf('asked."nodeRunId"')}) then (
          select role from workspace.space_members as m
-         where m.account_id = asked."accountId" and m.user_id = asked."userId" and m.space_id = run.space_id
+         where m.account_id = asked."accountId" and m.user_id = asked."userId" and m.space_id = r.space_id
          for share) end as role
        from json_to_recordset($1)
-         as asked (index integer, "accountId" uuid, "userId" uuid, "runId" uuid, "isAwaited" boolean)
+         as asked (index integer, "accountId" uuid, "userId" uuid, "runId" uuid, "nodeRunId" uuid)
        cross join (select set_config('lock_timeout', $2, true)) as bounded
-       cross join lateral (
-         select space_id from workspace.runs as r
-         where r.account_id = asked."accountId" and r.id = asked."runId" limit 1) as run`,
+       left join lateral (
+         select * from workspace.runs where account_id = asked."accountId" and id = asked."runId" limit 1
+       ) as r on true
+       where r.id is not null or ${spaceOf('asked."accountId"', 'asked."runId"')} is not null`,
       [JSON.stringify(looked), String(lockWaitMs)],
     );
     const refused = rows.filter(({ role }) => role === null || !allows(role, "run_workflows"));
@@ -156,10 +168,10 @@ export async function guardPublishing<T>(
 }
 
 /**
- * Erases what the run has handed on whose analysis this is, or that has waited for it, what went wrong in words, and
- * what it was given if it has succeeded. A run that goes on is cancelled, unless an endpoint forgets: then, and where
- * the user may not delete, it is null. Returns what the run has made of it: its own analysis, which stays when the run
- * is deleted for good.
+ * Erases what the run has handed on whose analysis this is, or that was given it, what went wrong in words, and what it
+ * was given if it has succeeded. What only has an id like one of these takes nothing along. A run that goes on is
+ * cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null. Returns what the run has
+ * made of it: its own analysis, which stays when the run is deleted for good, and then goes on request alone.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
@@ -171,14 +183,14 @@ export async function eraseFromRuns(
   // In capitals it is nobody's: what publishing refuses users is another analysis all the same.
   if (runId === undefined || analysisId !== analysisId.toLowerCase() || !(await isInstalled(tx))) return [];
   const run = await lockRun(tx, accountId, runId);
-  const spaceId = (await findSpaceOfRun(tx, accountId, runId))?.spaceId ?? null;
+  const { spaceId, isOfRun } = (await findOfRun(tx, accountId, runId, nodeRunId))!;
   if (spaceId === null) return [];
-  if (by === "forgetting") {
-    if (run?.isUnfinished) return null;
-  } else if (by.userId !== null) {
+  if (by !== "forgetting" && by.userId !== null) {
     const role = await holdRole(tx, { accountId, userId: by.userId }, spaceId);
     if (role === null || !allows(role.role, "delete")) return null;
   }
+  if (run === null ? by === "forgetting" : !isOfRun) return [];
+  if (by === "forgetting" && run?.isUnfinished) return null;
   await cancelRun(tx, accountId, runId);
   await dropItems(tx, accountId, runId);
   await forgetErrors(tx, accountId, runId);
@@ -186,13 +198,14 @@ export async function eraseFromRuns(
   return nodeRunId === undefined ? [] : [runId];
 }
 
-/** Of one that is deleted, its analysis knows it. Null: nothing is, or was, a run of this id. */
-const findSpaceOfRun = rowOf<{ readonly spaceId: string | null }, string, [runId: string]>(
-  `select coalesce(
-     (select space_id from workspace.runs where account_id = $1 and id = $2),
-     (select space_id from sealpost.deliveries where account_id = $1 and id = (
-        select delivery_id from sealpost.analyses where account_id = $1 and id = $2::uuid::text) limit 1)
-   ) as "spaceId"`,
+type OfRun = { readonly spaceId: string | null; readonly isOfRun: boolean };
+
+/** Of a run that is deleted, its analysis knows the space. Null: nothing is, or was, a run of this id. */
+const findOfRun = rowOf<OfRun, string, [runId: string, nodeRunId: string | undefined]>(
+  `select coalesce(r.space_id, ${spaceOf("$1", "$2::uuid")}) as "spaceId",
+     case when $3::uuid is null then r.delivery_id is not null else exists (${awaitingOf("$3")} and (
+       n.completed_at is null or n.status = 'SUCCEEDED' or n.error_code = 'external_analysis_failed')) end as "isOfRun"
+   from (select) as one left join workspace.runs as r on r.account_id = $1 and r.id = $2`,
 );
 
 const holdRole = lockOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string]>(
