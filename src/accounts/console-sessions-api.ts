@@ -26,6 +26,9 @@ const SESSIONS_LISTED_MAX = 100;
 
 const viewerText = lineOfText.min(1).max(200);
 const viewerId = viewerText.describe("The viewer's id in your system.");
+const viewerLabel = viewerText.describe(
+  "A name to show to people. The audit log has it for 365 days: a pseudonym, where somebody may have to be forgotten.",
+);
 
 const NewLink = z.strictObject({
   permissions: z
@@ -40,9 +43,7 @@ const NewLink = z.strictObject({
     .max(SESSION_SECONDS.max)
     .default(SESSION_SECONDS.default)
     .describe("How long the session lasts."),
-  viewer: z
-    .strictObject({ id: viewerId, label: viewerText.describe("A name to show to people.") })
-    .describe("Who the session is for."),
+  viewer: z.strictObject({ id: viewerId, label: viewerLabel }).describe("Who the session is for."),
   embed_origin: z
     .string()
     .max(300)

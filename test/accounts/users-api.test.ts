@@ -1,6 +1,7 @@
 import { beforeEach, describe, expect, test } from "vitest";
 import { scopes as everyScope } from "../../src/base/model/api-keys.ts";
-import { countRows, deleteRows, rowsOf } from "../support/installation.ts";
+import { enter } from "../support/console.ts";
+import { countRows, deleteRows, rowsOf, tablesWith } from "../support/installation.ts";
 import { openApi } from "../support/open.ts";
 import type { AskOptions, Json, TestAccount } from "../support/sealpost-api.ts";
 
@@ -56,16 +57,27 @@ describe("a user", () => {
 
   test("whose name and address are to be forgotten has others in their place, and is disabled again", async () => {
     const { id } = (await add({ name: "canary", email: "canary@example.com" })).body;
-    await makeKey({ user_id: id });
+    const permissions = ["webhooks:read", "webhooks:replay"];
+    const made = await makeKey({ user_id: id, scopes: [...permissions, "console:link"] });
+    const viewer = { id: ADA.idp_user_id, label: "pseudonym" };
+    const hand = await enter(api, { key: String(made.body.api_key), permissions, viewer });
+    const form = { _key: "all", status: "abandoned", _counted: "?status=abandoned", _matched: "0" };
+    const replay = await hand.post(`${hand.base}/replays`, form);
+    expect(replay.headers.get("location")).toContain("?queued=1");
     await disable(id);
     await add({ name: "Forgotten", email: "forgotten@example.com" });
     expect((await disable(id)).body).toMatchObject({ id, idp_user_id: ADA.idp_user_id, name: "Forgotten" });
     // What requests were answered is kept for a day.
     await deleteRows(database.pool, "idempotency_keys", { account_id: account.accountId });
-    for (const table of ["users", "api_keys", "audit_log", "console_sessions"]) {
-      const rows = await rowsOf(database.pool, table, { account_id: account.accountId });
-      expect(JSON.stringify(rows), table).not.toContain("canary");
-    }
+    expect(await tablesWith(database.pool, "canary")).toEqual([]);
+    // But for what the link has called its viewer, as it says.
+    expect(await tablesWith(database.pool, "pseudonym")).toEqual([
+      "audit_log",
+      "console_sessions",
+      "replays",
+    ]);
+    const { bytes } = await api.ask("GET", "/v1/openapi.json", { key: null });
+    expect(bytes.toString()).toContain("The audit log has it for 365 days");
   });
 
   test.each<[Json, string]>([

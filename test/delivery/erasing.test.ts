@@ -15,6 +15,7 @@ import {
   deleteRows,
   insertRow,
   publish,
+  tablesWith,
 } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -81,23 +82,6 @@ async function untilReceived(path: string): Promise<void> {
 const erase = (id: string, options = {}) => api.ask("DELETE", `/v1/analyses/${id}`, options);
 const replay = (id: string) => api.ask("POST", `/v1/webhooks/deliveries/${id}/replay`);
 
-/** Tables that have a word anywhere in a row. */
-async function tablesWith(word: string): Promise<string[]> {
-  const { rows } = await database.pool.query<{ name: string }>(
-    `select c.oid::regclass::text as name from pg_class as c
-     where c.relkind = 'r' and c.relnamespace::regnamespace::text in ('sealpost', 'workspace', 'graphile_worker')`,
-  );
-  const found: string[] = [];
-  for (const { name } of rows) {
-    const { rowCount } = await database.pool.query(
-      `select from ${name} as t where position($1 in t::text) > 0 limit 1`,
-      [word],
-    );
-    if (rowCount !== 0) found.push(name.replace(/_\d{8}$/, "").replace(/^sealpost\./, ""));
-  }
-  return found.sort();
-}
-
 describe("an analysis that is erased", () => {
   // A dump has what the tables have.
   test("leaves no word of it in any table or log, and is 410 for whoever knows it", async () => {
@@ -108,14 +92,14 @@ describe("an analysis that is erased", () => {
     await sequenceEvents(database.pool, randomUUID(), 0);
     for (const path of [`deliveries/${id}`, `deliveries/${id}/body`, "events", "deliveries"])
       expect((await api.ask("GET", `/v1/webhooks/${path}`)).status).toBe(200);
-    expect(await tablesWith("canary-e-1")).toEqual(["attempts", "bodies"]);
+    expect(await tablesWith(database.pool, "canary-e-1")).toEqual(["attempts", "bodies"]);
     await database.pool.query("analyze");
     const first = await erase("e-1");
     expect([first.status, first.body]).toEqual([
       200,
       { analysis_id: "e-1", delivery_id: id, in_flight: false, came_from: [] },
     ]);
-    expect(await tablesWith("canary-e-1")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-e-1")).toEqual([]);
     for (const path of ["/v1/analyses/e-1", `/v1/webhooks/deliveries/${id}/body`]) {
       const read = await api.ask("GET", path);
       expect([read.status, read.body.code], path).toEqual([410, "analysis_erased"]);
@@ -164,7 +148,7 @@ describe("an analysis that is erased", () => {
     expect(await attemptRows(database.pool, id)).toMatchObject([
       { outcome: "interrupted", error_code: "interrupted" },
     ]);
-    expect(await tablesWith("canary-e-2")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-e-2")).toEqual([]);
     expect((await replay(id)).body.code).toBe("analysis_erased");
   });
 
@@ -192,14 +176,14 @@ describe("an analysis that is erased", () => {
       expect(await publish(database.pool, api.account.accountId, again, url)).toBe(id);
     const asked = await api.ask("POST", "/v1/analyses", { body: { analysis: JSON.parse(again) } });
     expect([asked.status, asked.body.delivery_id]).toEqual([202, id]);
-    expect(await tablesWith("canary-again")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-again")).toEqual([]);
   });
 
   test("stays erased after a restore to before it was published", async () => {
     const { accountId } = await api.newAccount();
     expect(await inTransaction(database.pool, (tx) => knowAsErased(tx, accountId, "e-6"))).toBe(true);
     const id = await published("e-6", null, accountId);
-    expect(await tablesWith("canary-e-6")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-e-6")).toEqual([]);
     expect(await published("e-6", null, accountId)).toBe(id);
     const { ownKey: key } = await api.newAccount();
     const again = await erase("e-6", { key: await api.newKey(accountId, ["analyses:erase"]) });
@@ -282,7 +266,7 @@ describe("an endpoint with options", () => {
     expect(await forget(0)).toBe(0);
     await changeRows(database.pool, "forgetting", {}, { look_at: new Date(0) });
     expect(await forget(0)).toBe(2);
-    expect(await tablesWith("canary-g-1")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-g-1")).toEqual([]);
     expect((await api.ask("GET", "/v1/analyses/g-1", { key })).body.code).toBe("analysis_erased");
     for (const id of ["g-2", "g-3"])
       expect((await api.ask("GET", `/v1/analyses/${id}`, { key })).status).toBe(200);
@@ -312,10 +296,10 @@ describe("an endpoint with options", () => {
     const forget = async (from: EraseFromRuns = async () => []) => {
       await forgetDelivered(database.pool, from, 0);
       await changeRows(database.pool, "forgetting", { account_id }, { look_at: new Date(0) });
-      return await tablesWith("canary-m-1");
+      return await tablesWith(database.pool, "canary-m-1");
     };
     expect(await forget(closing)).toEqual(["attempts", "bodies"]);
-    expect(await tablesWith("canary-m-0")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-m-0")).toEqual([]);
     expect(await forget()).toEqual(["attempts", "bodies"]);
     await changeRows(database.pool, "moves", { account_id }, { step: "done", ended_at: new Date() });
     expect(await forget()).toEqual([]);
@@ -354,8 +338,8 @@ describe("an endpoint with options", () => {
       return [];
     };
     await expect(forgetDelivered(database.pool, failing, 0)).rejects.toThrow("broken");
-    expect(await tablesWith("canary-w-1")).toEqual([]);
-    expect(await tablesWith("canary-w-0")).toEqual(["attempts", "bodies"]);
+    expect(await tablesWith(database.pool, "canary-w-1")).toEqual([]);
+    expect(await tablesWith(database.pool, "canary-w-0")).toEqual(["attempts", "bodies"]);
     await deleteRows(database.pool, "forgetting", { account_id: accounts[0]!.accountId });
   });
 

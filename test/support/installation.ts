@@ -305,6 +305,21 @@ export async function countRows(database: Database, table: string, where: Values
   return (await database.query<{ n: number }>(counting, values)).rows[0]!.n;
 }
 
+/** Those that have a word anywhere in a row. */
+export async function tablesWith(database: Database, word: string): Promise<string[]> {
+  const { rows } = await database.query<{ name: string }>(
+    `select c.oid::regclass::text as name from pg_class as c
+     where c.relkind = 'r' and c.relnamespace::regnamespace::text in ('sealpost', 'workspace', 'graphile_worker')`,
+  );
+  const found: string[] = [];
+  for (const { name } of rows) {
+    const finding = `select from ${name} as t where position($1 in t::text) > 0 limit 1`;
+    if ((await database.query(finding, [word])).rowCount !== 0)
+      found.push(name.replace(/_\d{8}$/, "").replace(/^sealpost\./, ""));
+  }
+  return found.sort();
+}
+
 export async function insertRow(database: Database, table: string, row: Values): Promise<QueryResultRow> {
   const columns = Object.keys(row);
   const places = columns.map((_, n) => `$${n + 1}`);

@@ -22,8 +22,8 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * library, tried by the check, which is no way around consent) 306, proofs however a URL is spelled 23, look-ups that
  * fail spaced 28, what erasing did not do told as such 6, erasures that nothing beside them stops or outlasts 61, what
  * a move has left told of and forgotten 26, bounds of wake-ups that keep up beside a snapshot and after a clock was
- * set back 55, nothing erased along that a run was not given 13; and for what the console's users asked for: its truth
- * about replays, hosts and times 122, its density
+ * set back 55, nothing erased along that a run was not given 13, what stays of people told 1; and for what the
+ * console's users asked for: its truth about replays, hosts and times 122, its density
  * (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a pause's
  * banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public pages in
  * one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first
@@ -43,7 +43,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 57_932,
+    max: 57_933,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
