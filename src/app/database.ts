@@ -73,7 +73,7 @@ export function isReadableOnTheWay(databaseUrl: string): boolean {
   const { host, ssl } = new pg.Client(addressOf(databaseUrl, []));
   const tls = ssl as boolean | { readonly rejectUnauthorized?: boolean };
   const isChecked = typeof tls === "boolean" ? tls : tls.rejectUnauthorized !== false;
-  return !isChecked && !/^(?:\/|127\.|::1$|localhost$)/.test(host);
+  return !isChecked && !/^(?:\/|127(?:\.\d+){3}$|::1$|localhost$)/.test(host);
 }
 
 /** Where it matters. */

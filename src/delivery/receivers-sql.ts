@@ -146,8 +146,8 @@ export type TurnRequest = {
   readonly leaseMs: number;
 };
 
-/** From an attempt at a receiver that has proven nothing to the next: ten in any 60 s. */
-const RECEIVER_EVERY_MS = 6_500;
+/** From a turn at a receiver that has proven nothing to the next: ten POSTs in any 60 s, however late the first is. */
+const RECEIVER_EVERY_MS = 6_700;
 /** From an attempt at such a receiver to the next at the same address, of any account: 60 in any 60 s. */
 const ADDRESS_EVERY_MS = 1_050;
 

@@ -130,6 +130,8 @@ describe("a database without TLS", () => {
     ["postgres://a@db.internal/b?sslmode=no-verify", true],
     ["postgres://a@db.internal/b?uselibpqcompat=true&sslmode=require", true],
     ["postgres://a@localhost/b?host=db.internal", true],
+    ["postgres://a@127.evil.example/b", true],
+    ["postgres://a@127.0.0.1.evil.example/b", true],
     ["postgres://a@db.internal/b?sslmode=verify-full", false],
     ["postgres://a@db.internal/b?ssl=true", false],
     ["postgres://a@localhost/b", false],

@@ -81,7 +81,7 @@ const gaps = () =>
   receiver.requests.slice(1).map(({ receivedAtMs }, n) => receivedAtMs - receiver.requests[n]!.receivedAtMs);
 
 describe("a receiver that has answered no 2xx", () => {
-  it("gets one attempt at a time, 6.5 s apart, in order, and everything after its first 2xx", async () => {
+  it("gets one attempt at a time, 6.7 s apart, in order, and everything after its first 2xx", async () => {
     // Two of them, as each has its own lanes.
     start();
     start();
