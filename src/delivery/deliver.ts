@@ -153,6 +153,11 @@ export async function deliver(
   const url = urlToProve(target, on);
   const delivery = await withProof(claimed, url, on);
   const waited = waitedFor(delivery, url, on);
+  // The claim has looked for the text; another spelling of what is refused is refused as well.
+  const { accountId, webhookUrl } = claimed;
+  const href = webhookUrl !== null && target?.verdict === "allow" ? target.href : webhookUrl;
+  const isRespelled = href !== null && href !== webhookUrl;
+  const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, href)));
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
     {
@@ -161,7 +166,7 @@ export async function deliver(
       wasInterruptedInQuarantine: delivery.wasInterruptedInQuarantine,
       isErased: delivery.analysisText === "null",
       expiresAtMs: delivery.analysisText === null ? 0 : delivery.createdAtMs + on.analysisRetentionMs,
-      target: target === null ? null : delivery.isRefused ? "refused_by_receiver" : VERDICTS[target.verdict],
+      target: target === null ? null : isRefused ? "refused_by_receiver" : VERDICTS[target.verdict],
     },
     on.policy,
     on.clock.nowMs(),
@@ -189,7 +194,7 @@ export async function deliver(
   const payload = message(body, delivery.deliveryId);
   if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
 
-  const { accountId, run, number } = delivery;
+  const { run, number } = delivery;
   const asked = { accountId, isFirst: run === 1 && number === 1 };
   const turn =
     url !== null && delivery.provenAtMs === null ? createTurn(asked, url.origin, on.turns, on.leaseMs) : null;
@@ -207,10 +212,7 @@ export async function deliver(
   // If one of these fails, the next POST says the same.
   if (hasSucceeded && url !== null && startedAtMs - (delivery.provenAtMs ?? startedAtMs) > PROOF_AGE_MS)
     await on.turns.end(delivery.accountId, url.origin, true).catch(() => undefined);
-  if (result.isRefusal)
-    await on.turns
-      .refuse(delivery.accountId, delivery.webhookUrl ?? delivery.endpointUrl!)
-      .catch(() => undefined);
+  if (result.isRefusal) await on.turns.refuse(delivery.accountId, target.href).catch(() => undefined);
 
   const endedAtMs = startedAtMs + result.durationMs;
   const next = result.isRefusal

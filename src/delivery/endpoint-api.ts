@@ -141,8 +141,8 @@ export function endpointOperations({
       summary: "Lift a refusal",
       description:
         "A receiver that responds 410 with `webhook-refuse: 1` refuses the account at that URL: its deliveries are " +
-        "abandoned as `refused_by_receiver`. This allows another try, once a day for each URL. 404 where nothing was " +
-        "refused at the URL, spelled as it was when it was set or published.",
+        "abandoned as `refused_by_receiver`, however spelled. This allows another try, once a day for each URL. " +
+        "404 where nothing was refused at the URL.",
       method: "POST",
       path: "/v1/webhooks/refusals/lift",
       scope: "webhooks:write",
@@ -152,10 +152,7 @@ export function endpointOperations({
       response: emptyResponse(),
       errors: ["not_found", "refused_by_receiver"],
       handle: async ({ accountId, body, caller, problem }, tx) => {
-        // It was refused as it was published, or as an endpoint is stored.
-        const url = (await isRefusing(tx, accountId, body.url))
-          ? body.url
-          : (URL.parse(body.url)?.href ?? "");
+        const url = URL.parse(body.url)?.href ?? "";
         if (!(await isRefusing(tx, accountId, url))) throw problem("not_found");
         if (!(await liftRefusal(tx, accountId, url, caller.isStaff))) throw problem("refused_by_receiver");
       },

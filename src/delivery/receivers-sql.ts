@@ -79,7 +79,7 @@ export async function proveFromLog(pool: Pool): Promise<void> {
 /** The newest; one refusal in a hundred looks for more. */
 const REFUSALS_PER_ACCOUNT_MAX = 10_000;
 
-/** Its receiver wants nothing more from the account at this URL, as it is spelled. */
+/** Its receiver wants nothing more from the account at this URL, which is in its normal form. */
 export async function refuseUrl(pool: Pool, accountId: string, url: string): Promise<void> {
   const { rows } = await pool.query<{ isDrawn: boolean }>(
     `insert into sealpost.refusals (account_id, url) select $1::uuid, $2 where ${notErased("$1")}
@@ -208,6 +208,7 @@ export const receiverTurns = (pool: Pool) => ({
   take: (asked: TurnRequest) => takeTurn(pool, asked),
   end: (accountId: string, origin: string, isProof: boolean) => endTurn(pool, accountId, origin, isProof),
   refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),
+  isRefusing: (accountId: string, url: string) => isRefusing(pool, accountId, url),
 });
 
 export type ReceiverTurns = ReturnType<typeof receiverTurns>;

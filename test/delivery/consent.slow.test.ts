@@ -336,4 +336,26 @@ describe("a receiver that answers 410 with webhook-refuse: 1", () => {
     await publishMany(refusing.accountId, 1);
     await receiver.waitForRequests(5);
   });
+
+  it("gets nothing more there however the account spells it", async () => {
+    const dispatcher = start({ TARGET_CONSENT: "" });
+    await allowTargets(database.pool, [`localhost:${receiver.port}`]);
+    const { accountId } = await createTestAccount(database);
+    const { href } = receiver.url("/in");
+    const spellings = [
+      href.replace("localhost", "LocalHost"),
+      href.replace("https", "HTTPS"),
+      href.replace("/in", "/./in"),
+      href.replace("localhost", "l%6fcalhost"),
+    ];
+    answer = { status: 410, headers: { "webhook-refuse": "1" } };
+    const [refused] = await publishMany(accountId, 1, spellings[0]);
+    await untilTried(dispatcher, accountId, 1);
+    const ids = [refused];
+    for (const url of [href, ...spellings]) ids.push(...(await publishMany(accountId, 1, url)));
+    await untilTried(dispatcher, accountId, ids.length);
+    const rows = await Promise.all(ids.map((id) => deliveryRow(database.pool, id!)));
+    expect(rows.map(({ reason }) => reason)).toEqual(ids.map(() => "refused_by_receiver"));
+    expect(receiver.requests).toHaveLength(1);
+  });
 });

@@ -1,0 +1,20 @@
+// An account that is in two cells since one of them was restored, as docs/operating.md closes it in one.
+import { readFileSync } from "node:fs";
+import { expect, test } from "vitest";
+import { deleteMoved } from "../../src/cells/calling-off.ts";
+import { countRows, createTestAccount, publish, SECRETS_KEY } from "../support/installation.ts";
+import { openDatabase } from "../support/open.ts";
+
+const { pool, ...database } = await openDatabase();
+const document = readFileSync("docs/operating.md", "utf8").replaceAll(/\s+/g, " ");
+const statements = /Run `(update [^`]+)` and `(insert [^`]+)`/.exec(document)!.slice(1);
+
+test("has no text there any more, and so nothing to send", async () => {
+  const { accountId } = await createTestAccount({ pool, ...database }, "https://hooks.example.com/");
+  await publish(pool, accountId, '{"id":"1","status":"succeeded"}');
+  const texts = () => countRows(pool, "bodies", { account_id: accountId });
+  expect(await texts()).toBe(1);
+  for (const statement of statements) await pool.query(statement.replaceAll("ACCOUNT_ID", accountId));
+  await deleteMoved({ pool, secretsKey: SECRETS_KEY }, accountId);
+  expect(await texts()).toBe(0);
+});
