@@ -22,17 +22,16 @@ export type Release = {
 };
 
 /**
- * The newest that was kept, or the newest of a version before the working copy's, which is what is upgraded. Unpacked
+ * The newest that was kept or, for upgrades, the newest of a version before the working copy's, if there is one. Unpacked
  * once for each archive, below .cache/. Any number of test runs may ask at once.
  */
 export async function openRelease(wanted: "before ours" | "newest" = "before ours"): Promise<Release> {
   const ours = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")) as Manifest;
   const kept = globSync("release-*.tar.gz", { cwd: import.meta.dirname })
     .map((name) => name.slice("release-".length, -".tar.gz".length))
-    .filter((version) => wanted === "newest" || compareVersions(version, ours.version) < 0)
     .toSorted(compareVersions);
-  const version = kept.at(-1);
-  if (version === undefined) throw new Error(`No release is kept from before ${ours.version}.`);
+  const before = kept.filter((version) => compareVersions(version, ours.version) < 0);
+  const version = (wanted === "newest" ? null : before.at(-1)) ?? kept.at(-1)!;
   const archive = join(import.meta.dirname, `release-${version}.tar.gz`);
   const [bytes, its] = await Promise.all([
     readFile(archive),
