@@ -43,7 +43,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 test("needs no other module, and nothing newer than Go 1.19", () => {
   expect(run(program("go"), ["list", "-m", "all"]).trim().split("\n")).toEqual([
     "stranger",
-    "sealpost.example/receiver v1.0.0 => ./sealpost-receiver",
+    "sealpost.example/receiver v1.1.0 => ./sealpost-receiver",
   ]);
   expect(readFileSync(join(sources, "go.mod"), "utf8")).toMatch(/^go 1\.19$/m);
 });

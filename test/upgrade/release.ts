@@ -22,8 +22,8 @@ export type Release = {
 };
 
 /**
- * The newest that was kept or, for upgrades, the newest of a version before the working copy's, if there is one. Unpacked
- * once for each archive, below .cache/. Any number of test runs may ask at once.
+ * The newest that was kept or, for upgrades, the newest of a version before the working copy's, if there is one.
+ * Unpacked once for each archive, below .cache/. Any number of test runs may ask at once.
  */
 export async function openRelease(wanted: "before ours" | "newest" = "before ours"): Promise<Release> {
   const ours = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")) as Manifest;
