@@ -9,9 +9,9 @@ import type { Prometheus } from "../support/prometheus.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import type { SealpostProcess } from "../support/sealpost-process.ts";
 import { patience } from "../support/time-limits.ts";
-import { endLeases } from "../workspace/support/moving.ts";
-import { openRunSite, type RunSite } from "../workspace/support/run-processes.ts";
-import { chain } from "../workspace/support/runs.ts";
+import { endLeases } from "./support/moving.ts";
+import { openRunSite, type RunSite } from "./support/run-processes.ts";
+import { chain } from "./support/runs.ts";
 
 const RUNS_AT_ONCE = 25;
 
