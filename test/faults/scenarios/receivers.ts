@@ -80,7 +80,7 @@ export const hostile: Scenario = {
     // Lanes begin with two at a time, so a thousand at once need five hundred of them.
     const rounds = isQuick ? 1 : LONG_ROUNDS;
     // A hostile delivery has about five attempts. Beside much fewer ordinary ones V8's heap would seem to grow.
-    const ordinaryRounds = isQuick ? 4 : LONG_ROUNDS;
+    const ordinaryRounds = isQuick ? 8 : LONG_ROUNDS;
     const accountsEach = isQuick ? 1 : Math.ceil(500 / behaviours.length);
     const receivers = await startHostileReceivers();
     const env = {
