@@ -192,7 +192,7 @@ export function unknownAccount(accountId: string | null): UsageError {
 
 function explained(error: unknown): unknown {
   if (error instanceof OtherCellError) return new UsageError(error.message, { cause: error });
-  const { code = "", syscall } = error as NodeJS.ErrnoException;
+  const { code = "", syscall, hostname } = error as NodeJS.ErrnoException & { hostname?: string };
   const cause = { cause: error };
   if (NOT_MIGRATED.includes(code)) {
     return new UsageError("The database has no Sealpost tables yet: run `sealpost migrate` first.", cause);
@@ -201,7 +201,11 @@ function explained(error: unknown): unknown {
   if (fault !== null) return new UsageError(fault, cause);
   // A host with several addresses fails with an AggregateError, whose message is empty.
   if (syscall !== undefined || error instanceof AggregateError) {
-    return new Error(`Cannot reach the database that DATABASE_URL names (${code || "no answer"}).`, cause);
+    const why = `${code || "no answer"}${hostname === undefined ? "" : `: ${hostname}`}`;
+    return new Error(`Cannot reach the database that DATABASE_URL names (${why}).`, cause);
   }
-  return error instanceof pg.DatabaseError ? new Error(`Database error: ${error.message}.`, cause) : error;
+  const remedy = code === "42501" ? " docs/operating.md has the grants." : "";
+  return error instanceof pg.DatabaseError
+    ? new Error(`Database error: ${error.message}.${remedy}`, cause)
+    : error;
 }

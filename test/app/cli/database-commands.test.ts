@@ -267,6 +267,27 @@ describe("the database", () => {
     });
   });
 
+  test("whose role lacks a grant says where the grants are", async () => {
+    const role = `bare_${randomBytes(6).toString("hex")}`;
+    await database.pool.query(`create role ${role} login password 'bare'`);
+    const url = new URL(database.url);
+    url.username = role;
+    url.password = "bare";
+    const { code, stderr } = await run(["key", "list"], { DATABASE_URL: url.href });
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: "Database error: permission denied for schema sealpost. docs/operating.md has the grants.\n",
+    });
+    await database.pool.query(`drop role ${role}`);
+  });
+
+  test("whose host is unknown names it", async () => {
+    const { stderr } = await run(["key", "list"], {
+      DATABASE_URL: "postgres://ada@nowhere.invalid/sealpost",
+    });
+    expect(stderr).toMatch(/\((?:ENOTFOUND|EAI_AGAIN): nowhere\.invalid\)/);
+  });
+
   test("that is not configured is an error", async () => {
     const stateDir = mkdtempSync(join(tmpdir(), "sealpost-state-"));
     const env = { DATABASE_URL: "", STATE_DIR: stateDir };
