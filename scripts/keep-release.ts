@@ -4,13 +4,12 @@
 // `npm run keep-release -- <revision>`
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
-import { globSync, rmSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { rmSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
+import { archiveOf, keptVersions } from "../test/upgrade/release.ts";
 
 const root = fileURLToPath(new URL("../", import.meta.url));
-const folder = "test/upgrade";
 /** What runs, and what `npm ci` needs if dependencies differ from the working copy's. */
 const contents = ["src", "sql", "package.json", "package-lock.json"];
 
@@ -28,17 +27,11 @@ const archive = gzipSync(
     level: 9,
   },
 );
-const path = `${folder}/release-${version}.tar.gz`;
-writeFileSync(join(root, path), archive);
+writeFileSync(archiveOf(version), archive);
 // The one before it is upgraded from until the working copy has the next version; it has all earlier SQL files.
-const kept = globSync(`${folder}/release-*.tar.gz`, { cwd: root });
-for (const old of kept
-  .toSorted((one, other) => one.localeCompare(other, "en", { numeric: true }))
-  .slice(0, -2)) {
-  rmSync(join(root, old));
-}
+for (const old of keptVersions().slice(0, -2)) rmSync(archiveOf(old));
 console.log(
-  `${path}: ${archive.length} bytes, SHA-256 ${createHash("sha256").update(archive).digest("hex")}`,
+  `${version}: ${archive.length} bytes, SHA-256 ${createHash("sha256").update(archive).digest("hex")}`,
 );
 
 function git(...args: readonly string[]): Buffer {

@@ -155,9 +155,8 @@ export async function deliver(
   const waited = waitedFor(delivery, url, on);
   // The claim has looked for the text; another spelling of what is refused is refused as well.
   const { accountId, webhookUrl } = claimed;
-  const href = webhookUrl !== null && target?.verdict === "allow" ? target.href : webhookUrl;
-  const isRespelled = href !== null && href !== webhookUrl;
-  const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, href)));
+  const isRespelled = webhookUrl !== null && target?.verdict === "allow" && target.href !== webhookUrl;
+  const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, target.href)));
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
     {

@@ -140,8 +140,8 @@ export function endpointOperations({
       key: "webhooks.refusals.lift",
       summary: "Lift a refusal",
       description:
-        "A receiver that responds 410 with `webhook-refuse: 1` refuses the account at that URL: its deliveries are " +
-        "abandoned as `refused_by_receiver`, however spelled. This allows another try, once a day for each URL. " +
+        "A receiver that responds 410 with `webhook-refuse: 1` refuses the account at that URL, however spelled: " +
+        "deliveries there are abandoned as `refused_by_receiver`. This allows another try, once a day for each URL. " +
         "404 where nothing was refused at the URL.",
       method: "POST",
       path: "/v1/webhooks/refusals/lift",

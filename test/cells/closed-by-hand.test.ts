@@ -5,12 +5,13 @@ import { deleteMoved } from "../../src/cells/calling-off.ts";
 import { countRows, createTestAccount, publish, SECRETS_KEY } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
-const { pool, ...database } = await openDatabase();
+const database = await openDatabase();
+const { pool } = database;
 const document = readFileSync("docs/operating.md", "utf8").replaceAll(/\s+/g, " ");
 const statements = /Run `(update [^`]+)` and `(insert [^`]+)`/.exec(document)!.slice(1);
 
 test("has no text there any more, and so nothing to send", async () => {
-  const { accountId } = await createTestAccount({ pool, ...database }, "https://hooks.example.com/");
+  const { accountId } = await createTestAccount(database, "https://hooks.example.com/");
   await publish(pool, accountId, '{"id":"1","status":"succeeded"}');
   const texts = () => countRows(pool, "bodies", { account_id: accountId });
   expect(await texts()).toBe(1);

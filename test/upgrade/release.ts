@@ -27,12 +27,10 @@ export type Release = {
  */
 export async function openRelease(wanted: "before ours" | "newest" = "before ours"): Promise<Release> {
   const ours = JSON.parse(await readFile(join(ROOT, "package.json"), "utf8")) as Manifest;
-  const kept = globSync("release-*.tar.gz", { cwd: import.meta.dirname })
-    .map((name) => name.slice("release-".length, -".tar.gz".length))
-    .toSorted(compareVersions);
+  const kept = keptVersions();
   const before = kept.filter((version) => compareVersions(version, ours.version) < 0);
   const version = (wanted === "newest" ? null : before.at(-1)) ?? kept.at(-1)!;
-  const archive = join(import.meta.dirname, `release-${version}.tar.gz`);
+  const archive = archiveOf(version);
   const [bytes, its] = await Promise.all([
     readFile(archive),
     run("tar", ["-xzOf", archive, "package.json"]).then(({ stdout }) => JSON.parse(stdout) as Manifest),
@@ -57,6 +55,18 @@ export async function openRelease(wanted: "before ours" | "newest" = "before our
     }
   }
   return { version: its.version, folder, main: join(folder, "src", "main.ts") };
+}
+
+/** In their order. */
+export function keptVersions(): readonly string[] {
+  return globSync("release-*.tar.gz", { cwd: import.meta.dirname })
+    .map((name) => name.slice("release-".length, -".tar.gz".length))
+    .toSorted(compareVersions);
+}
+
+/** Its path. */
+export function archiveOf(version: string): string {
+  return join(import.meta.dirname, `release-${version}.tar.gz`);
 }
 
 function compareVersions(one: string, other: string): number {

@@ -22,21 +22,21 @@ export async function expectOneRunEach(ofEach: number, kills: number): Promise<v
     // A minute ago, and not again for a year.
     await pool.query(
       `with made as (
-           insert into workspace.workflows (account_id, space_id, name, draft, created_by)
-           select account_id, space_id, name, draft, created_by from workspace.workflows, generate_series(2, $1)
-         returning account_id, id, draft, created_by), versions as (
-           insert into workspace.workflow_versions (account_id, workflow_id, version, definition, created_by)
-           select account_id, id, 1, draft, created_by from made)
-         select`,
+         insert into workspace.workflows (account_id, space_id, name, draft, created_by)
+         select account_id, space_id, name, draft, created_by from workspace.workflows, generate_series(2, $1)
+       returning account_id, id, draft, created_by), versions as (
+         insert into workspace.workflow_versions (account_id, workflow_id, version, definition, created_by)
+         select account_id, id, 1, draft, created_by from made)
+       select`,
       [ofEach],
     );
     await pool.query("update workspace.workflows set current_version = 1");
     await pool.query(
       `insert into workspace.schedules (account_id, workflow_id, node_id, cron, time_zone, catch_up_seconds,
-           done_until, next_at)
-         select account_id, id, 'trigger', to_char(due at time zone 'UTC', 'MI HH24 DD MM "*"'), 'UTC', 604800,
-           due - interval '1 hour', due
-         from workspace.workflows, (select now() - interval '1 minute' as due) as times`,
+         done_until, next_at)
+       select account_id, id, 'trigger', to_char(due at time zone 'UTC', 'MI HH24 DD MM "*"'), 'UTC', 604800,
+         due - interval '1 hour', due
+       from workspace.workflows, (select now() - interval '1 minute' as due) as times`,
     );
     const count = async (what: string): Promise<number> =>
       (await pool.query(`select count(${what})::integer as n from workspace.runs`)).rows[0].n;

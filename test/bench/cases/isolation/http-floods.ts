@@ -1,0 +1,70 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createKeys } from "../../keys.ts";
+import type { Via } from "../../processes/publish-calls.ts";
+import type { Published } from "../../processes/publisher-process.ts";
+import { openWorkspace, publishWorkflow } from "../../workspace.ts";
+import type { Flood, Ground, PreparedFlood } from "./flood.ts";
+
+/** Connections, each with one request at a time: well below what `serve` takes from one address. */
+const REQUESTS_IN_FLIGHT = 128;
+
+/** One account publishes over HTTP as fast as `serve` answers, to the rate limit and beyond it. */
+export const httpPublishes: Flood = {
+  name: "flood of HTTP publishes",
+  prepare: async (ground) => {
+    const { bench, database } = ground;
+    const api = await bench.startDefaultApi(database);
+    const apiKeys = await createKeys(database, ground.accountIds.slice(0, 1));
+    const via: Via = { kind: "http", url: api.url, apiKeys, whenLimited: "counted" };
+    return ahead(ground, via, ["published by it", "answered 429"], async () => void (await api.stop()));
+  },
+};
+
+/** Somebody who knows the URL of a hook posts to it as fast as `serve` answers, to its limits and beyond. */
+export const hookPosts: Flood = {
+  name: "flood of a hook",
+  prepare: async (ground) => {
+    const { bench, database } = ground;
+    const stateDir = await mkdtemp(join(tmpdir(), "sealpost-bench-hook-"));
+    const api = await bench.startDefaultApi(database, { STATE_DIR: stateDir });
+    const ask = await openWorkspace(database.pool, api.url);
+    const workflowId = await publishWorkflow(ask, "hook_trigger", 1);
+    const { url } = await ask("POST", `/v1/workflows/${workflowId}/hook`);
+    const hookPath = new URL(String(url)).pathname;
+    const via: Via = { kind: "http", url: api.url, apiKeys: new Map(), whenLimited: "counted", hookPath };
+    return ahead(ground, via, ["runs begun by it", "answered 429 or 409"], async () => {
+      await api.stop();
+      await rm(stateDir, { recursive: true });
+    });
+  },
+};
+
+/** The first of the accounts publishes as fast as it goes. @param names of what was taken, and of what was refused */
+function ahead(
+  { publisher, accountIds }: Ground,
+  via: Via,
+  names: readonly [taken: string, refused: string],
+  close: () => Promise<void>,
+): PreparedFlood {
+  return {
+    start: () =>
+      publisher.ask("publishAhead", {
+        accountIds: accountIds.slice(0, 1),
+        batch: 1,
+        clients: REQUESTS_IN_FLIGHT,
+        aheadMax: Number.MAX_SAFE_INTEGER,
+        total: null,
+        via,
+      }),
+    stop: async () => {
+      const { published, refused } = await publisher.ask<Published>("stop");
+      await close();
+      return [
+        { name: names[0], value: published, unit: "" },
+        { name: names[1], value: refused, unit: "" },
+      ];
+    },
+  };
+}
