@@ -144,6 +144,13 @@ const HISTORIES: Readonly<
       ],
     ],
     bad: [
+      // A slow machine's: each POST begins while all before it are under way.
+      [
+        ...Array.from({ length: 60 }, (_, n): Line => [n, 100 + n, send!, done()]),
+        [1, 150, pause!, done("t1")],
+        [2, 151, resume!, done()],
+        [200, 201, read, done("t2")],
+      ],
       [
         [0, 1, pause!, done("t1")],
         [2, 3, send!, done()],

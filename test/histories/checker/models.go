@@ -3,6 +3,7 @@ package main
 import (
 	"math"
 	"reflect"
+	"sort"
 )
 
 type model struct {
@@ -17,7 +18,7 @@ type model struct {
 var models = map[string]model{
 	"idempotency": {first: kept{}, step: idempotency},
 	"analysis":    {first: stored{}, step: analysis, prepare: looking("read")},
-	"pause":       {first: paused{}, step: pause, prepare: looking("read", "send")},
+	"pause":       {first: paused{}, step: pause, prepare: sent},
 	"feed":        {first: feedState{}, step: feed, prepare: placed},
 	"cell":        {first: "source", step: cell, prepare: looking("write")},
 	"draft":       {first: draftState{}, step: draft, prepare: looking("get")},
@@ -109,10 +110,11 @@ func analysis(state any, in call, out *answer) (bool, any) {
 	}
 }
 
-// Since when an endpoint is paused; "": it is not.
+// Since when an endpoint is paused; "": it is not known. `sends`: how many there were.
 type paused struct {
 	isPaused bool
 	since    string
+	sends    int
 }
 
 // A pause says since when, and pausing again changes nothing. While it lasts nothing is sent.
@@ -121,24 +123,39 @@ func pause(state any, in call, out *answer) (bool, any) {
 	isKnown := now.since != ""
 	switch in.Do {
 	case "send":
-		return !now.isPaused, now
+		return !now.isPaused && in.At == now.sends, paused{false, "", now.sends + 1}
 	case "resume":
-		return out == nil || out.Value == "", paused{}
+		return out == nil || out.Value == "", paused{false, "", now.sends}
 	case "pause":
 		switch {
 		case out == nil && now.isPaused:
 			return true, now
 		case out == nil:
-			return true, paused{true, ""}
+			return true, paused{true, "", now.sends}
 		default:
-			return out.Value != "" && (!isKnown || now.since == out.Value), paused{true, out.Value}
+			return out.Value != "" && (!isKnown || now.since == out.Value), paused{true, out.Value, now.sends}
 		}
 	default:
 		if !now.isPaused || out.Value == "" {
 			return !now.isPaused && out.Value == "", now
 		}
-		return !isKnown || now.since == out.Value, paused{true, out.Value}
+		return !isKnown || now.since == out.Value, paused{true, out.Value, now.sends}
 	}
+}
+
+// Sends are alike, and none that is left lasts while another does: they take place in the order in which they ended, or
+// might as well. On a slow machine there were too many orders of them.
+func sent(all []operation) []operation {
+	left := looking("read", "send")(all)
+	sort.SliceStable(left, func(n, m int) bool { return left[n].Return < left[m].Return })
+	sends := 0
+	for n := range left {
+		if left[n].In.Do == "send" {
+			left[n].In.At = sends
+			sends++
+		}
+	}
+	return left
 }
 
 // How many events the feed has. Which one is at which place is known of the whole history: see placed.
