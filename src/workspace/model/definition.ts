@@ -112,8 +112,11 @@ function findCircleFaults({ nodes, edges }: Checked): readonly Fault[] {
   return faults;
 }
 
+/** The node that a run begins at. */
+export const triggerOf = ({ nodes }: Checked): string => nodes.find(({ kind }) => isTriggerKind(kind))!.id;
+
 function* findUnreachedFaults(definition: Checked): Generator<Fault> {
-  const reached = new Set([definition.nodes.find(({ kind }) => isTriggerKind(kind))!.id]);
+  const reached = new Set([triggerOf(definition)]);
   // It grows meanwhile.
   for (const id of reached) for (const target of targetsOf(definition, id)) reached.add(target);
   for (const [index, { id }] of definition.nodes.entries()) {

@@ -6,14 +6,12 @@ import { judgeTargetUrl } from "../../egress/rules/target-url.ts";
 import { FIELD_ERRORS_MAX } from "../../http/limits.ts";
 import { type ErasedRequest, jsonBody, jsonResponse, type Operation } from "../../http/operation.ts";
 import { invalidRequest, Problem } from "../../http/problems.ts";
-import type { Definition } from "../model/definition.ts";
-import { isTriggerKind } from "../model/node-kinds.ts";
+import { type Definition, triggerOf } from "../model/definition.ts";
 import { NODE_RUN_CONSTANTS, type NodeRun, RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import type { NodeErrorCode } from "../model/workflows.ts";
 import { listNodeRuns, type StoredNodeRun } from "../store/node-runs.ts";
 import {
   cancelRun,
-  createRun,
   type FoundRun,
   findPublished,
   findRun,
@@ -23,6 +21,8 @@ import {
 } from "../store/runs.ts";
 import { holdMember } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
+import type { Step } from "../store/steps.ts";
+import { beginRun, type NewRun } from "../store/triggers.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 const object = z.record(z.string(), z.unknown());
@@ -56,7 +56,7 @@ function findEndless(item: object): readonly (readonly string[])[] {
   return found;
 }
 
-const NewRun = z
+const NewRunBody = z
   .strictObject({
     input: input
       .optional()
@@ -110,7 +110,7 @@ export function runOperations({
       scope: "workflows:run",
       mode: "async",
       params: z.strictObject({ workflow_id: id }),
-      body: jsonBody(NewRun, { isOptional: true }),
+      body: jsonBody(NewRunBody, { isOptional: true }),
       audit: ({ params: { workflow_id }, body: { test_node_id } }, { body: { id: run_id, version } }) => {
         return { run_id, workflow_id, version: version.version, ...(test_node_id && { test_node_id }) };
       },
@@ -210,17 +210,17 @@ export function runOperations({
 }
 
 /** A run that is asked for. `version`: null, the current one. */
-type AskedRun = Pick<
-  Parameters<typeof createRun>[2],
-  "workflowId" | "input" | "webhookUrl" | "testNodeId" | "retryOf"
-> & { readonly version: number | null };
+type AskedRun = Required<Pick<NewRun, "workflowId" | "webhookUrl" | "testNodeId" | "retryOf">> & {
+  readonly version: number | null;
+  readonly input: Step["input"];
+};
 
 /** Of a workflow that is locked, and that the user may run. */
 async function startRun(
   { user, caller, traceparent, problem }: Pick<ErasedRequest, "user" | "caller" | "traceparent" | "problem">,
   tx: ClientBase,
   { spaceId, currentVersion, definition, refusal }: RunnableWorkflow,
-  asked: AskedRun,
+  { input, ...asked }: AskedRun,
 ): Promise<WorkflowRun> {
   if (refusal !== null) throw problem(refusal);
   const version = asked.version ?? currentVersion;
@@ -237,8 +237,10 @@ async function startRun(
   }
   await refuseBeyondStorage(tx, user.accountId, user.userId, null);
   if (!(await hasRoomForRun(tx, user))) throw problem("too_many_workflow_runs");
-  const run = { ...asked, spaceId, version, definition, traceparent, keyId: caller.keyId };
-  return (await findWithNodes(tx, user, await createRun(tx, user, run)))!;
+  const of = { spaceId, version, userId: user.userId, nodeId: triggerOf(definition) };
+  const run = { ...asked, ...of, traceparent, keyId: caller.keyId };
+  const { id: runId } = (await beginRun(tx, user.accountId, run, JSON.stringify(input)))!;
+  return (await findWithNodes(tx, user, runId))!;
 }
 
 /** Null: there is no such run, or the user is not a member of its space. */
@@ -268,7 +270,7 @@ function runBody(run: Omit<FoundRun, "role">, nodeRuns: readonly StoredNodeRun[]
   return {
     ...run,
     ...RUN_CONSTANTS,
-    trigger_node_id: definition.nodes.find(({ kind }) => isTriggerKind(kind))!.id,
+    trigger_node_id: triggerOf(definition),
     activations_total: nodeRuns.length,
     node_runs: nodeRuns.map((nodeRun) => nodeRunBody(nodeRun, definition)),
   };

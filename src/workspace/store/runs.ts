@@ -5,39 +5,16 @@ import { LOOKED_AT_MAX } from "../../base/model/list-page.ts";
 import { type Held, hasRoomFor } from "../../base/model/reader.ts";
 import { type Publication, PublishRefusedError, publishAnalyses } from "../../publish/publish-call-sql.ts";
 import type { Definition } from "../model/definition.ts";
-import { isTriggerKind } from "../model/node-kinds.ts";
 import type { SpaceRole } from "../model/roles.ts";
 import type { ListedWorkflowRun, RUN_CONSTANTS, WorkflowRun } from "../model/runs.ts";
 import { type RunErrorCode, type RunStatus, UNFINISHED_RUNS_MAX } from "../model/workflows.ts";
 import { isAbove, isBelow, listOf } from "./lists.ts";
-import { cancelNodeRuns, insertNodeRuns } from "./node-runs.ts";
+import { cancelNodeRuns } from "./node-runs.ts";
 import { insertRunEvents } from "./run-events.ts";
 import { isMember, isRestorable, joinMember, userJson } from "./spaces.ts";
 import { change, lockOf, rowOf, type SpaceUser, scalarOf } from "./statements.ts";
-import type { Step } from "./steps.ts";
 import { notRunnable } from "./triggers.ts";
 import { isWorkflowSeen } from "./workflows.ts";
-
-/** A run that begins at its trigger. Returns its id. */
-export async function createRun(
-  tx: ClientBase,
-  { accountId, userId }: SpaceUser,
-  run: NewRun,
-): Promise<string> {
-  const { spaceId, workflowId, version, input, webhookUrl, traceparent, definition, keyId } = run;
-  const what = [spaceId, workflowId, version, JSON.stringify(input), run.retryOf, run.testNodeId];
-  const { rows } = await tx.query<{ id: string }>(
-    `insert into workspace.runs (account_id, requested_by, space_id, workflow_id, version, input, retry_of,
-       test_node_id, webhook_url, traceparent, requested_key_id)
-     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) returning id`,
-    [accountId, userId, ...what, webhookUrl, traceparent, keyId],
-  );
-  const runId = rows[0]!.id;
-  const trigger = definition.nodes.find(({ kind }) => isTriggerKind(kind))!;
-  await insertNodeRuns(tx, accountId, runId, [{ nodeId: trigger.id, inputCount: 0 }]);
-  await insertRunEvents(tx, accountId, runId, [{ kind: "run.created", nodeId: null }]);
-  return runId;
-}
 
 /** False: it had ended. Whoever is at a step of it cannot record it any more. */
 export async function cancelRun(tx: ClientBase, accountId: string, runId: string): Promise<boolean> {
@@ -299,12 +276,6 @@ export const lockRunnable = lockOf<RunnableWorkflow, SpaceUser, [workflowId: str
      and (coalesce(w.bin_id, m.bin_id) is null or ${isRestorable("coalesce(w.bin_id, m.bin_id)")})
    for share of w`,
 );
-
-/** Of a version of a workflow. `keyId`: the requester's. */
-export type NewRun = Pick<
-  Step,
-  "spaceId" | "workflowId" | "definition" | "input" | "testNodeId" | "webhookUrl" | "traceparent"
-> & { readonly version: number; readonly keyId: string; readonly retryOf: string | null };
 
 /** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
 export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<boolean> {

@@ -61,12 +61,18 @@ type Triggered = {
   readonly refusal: TriggerError | null;
 };
 
-type TriggeredRun = Omit<Triggered, "refusal"> & {
-  /** The schedule or the hook. */
+/** What is absent is null. */
+export type NewRun = Omit<Triggered, "refusal"> & {
+  /** The requester's, of a run that was asked for. */
+  readonly keyId?: string;
+  /** The schedule or the hook that begins it. */
   readonly triggerId?: string;
   readonly webhookId?: string;
   /** Null: there may be any number for it. */
-  readonly begunFor: string | null;
+  readonly begunFor?: string | null;
+  readonly retryOf?: string | null;
+  readonly testNodeId?: string | null;
+  readonly webhookUrl?: string | null;
   readonly traceparent: string | null;
 };
 
@@ -77,16 +83,18 @@ type TriggeredRun = Omit<Triggered, "refusal"> & {
 export const beginRun = rowOf<
   { readonly id: string; readonly isNew: boolean; readonly input: string },
   string,
-  [run: TriggeredRun, input: string],
+  [run: NewRun, input: string],
   ClientBase
 >(
   `with given as (
      select * from json_to_record($2) as given ("workflowId" uuid, "spaceId" uuid, version integer, "userId" uuid,
-       "nodeId" text, "triggerId" uuid, "webhookId" uuid, "begunFor" text, traceparent text)
+       "nodeId" text, "keyId" uuid, "triggerId" uuid, "webhookId" uuid, "begunFor" text, "retryOf" uuid,
+       "testNodeId" text, "webhookUrl" text, traceparent text)
    ), run as (
-     insert into workspace.runs (account_id, workflow_id, space_id, version, requested_by, trigger_id, webhook_id,
-       begun_for, traceparent, input, node_run_count, event_count)
-     select $1, "workflowId", "spaceId", version, "userId", "triggerId", "webhookId", "begunFor", traceparent, $3, 1, 1
+     insert into workspace.runs (account_id, workflow_id, space_id, version, requested_by, requested_key_id, trigger_id,
+       webhook_id, begun_for, retry_of, test_node_id, webhook_url, traceparent, input, node_run_count, event_count)
+     select $1, "workflowId", "spaceId", version, "userId", "keyId", "triggerId", "webhookId", "begunFor", "retryOf",
+       "testNodeId", "webhookUrl", traceparent, $3, 1, 1
      from given
      on conflict (account_id, workflow_id, begun_for) where begun_for is not null do nothing
      returning id, true as "isNew", input::text as input
