@@ -983,6 +983,7 @@ create table workspace.runs (
 );
 CREATE INDEX runs_ended ON workspace.runs USING btree (completed_at) WHERE (completed_at IS NOT NULL);
 CREATE INDEX runs_ended_space ON workspace.runs USING btree (account_id, space_id, status, id) WHERE (completed_at IS NOT NULL);
+CREATE INDEX runs_ended_space_newest ON workspace.runs USING btree (account_id, space_id, id) WHERE (completed_at IS NOT NULL);
 CREATE INDEX runs_ended_workflow ON workspace.runs USING btree (account_id, workflow_id, status, id) WHERE (completed_at IS NOT NULL);
 CREATE INDEX runs_own_url ON workspace.runs USING btree (delivery_id) WHERE (webhook_url IS NOT NULL);
 CREATE INDEX runs_unfinished ON workspace.runs USING btree (account_id, status) WHERE (completed_at IS NULL);

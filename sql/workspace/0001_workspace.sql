@@ -414,6 +414,7 @@ create index runs_unfinished on workspace.runs (account_id, status) where comple
 create index runs_ended on workspace.runs (completed_at) where completed_at is not null;
 -- Written once for each run, as it ends: those that go on are few, and lists find them in runs_unfinished.
 create index runs_ended_space on workspace.runs (account_id, space_id, status, id) where completed_at is not null;
+create index runs_ended_space_newest on workspace.runs (account_id, space_id, id) where completed_at is not null;
 create index runs_ended_workflow on workspace.runs (account_id, workflow_id, status, id)
   where completed_at is not null;
 

@@ -173,12 +173,14 @@ export type RunFilter = [
 ];
 
 /**
- * Lists the runs in some places, newest first. Those that have ended are found by place and status, each a list of its
- * own: a page is read from those whose newest are among the newest of all. The others are few in an account.
+ * Lists the runs in some places, newest first. Those that have ended are found by place, and by status if one may be
+ * asked for, each a list of its own: a page is read from those whose newest are among the newest of all. The others are
+ * few in an account.
  * @param place a column @param values how many the filter has @param places SQL: which, as `id`
  */
 function runsIn<Filter extends readonly unknown[]>(
   place: "space_id" | "workflow_id",
+  by: "any" | "status",
   { values, isSeen, places }: { readonly values: number; readonly isSeen: string; readonly places: string },
 ) {
   const [from, limit] = [`$${values + 3}`, `$${values + 4}`];
@@ -186,10 +188,11 @@ function runsIn<Filter extends readonly unknown[]>(
   const onPage = `${asked} and ${isBelow("r.id", from)}`;
   const newest = (of: string, within: string, most: string | number) =>
     `(select r.id from workspace.runs as r
-      where r.account_id = $1 and r.${place} = ${of}.id and r.status = ${of}.status and r.completed_at is not null
-        and ${within} order by r.id desc limit ${most})`;
+      where r.account_id = $1 and r.${place} = ${of}.id${by === "any" ? "" : ` and r.status = ${of}.status`}
+        and r.completed_at is not null and ${within} order by r.id desc limit ${most})`;
+  const statuses = `'{${by === "any" ? "ANY" : "SUCCEEDED,FAILED,CANCELLED"}}'::text[]`;
   return listOf<ListedRun, Filter>({
-    name: `list_runs_by_${place}`,
+    name: `list_runs_of_${by}_by_${place}`,
     with: `
       places as materialized (${places}), unfinished as materialized (
         select r.id from (
@@ -200,7 +203,7 @@ function runsIn<Filter extends readonly unknown[]>(
           and r.status = any (coalesce($3::text[], array[r.status])) and ${asked}
       ), lists as materialized (
         select one.*, first.id as newest from (
-          select id, status from places, unnest('{SUCCEEDED,FAILED,CANCELLED}'::text[]) as status
+          select id, status from places, unnest(${statuses}) as status
           where status = any (coalesce($3::text[], array[status]))
         ) as one cross join lateral ${newest("one", asked, 1)} as first
       )`,
@@ -232,16 +235,21 @@ function runsIn<Filter extends readonly unknown[]>(
 
 const IS_SPACE_SEEN = `($6::uuid is null or ${isMember("$6")})`;
 
+const listRunsIn = (by: "any" | "status") =>
+  runsIn<RunFilter>("space_id", by, {
+    values: 4,
+    isSeen: IS_SPACE_SEEN,
+    places: `select space_id as id from workspace.space_members
+      where account_id = $1 and user_id = $2 and bin_id is null and space_id = coalesce($6, space_id)`,
+  });
+const [listAny, listByStatus] = [listRunsIn("any"), listRunsIn("status")];
+
 /** Of all spaces that the user is a member of, or of one. Null: there is no such space, or the user is no member. */
-export const listRuns = runsIn<RunFilter>("space_id", {
-  values: 4,
-  isSeen: IS_SPACE_SEEN,
-  places: `select space_id as id from workspace.space_members
-    where account_id = $1 and user_id = $2 and bin_id is null and space_id = coalesce($6, space_id)`,
-});
+export const listRuns: typeof listAny = (database, user, filter, ...page) =>
+  (filter[0] === null ? listAny : listByStatus)(database, user, filter, ...page);
 
 /** Of a workflow. Null: there is none, or the user is not a member of its space. */
-export const listWorkflowRuns = runsIn<[...RunFilter, workflowId: string]>("workflow_id", {
+export const listWorkflowRuns = runsIn<[...RunFilter, workflowId: string]>("workflow_id", "status", {
   values: 5,
   isSeen: `${IS_SPACE_SEEN} and ${isWorkflowSeen("$7")}`,
   places: `select id from workspace.workflows
