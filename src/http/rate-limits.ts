@@ -1,7 +1,7 @@
 import { networkOf } from "../base/model/addresses.ts";
 import { TtlMap } from "../base/model/caches.ts";
 import { withDeadline } from "./deadline.ts";
-import { REMEMBERED_BUCKETS_MAX } from "./limits.ts";
+import { REFUSED_EVERY_MS, REFUSED_WITHIN_MS, REMEMBERED_BUCKETS_MAX } from "./limits.ts";
 
 /** At most `requestsMax` requests per window. `name`, of letters, appears in the headers. */
 export type RateLimitPolicy = {
@@ -85,7 +85,16 @@ export function createRateLimits({ countRequest, onRateLimitFailure }: RateLimit
     };
   }
 
-  return { startCounting, lastKnown };
+  let nextRefusalMs = 0;
+
+  /** In how many milliseconds a refusal may go out. */
+  function holdRefusal(nowMs = performance.now()): number {
+    const atMs = Math.max(nowMs, nextRefusalMs);
+    nextRefusalMs = Math.min(atMs + REFUSED_EVERY_MS, nowMs + REFUSED_WITHIN_MS);
+    return atMs - nowMs;
+  }
+
+  return { startCounting, lastKnown, holdRefusal };
 }
 
 /** The state that a count means under the policy. */

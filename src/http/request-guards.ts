@@ -1,3 +1,4 @@
+import { setTimeout } from "node:timers/promises";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { sharerOf } from "../base/model/account-places.ts";
 import { isUuid } from "../base/model/formats.ts";
@@ -97,7 +98,7 @@ export function createRequestGuards(
       const isExpected = counting !== null && context.key !== null;
       return await (isExpected ? counting : startCounting(context.key, request, operation))();
     });
-    apply(state, request, reply);
+    await apply(state, request, reply);
     return context.key;
   }
 
@@ -107,13 +108,16 @@ export function createRequestGuards(
     buckets: readonly Bucket[],
     waitMs: number,
   ): Promise<void> {
-    apply(await waitingFor(request, () => rateLimits.startCounting(buckets, waitMs)()), request, reply);
+    const state = await waitingFor(request, () => rateLimits.startCounting(buckets, waitMs)());
+    await apply(state, request, reply);
   }
 
-  function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): void {
+  async function apply(state: RateLimitState, request: FastifyRequest, reply: FastifyReply): Promise<void> {
     reply.headers(state.headers);
     if (state.isAllowed) return;
     contextOf(request).isAccountLimited = state.policy === policies.account;
+    const heldMs = rateLimits.holdRefusal();
+    if (heldMs > 0) await setTimeout(heldMs);
     throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
   }
 

@@ -1,7 +1,8 @@
 import { parseItem } from "structured-headers";
 import { afterEach, describe, expect, test } from "vitest";
 import { trustedProxies } from "../../src/app/api-server.ts";
-import { addressBucket } from "../../src/http/rate-limits.ts";
+import { REFUSED_EVERY_MS, REFUSED_WITHIN_MS } from "../../src/http/limits.ts";
+import { addressBucket, createRateLimits } from "../../src/http/rate-limits.ts";
 import {
   ADA,
   ALL_SCOPES,
@@ -154,6 +155,28 @@ describe("RateLimit", () => {
     expect((await get("/v1/boxes", newAuth(BOB))).headers.get("ratelimit-policy")).toBe('"default";q=2;w=30');
     const staff = { ...newAuth(null), "x-account-id": ADA };
     expect((await get("/v1/boxes", staff)).status, "staff's are nobody's").toBe(200);
+  });
+
+  test("refuses a flood at a pace", async () => {
+    const policy = { name: "any", requestsMax: 1, windowSeconds: 30 };
+    const headers = await start({ policies: { key: policy, address: policy } });
+    const ask = async () => (await api.app.inject({ url: "/v1/boxes", headers })).statusCode;
+    expect(await ask()).toBe(200);
+    const startMs = performance.now();
+    const flood = await Promise.all(Array.from({ length: 300 }, ask));
+    expect(new Set(flood)).toEqual(new Set([429]));
+    expect(performance.now() - startMs).toBeGreaterThan(299 * REFUSED_EVERY_MS - 1);
+  });
+
+  test("holds no refusal for longer than a second, and none that comes alone", () => {
+    const { holdRefusal } = createRateLimits({
+      countRequest: async () => ({ requests: 1, resetMs: 1 }),
+      onRateLimitFailure: () => undefined,
+    });
+    const heldMs = Array.from({ length: 2_000 }, () => holdRefusal(5_000));
+    expect([heldMs[0], heldMs[1], heldMs[100], heldMs.at(-1)]).toEqual([0, 2, 200, REFUSED_WITHIN_MS]);
+    expect(holdRefusal(5_500)).toBe(500);
+    expect(holdRefusal(7_000)).toBe(0);
   });
 
   test("counts by itself while its store fails, from the state last known", async () => {
