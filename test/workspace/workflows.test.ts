@@ -227,7 +227,8 @@ test("no version ever changes", async () => {
     "update workspace.workflow_versions set change_note = 'as it was' where workflow_id = $1",
     [id],
   );
-  await expect(change).rejects.toThrow(`version 1 of workflow ${id} never changes`);
+  const message = expect.stringContaining(`version 1 of workflow ${id} never changes`);
+  await expect(change).rejects.toMatchObject({ code: "P0001", message });
 });
 
 describe("the list", () => {
