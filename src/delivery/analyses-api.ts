@@ -212,7 +212,7 @@ export function analysisOperations({
       errors: ["not_found", "access_denied"],
       handle: async ({ accountId, reader, caller, params: { analysis_id }, problem }, tx) => {
         if ((await findAnalysis(tx, await reader(tx), analysis_id)) === null) throw problem("not_found");
-        const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller.userId);
+        const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller);
         if (erased === "refused") throw problem("access_denied");
         const { deliveryId, inFlight, cameFrom } = erased!;
         const came_from = [...cameFrom];

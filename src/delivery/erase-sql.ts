@@ -1,6 +1,9 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../base/database/transaction.ts";
 
+/** `reapplying`: it was erased before a restore, which may be to when a run had not published it yet. */
+type ErasedBy = { readonly userId: string | null } | "reapplying";
+
 /**
  * What runs have of an analysis goes with it; what they have published of it is returned, to be erased, too. Null, and
  * nothing was done: whoever asks is a user who may not delete it, or an endpoint forgets, and a run that has it goes
@@ -10,7 +13,7 @@ export type EraseFromRuns = (
   tx: ClientBase,
   accountId: string,
   analysisId: string,
-  by: { readonly userId: string | null } | "forgetting",
+  by: ErasedBy | "forgetting",
 ) => Promise<readonly string[] | null>;
 
 /**
@@ -30,9 +33,9 @@ export async function eraseAnalysis(
   eraseFromRuns: EraseFromRuns,
   accountId: string,
   analysisId: string,
-  userId: string | null,
+  by: ErasedBy,
 ): Promise<Erased | "refused"> {
-  const made = await eraseFromRuns(tx, accountId, analysisId, { userId });
+  const made = await eraseFromRuns(tx, accountId, analysisId, by);
   if (made === null) return "refused";
   const erased = await eraseOne(tx, accountId, analysisId);
   for (const id of erased === null ? [] : made) await eraseOne(tx, accountId, id);
@@ -198,11 +201,8 @@ async function forgetTogether(
     const done: string[] = [];
     for (const { accountId, analysisId, deliveryId } of those) {
       // Closed for a move meanwhile; from here on the move waits for this transaction.
-      const here = await tx.query(
-        `select from sealpost.accounts as a where id = $1 and ${IS_FORGOTTEN_HERE}`,
-        [accountId],
-      );
-      if (here.rowCount === 0) continue;
+      const here = `select from sealpost.accounts as a where id = $1 and ${IS_FORGOTTEN_HERE}`;
+      if ((await tx.query(here, [accountId])).rowCount === 0) continue;
       const ofRuns = await eraseFromRuns(tx, accountId, analysisId, "forgetting");
       if (ofRuns === null) continue;
       erased.push({ accountId, analysisId });

@@ -2,17 +2,19 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { eraseFromRuns } from "../../src/app/areas.ts";
-import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { eraseAnalysis, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { changeRows, countRows, insertRow } from "../support/installation.ts";
 import { publishIt, read, waiting } from "./external-world.ts";
 import { post, published } from "./hook-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
-import { api, database, runs, stepping, useRuns } from "./run-world.ts";
+import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
 import { binOf, deleteAllGone } from "./support/bin.ts";
-import { chain, type Run, stepAll } from "./support/runs.ts";
+import { chain, endWaits, type Run, stepAll } from "./support/runs.ts";
 
 useRuns();
 
+const WAIT = { kind: "wait", parameters: { for_seconds: 3_600 } } as const;
 const erase = (id: string, key = api.account.ownKey) => api.ask("DELETE", `/v1/analyses/${id}`, { key });
 const itemsOf = (runId: string) => countRows(database.pool, "workspace.node_items", { run_id: runId });
 
@@ -56,10 +58,7 @@ test("needs can_delete in its space, too, when its run is deleted for good", asy
 });
 
 test("ends a run that works with it, and what it has handed on is gone", async () => {
-  const definition = chain(
-    { kind: "external_analysis" },
-    { kind: "wait", parameters: { for_seconds: 3_600 } },
-  );
+  const definition = chain({ kind: "external_analysis" }, WAIT);
   const { run, analysisId } = await waiting(definition);
   await publishIt(analysisId, { text: "canary" });
   await read();
@@ -232,6 +231,24 @@ test("takes along what its run was given, and a repeat at its hook is known all 
   expect(await isLeftOfRuns(canary)).toEqual([false, false]);
   expect(await runs.get(run_id)).toMatchObject({ status: "SUCCEEDED", input: {} });
   expect((await postOnce()).body).toEqual({ run_id });
+});
+
+test.each(["not begun", "handed it on"])("goes after a restore to when its run had %s, too", async (how) => {
+  const canary = randomUUID();
+  const workflow = await runs.newWorkflow(space.id, chain(WAIT));
+  const { id } = await runs.started(workflow, { input: { text: canary } });
+  if (how === "handed it on") await stepAll(stepping());
+  expect([(await isLeftOfRuns(canary))[0], await itemsOf(id)]).toEqual([true, how === "not begun" ? 0 : 1]);
+  const erasing = await inTransaction(database.pool, async (tx) => {
+    const { accountId } = api.account;
+    expect(await eraseAnalysis(tx, eraseFromRuns, accountId, id, "reapplying")).toBeNull();
+    return await knowAsErased(tx, accountId, id);
+  });
+  expect(erasing).toBe(true);
+  expect([(await runs.get(id)).status, await isLeftOfRuns(canary)]).toEqual(["CANCELLED", [false, false]]);
+  await endWaits(database.pool);
+  await stepAll(stepping());
+  expect([await codeOf(id), await isLeftOfRuns(canary)]).toEqual(["analysis_erased", [false, false]]);
 });
 
 test("leaves what a run was given that has not succeeded, so that it can be retried", async () => {

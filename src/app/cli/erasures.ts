@@ -93,7 +93,7 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
         for (const { accountId, analysisId } of wanted) {
           if (analysisId !== null) {
             const isErased = await inTransaction(pool, async (tx) => {
-              const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, null);
+              const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
               return erased !== null || (await knowAsErased(tx, accountId, analysisId));
             });
             counts[isErased ? "analyses_erased" : "unknown"]++;
@@ -143,11 +143,8 @@ async function withErasing(
       }),
     );
   await withDatabase(context, run, (databaseUrl, { cell }) => {
-    const options = {
-      connectionsMax: 2,
-      applicationName: "sealpost account erase",
-      onError: () => undefined,
-    };
+    const onError = () => undefined;
+    const options = { connectionsMax: 2, applicationName: "sealpost account erase", onError };
     return endedByScope(createMovePool({ databaseUrl, cell, ...options }));
   });
 }

@@ -170,14 +170,15 @@ export async function guardPublishing<T>(
 /**
  * Erases what the run has handed on whose analysis this is, or that was given it, what went wrong in words, and what it
  * was given if it has succeeded. What only has an id like one of these takes nothing along. A run that goes on is
- * cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null. Returns what the run has
- * made of it: its own analysis, which stays when the run is deleted for good, and then goes on request alone.
+ * cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null. After a restore, one that
+ * would publish again what was erased is cancelled, too, and keeps no input. Returns what the run has made of it: its
+ * own analysis, which stays when the run is deleted for good, and then goes on request alone.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
   accountId: string,
   analysisId: string,
-  by: { readonly userId: string | null } | "forgetting",
+  by: { readonly userId: string | null } | "reapplying" | "forgetting",
 ): Promise<readonly string[] | null> {
   const [, runId, nodeRunId] = ID_OF_RUN.exec(analysisId) ?? [];
   // In capitals it is nobody's: what publishing refuses users is another analysis all the same.
@@ -185,16 +186,17 @@ export async function eraseFromRuns(
   const run = await lockRun(tx, accountId, runId);
   const { spaceId, isOfRun } = (await findOfRun(tx, accountId, runId, nodeRunId))!;
   if (spaceId === null) return [];
-  if (by !== "forgetting" && by.userId !== null) {
+  if (typeof by === "object" && by.userId !== null) {
     const role = await holdRole(tx, { accountId, userId: by.userId }, spaceId);
     if (role === null || !allows(role.role, "delete")) return null;
   }
-  if (run === null ? by === "forgetting" : !isOfRun) return [];
+  const isToCome = by === "reapplying" && nodeRunId === undefined && run?.isUnfinished === true;
+  if (run === null ? by === "forgetting" : !isOfRun && !isToCome) return [];
   if (by === "forgetting" && run?.isUnfinished) return null;
   await cancelRun(tx, accountId, runId);
   await dropItems(tx, accountId, runId);
   await forgetErrors(tx, accountId, runId);
-  await forgetInput(tx, accountId, runId);
+  await forgetInput(tx, accountId, runId, isToCome);
   return nodeRunId === undefined ? [] : [runId];
 }
 

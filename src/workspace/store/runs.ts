@@ -56,12 +56,12 @@ export const FORGOTTEN_INPUT = "null";
 
 /**
  * What a run that has succeeded was given, which may be what it has published, word for word. One that can be retried
- * keeps it. The run is locked.
+ * keeps it, unless it is to go whatever became of it. The run is locked.
  */
-export const forgetInput = change<string, [runId: string]>(
+export const forgetInput = change<string, [runId: string, isAny: boolean]>(
   `with gone as (
      select requested_by, octet_length(input::text) - ${FORGOTTEN_INPUT.length} as bytes from workspace.runs
-     where account_id = $1 and id = $2 and status = 'SUCCEEDED' and input::text <> '${FORGOTTEN_INPUT}'
+     where account_id = $1 and id = $2 and ($3 or status = 'SUCCEEDED') and input::text <> '${FORGOTTEN_INPUT}'
    ), forgotten as (
      update workspace.runs set input = '${FORGOTTEN_INPUT}'
      where account_id = $1 and id = $2 and exists (select from gone)
