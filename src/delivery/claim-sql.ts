@@ -31,7 +31,7 @@ export type LeasedDelivery = {
   readonly traceparent: string | null;
   /** When the receiver was last proven, of the last 30 days; null: not, as far as its URL's text says. */
   readonly provenAtMs: number | null;
-  /** Since when it is proven; null: it is not, or nobody knows. */
+  /** Since when it is proven, or the endpoint is there: until then it was another. Null: it is not, or nobody knows. */
   readonly provenSinceMs: number | null;
   /** Its receiver wants nothing from the account at this URL. */
   readonly isRefused: boolean;
@@ -141,7 +141,9 @@ left join ${bodies} as b on b.delivery_id = any (array[claimed.delivery_id])
 left join sealpost.endpoints on endpoints.account_id = any (array[claimed.account_id])
 -- Spelled differently, it is looked up by what the URL means (withProof). With the limit it is a look-up by both.
 left join lateral (
-  select * from sealpost.receivers as r
+  select proven_at,
+    greatest(proven_since, case when b.webhook_url is null then endpoints.updated_at end) as proven_since
+  from sealpost.receivers as r
   where r.account_id = claimed.account_id and r.origin = sealpost.origin(coalesce(b.webhook_url, endpoints.url))
     and r.proven_at > coalesce($6::timestamptz, now()) - interval '30 days'
   limit 1

@@ -1,6 +1,7 @@
 // Receivers that have proven nothing get few attempts, and everything once they have answered a 2xx.
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { wholeAccount } from "../../src/base/model/reader.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findLoggedDelivery } from "../../src/log/deliveries-sql.ts";
 import { readChallenge, SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
@@ -115,6 +116,29 @@ describe("a receiver that has answered no 2xx", () => {
     for (const id of [first!, second!, third!]) {
       expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "succeeded" });
       expect((await attemptRows(database.pool, id)).length).toBeGreaterThan(1);
+    }
+  });
+
+  it("uses up none of it either where the endpoint goes on at one that was proven before", async () => {
+    const { accountId } = await createTestAccount(database, receiver.url("/in").href);
+    const { origin, href } = receiver.url("/in", "other.localhost");
+    await allowTargets(database.pool, [`*.localhost:${receiver.port}`, `localhost:${receiver.port}`]);
+    handler = ({ headers }) => (headers.host!.startsWith("other.") ? {} : NOT_FOUND);
+    const [proven_since, proven_at] = [new Date(Date.now() - 86_400_000), new Date()];
+    await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
+    const dispatcher = start({ RETRY_WINDOW_SECONDS: "2" });
+    const [first, second] = await publishMany(accountId, 2);
+    await untilPosted(dispatcher, 2);
+    // The first one's window would have ended long ago.
+    await setEndpoint(database.pool, accountId, href);
+    for (const id of [second!, first!]) {
+      const ended = () =>
+        dispatcher.attempts.some(
+          ({ delivered: { recording } }) =>
+            recording.deliveryId === id && ["succeeded", "abandoned"].includes(recording.next.status),
+        );
+      while (!ended()) await dispatcher.waitForAttempts(dispatcher.attempts.length + 1, 30_000);
+      expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "succeeded", reason: null });
     }
   });
 
