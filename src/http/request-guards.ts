@@ -116,8 +116,7 @@ export function createRequestGuards(
     reply.headers(state.headers);
     if (state.isAllowed) return;
     contextOf(request).isAccountLimited = state.policy === policies.account;
-    const heldMs = rateLimits.holdRefusal();
-    if (heldMs > 0) await setTimeout(heldMs);
+    await setTimeout(rateLimits.holdRefusal());
     throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
   }
 
