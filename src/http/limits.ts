@@ -29,10 +29,7 @@ export const ANSWER_WITHIN_MS = 4_000;
 /** Time for the rate limiter alone, which a request can do without. On public pages it includes looking up the key. */
 export const RATE_LIMIT_WITHIN_MS = 500;
 
-/**
- * Refusals for a limit go out so far apart, none held for longer than that: who asks on at once is told 500 times a
- * second, and leaves the thread to everybody else.
- */
+/** Refusals for a limit go out so far apart, each after at most so long: a flood of them leaves others the thread. */
 export const REFUSED_EVERY_MS = 2;
 export const REFUSED_WITHIN_MS = 1_000;
 

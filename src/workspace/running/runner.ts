@@ -29,7 +29,7 @@ import {
   renewLease,
   type Step,
 } from "../store/steps.ts";
-import { createScheduling } from "./schedules.ts";
+import { createScheduling, START_EVERY_MS } from "./schedules.ts";
 import { recordFailure, recordResult, recordRetry, recordStart, type StepEnd } from "./step-record.ts";
 
 /** A node's input: what its sources have handed on, in the order of the edges, then of the items. */
@@ -214,7 +214,6 @@ export function startRunner(options: RunnerOptions) {
   const keptPace = new Pace();
   const onFault = (error: unknown) => onError("step", error);
   const work = { pool, objects, nodeSteps: NODE_STEPS, random, onFault };
-  const startDue = createScheduling(pool);
   const claim = byTurns((after) => claimStep(pool, after, leaseMs));
   const claimLight = byTurns((after) => claimLightStep(pool, after, leaseMs, ...accountsByLength()));
   /**
@@ -253,7 +252,6 @@ export function startRunner(options: RunnerOptions) {
       if (performance.now() - lookedAt >= lookEveryMs) {
         lookedAt = performance.now();
         await attempt("look", () => makeStepsReady(pool));
-        await attempt("look", () => startDue());
       }
       while (!signal.aborted && taking.size < STEPS_AT_ONCE) {
         const startedMs = performance.now();
@@ -306,11 +304,13 @@ export function startRunner(options: RunnerOptions) {
     return isMore;
   }
 
-  const clean = () => removeEndedRuns(pool, retentionMs);
+  const loop = (what: RunnerWork, everyMs: number, step: () => Promise<boolean>) =>
+    repeat(everyMs, signal, step, (error) => onError(what, error));
   const loops = Promise.all([
     takeSteps(),
-    repeat(readFeedsEveryMs, signal, readFeeds, (error) => onError("look", error)),
-    repeat(CLEAN_EVERY_MS, signal, clean, (error) => onError("clean", error)),
+    loop("look", readFeedsEveryMs, readFeeds),
+    loop("look", START_EVERY_MS, createScheduling(pool)),
+    loop("clean", CLEAN_EVERY_MS, () => removeEndedRuns(pool, retentionMs)),
   ]);
   return {
     /**

@@ -8,23 +8,24 @@ import type { TriggerError } from "../model/triggers.ts";
 import { hasRoomForRun } from "../store/runs.ts";
 import { beginRun, type DueSchedule, findDueAccounts, lockDue, settleSchedule } from "../store/triggers.ts";
 
-/** Then whoever looks does the rest of its work, and looks again. */
-const LOOK_MS_MAX = 100;
+/** How soon a due time is noticed; whoever notices very many begins some of them, and rests as long. */
+export const START_EVERY_MS = 1_000;
+const START_MS_MAX = 1_000;
 /** When one that had no room tries again, if its next time does not come before. */
 const AGAIN_MS = 60_000;
 
 /**
  * Starts the runs of schedules that are due: account by account, by turns, however many each has. Any number of
  * processes may do so: a due time is settled in the transaction in which its run begins, by whoever has its row. Each
- * call does what it can in a tenth of a second. @param now absent: the database's time
+ * call does what it can in a second. @param now absent: the database's time
  */
-export function createScheduling(pool: Pool): (now?: Date) => Promise<void> {
+export function createScheduling(pool: Pool): (now?: Date) => Promise<false> {
   let last = "";
   return async (now) => {
     const startMs = performance.now();
     const due = await findDueAccounts(pool, now ?? null);
     for (const accountId of [...due.filter((id) => id > last), ...due.filter((id) => id <= last)]) {
-      if (performance.now() - startMs > LOOK_MS_MAX) return;
+      if (performance.now() - startMs > START_MS_MAX) break;
       // Whatever goes wrong with one, the next look goes on behind it.
       last = accountId;
       const settle = (isFull: boolean) =>
@@ -37,6 +38,7 @@ export function createScheduling(pool: Pool): (now?: Date) => Promise<void> {
         return settle(true);
       });
     }
+    return false;
   };
 }
 
