@@ -198,8 +198,6 @@ test(`no request made from the document gets a 5xx, or an answer that is not in 
   });
   expect(api.log.filter(({ level }) => Number(level) >= 50)).toEqual([]);
   expect(report.size).toBe(declaredOperations().length);
-  for (const key of report.keys()) {
-    expect(countOf(report, key, 200), `${key} 2xx`).toBeGreaterThanOrEqual(OF_EACH_MIN);
-    expect(countOf(report, key, 400), `${key} 4xx`).toBeGreaterThanOrEqual(OF_EACH_MIN);
-  }
+  const isFew = (key: string) => [200, 400].some((from) => countOf(report, key, from) < OF_EACH_MIN);
+  expect([...report].filter(([key]) => isFew(key))).toEqual([]);
 });

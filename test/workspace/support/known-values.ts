@@ -115,9 +115,11 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
   const version = (await api.ask("POST", `/v1/workflows/${versioned}/publish`)).body.current_version as Json;
   const ofVersion = { workflow_id: fc.constant(versioned!), version_id: fc.constant(String(version.id)) };
   let draftRevision = 1;
-  const readRevision = async () => {
-    draftRevision = Number((await api.ask("GET", `/v1/workflows/${versioned}`)).body.draft_revision);
+  const readRevision = (path: string, name: string) => async () => {
+    draftRevision = Number((await api.ask("GET", path)).body[name]);
   };
+  // The request before may have succeeded since it was read.
+  const revision = fc.constantFrom(0, 1).map((more) => draftRevision + more);
   const inPage = { page_id: fc.constant(page.page_id) };
   const written = await makeLink(api, spaces[0]);
   let saved = 0;
@@ -184,8 +186,9 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
     "pages.create": { body: fc.record({ space_id: space.space_id, title, markdown }) },
     "pages.get": { params: inPage },
     "pages.save": {
+      before: readRevision(`/v1/pages/${page.page_id}`, "revision"),
       params: inPage,
-      body: fc.record({ revision: fc.integer({ min: 1, max: 3 }), title, markdown }),
+      body: fc.record({ revision, title, markdown }),
     },
     "pages.publish": {
       before: saveAnother,
@@ -205,6 +208,9 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
       body: fc.record({ ...settings, pinned: fc.boolean() }, { requiredKeys: [] }),
     },
     "pages.links_retarget": {
+      before: async () => {
+        await api.ask("PATCH", `/v1/page-links/${page.link_id}`, { body: { expires_at: null } });
+      },
       params: ofLink,
       body: fc.record({ page_version_id: fc.constantFrom(page.version_id, page.page_id) }),
     },
@@ -238,10 +244,9 @@ export async function knownValues(api: TestApi): Promise<Readonly<Record<string,
     "workflows.versions.list": { params: { workflow_id: ofVersion.workflow_id } },
     "workflows.versions.get": { params: ofVersion },
     "workflows.versions.restore": {
-      before: readRevision,
+      before: readRevision(`/v1/workflows/${versioned}`, "draft_revision"),
       params: ofVersion,
-      // The request before may have succeeded since it was read.
-      body: fc.constantFrom(0, 1).map((more) => ({ revision: draftRevision + more })),
+      body: fc.record({ revision }),
     },
     "workflows.archive": { params: { workflow_id: fc.constant(archived!) } },
     "workflows.unarchive": { params: { workflow_id: fc.constant(archived!) } },
