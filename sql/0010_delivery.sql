@@ -1370,7 +1370,8 @@ begin
     update sealpost.open_deliveries as o
     set lane = sealpost.lane(o.account_id, null), lease_token = null, lease_until = null, lease_number = null,
       lease_alone = false, wake_at = at + interval '15 seconds',
-      run_started_at = nullif(o.run_started_at, o.lease_started_at)
+      -- The window begins anew, as the wait for the closed URL's consent may have been longer.
+      run_started_at = null
     from mine
     where o.delivery_id = any (array[mine.delivery_id])
     returning o.delivery_id, o.account_id, o.lane

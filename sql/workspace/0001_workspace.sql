@@ -540,7 +540,10 @@ set enable_seqscan = off
 as $$
 begin
   -- The open row before the log's, as recording does. Who has its lease goes on: that attempt is under way.
-  update sealpost.open_deliveries set lane = sealpost.lane(old.account_id, null) where delivery_id = old.delivery_id;
+  -- The window of what is due begins anew, too; what is not due has waited for no consent.
+  update sealpost.open_deliveries
+  set lane = sealpost.lane(old.account_id, null), run_started_at = case when due_at > now() then run_started_at end
+  where delivery_id = old.delivery_id;
   update sealpost.deliveries set webhook_url = null
   where account_id = old.account_id and id = old.delivery_id and status <> 'succeeded'
     and reason is distinct from 'analysis_erased';

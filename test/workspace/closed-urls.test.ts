@@ -3,7 +3,8 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { pauseEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
-import { attemptOf, claim, claimOne, openDispatchPool } from "../support/delivery-rows.ts";
+import { decideBeforeAttempt } from "../../src/delivery/schedule/life.ts";
+import { attemptOf, claim, claimOne, openDispatchPool, openRow } from "../support/delivery-rows.ts";
 import { countRows, publish } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
@@ -44,6 +45,12 @@ async function theirs(): Promise<{
   await stepAll(stepping());
   await takeWakeups(database.pool);
   return { id: String((await runs.get(run.id)).delivery_id), user, runId: run.id, workflow };
+}
+
+/** The workflow, and with it its runs. */
+async function deleteForGood(workflow: string): Promise<void> {
+  await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow}` });
+  await deleteAllGone(database.pool);
 }
 
 /** Nobody attempts it any more, unless it is replayed. */
@@ -119,8 +126,7 @@ describe("a webhook on its way to a run's own URL", () => {
       const { id, user, runId, workflow } = await theirs();
       const lease = when.startsWith("is attempted") ? await claimOne(dispatch, id) : null;
       if (when === "is replayed") await abandon(id);
-      await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow}` });
-      await deleteAllGone(database.pool);
+      await deleteForGood(workflow);
       expect((await runs.get(runId)).code).toBe("not_found");
       await setRole(spaceId, user, null);
       if (lease !== null) {
@@ -135,6 +141,46 @@ describe("a webhook on its way to a run's own URL", () => {
     },
   );
 
+  test.each(["the member is removed", "the key is revoked", "the run is deleted for good"])(
+    "uses up none of its window where it waited for consent until %s",
+    async (what) => {
+      const { id, user, workflow } = await theirs();
+      const lease = await claimOne(dispatch, id);
+      await recordOutcomes(dispatch, [attemptOf(lease, { status: "waits" }, null)]);
+      await database.pool.query(
+        `update sealpost.open_deliveries set run_started_at = run_started_at - interval '2 days',
+           due_at = due_at - interval '2 days' where delivery_id = $1`,
+        [id],
+      );
+      if (what.startsWith("the member")) await setRole(spaceId, user, null);
+      else if (what.startsWith("the key")) await revoke(user);
+      else await deleteForGood(workflow);
+      const [atOnce] = (await claim(dispatch, [id])).deliveries;
+      const at = atOnce?.kind === "leased" ? atOnce : await claimOne(dispatch, id);
+      expect([at.webhookUrl, at.endpointUrl, at.number]).toEqual([null, OURS, 1]);
+      const found = {
+        ...at,
+        attemptsInRun: 0,
+        isErased: false,
+        expiresAtMs: Infinity,
+        target: "allowed",
+      } as const;
+      const policy = { windowMs: 86_400_000, attempts: 8 };
+      expect(decideBeforeAttempt(found, policy, Date.now())).toEqual({ kind: "post" });
+      await takeWakeups(database.pool);
+    },
+  );
+
+  test("goes on in its window once its run is deleted for good, where it waits for its retry only", async () => {
+    const { id, workflow } = await theirs();
+    const next = { status: "failed", dueAtMs: Date.now() + 600_000 } as const;
+    await recordOutcomes(dispatch, [attemptOf(await claimOne(dispatch, id), next, { targetUrl: THEIRS })]);
+    const before = await openRow(database.pool, id);
+    await deleteForGood(workflow);
+    expect(before?.run_started_at).toBeInstanceOf(Date);
+    expect(await openRow(database.pool, id)).toEqual(before);
+  });
+
   test("of a run deleted for good is what the endpoint's options say, but for what was delivered", async () => {
     const [there, here, erased] = [await theirs(), await theirs(), await theirs()];
     await database.pool.query("delete from sealpost.open_deliveries where delivery_id = $1", [there.id]);
@@ -144,14 +190,10 @@ describe("a webhook on its way to a run's own URL", () => {
     await api.ask("DELETE", `/v1/analyses/${erased.runId}`);
     const set = (body: object) => api.ask("PUT", "/v1/webhooks/endpoint", { body: { url: OURS, ...body } });
     await set({ forget_after_success: true });
-    const deleteForGood = async ({ workflow }: { readonly workflow: string }) => {
-      await binOf(api.ask).removeForGood({ path: `/v1/workflows/${workflow}` });
-      await deleteAllGone(database.pool);
-    };
-    for (const one of [there, here, erased]) await deleteForGood(one);
+    for (const { workflow } of [there, here, erased]) await deleteForGood(workflow);
     const referred = await theirs();
     await set({ forget_after_success: false, payload: "reference" });
-    await deleteForGood(referred);
+    await deleteForGood(referred.workflow);
     await set({ payload: "full" });
     const { bytes } = await api.ask("GET", `/v1/webhooks/deliveries/${referred.id}/body`);
     const url = `/v1/analyses/${referred.runId}`;
