@@ -506,6 +506,19 @@ begin
   insert into sealpost.receiver_addresses (address, next_at) values (at_address, '-infinity') on conflict do nothing;
   select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
   at := clock_timestamp();
+  -- What is further ahead than any is ever set is of a clock that has been set back. It is as after a turn now, no
+  -- sooner: the last one may only just have begun.
+  if greatest(receiver.next_at, receiver.busy_until) > at + wait_max then
+    update sealpost.receivers
+    set next_at = case when next_at > at + wait_max then at + receiver_every else next_at end,
+      busy_until = case when busy_until > at + wait_max then at + lease else busy_until end
+    where account_id = whose and origin = of_origin
+    returning * into receiver;
+  end if;
+  if address_at > at + address_every then
+    address_at := at + address_every;
+    update sealpost.receiver_addresses set next_at = address_at where address = at_address;
+  end if;
   is_from_elsewhere := receiver.address is distinct from at_address and not is_further;
   is_new := is_from_elsewhere and receiver.address is null;
   if is_from_elsewhere or is_further or address_at > at then
@@ -522,7 +535,9 @@ begin
     when receiver.next_at > at and not is_further then receiver.next_at - at
     -- Whoever has waited comes before another account's new name.
     when address_at > at or is_new and others > 0 or is_further and others > 0 and exists (
-      select from sealpost.receivers where account_id = whose and origin = at_address and next_at > at)
+      select from sealpost.receivers
+      where account_id = whose and origin = at_address and next_at > at
+        and next_at <= at + (waiting_max + 1) * address_every)
     then
       least(wait_max, greatest(1, own) * accounts * address_every * (0.25 + random() / 2)
         * case when is_first then 1 else 2 end)

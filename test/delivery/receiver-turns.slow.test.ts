@@ -145,6 +145,62 @@ describe("a turn", () => {
     }
   });
 
+  it("comes as late as after any other, once the database's clock was set back by an hour", async () => {
+    const account_id = await insertAccount(database.pool);
+    const address = "192.0.2.33";
+    const [one, other] = ["https://one.example.com", "https://other.example.com"];
+    const ask = async (origin: string, changes = {}) =>
+      (await asked(account_id, origin, { address, ...changes })).waitMs;
+    /** What was set is an hour further ahead now. */
+    const setBack = async () => {
+      const { rows } = await database.pool.query(
+        `with moved as (update sealpost.receiver_addresses set next_at = next_at + interval '1 hour' where address = $2)
+         update sealpost.receivers
+         set next_at = next_at + interval '1 hour', busy_until = busy_until + interval '1 hour'
+         where account_id = $1 returning origin`,
+        [account_id, address],
+      );
+      return rows.length;
+    };
+    expect(await ask(one)).toBe(null);
+    expect(await setBack()).toBe(1);
+    expect(await ask(one), "that attempt is still under way").toBe(1_000);
+    const { busy_until } = await rowOf(database.pool, "receivers", { account_id });
+    expect(busy_until.getTime(), "but for no longer than its lease").toBeLessThan(Date.now() + 30_000);
+    await endTurn(database.pool, account_id, one, false);
+    const rest = await ask(one);
+    expect(rest).toBeGreaterThan(6_000);
+    expect(rest).toBeLessThanOrEqual(6_700);
+    expect(await ask(one), "and no longer each time it asks").toBeLessThan(rest!);
+    expect(await ask(other), "one of them waits at the address").toBeLessThanOrEqual(2 * 1_050);
+    const { next_at } = await rowOf(database.pool, "receiver_addresses", { address });
+    expect(next_at.getTime() - Date.now()).toBeLessThanOrEqual(1_050);
+    const due = { next_at: new Date(0) };
+    await changeRows(database.pool, "receivers", { account_id }, due);
+    await changeRows(database.pool, "receiver_addresses", { address }, due);
+    expect(await ask(one)).toBe(null);
+  });
+
+  it("comes to a further address, too, once the clock was set back", async () => {
+    const [waiting, account_id] = [await insertAccount(database.pool), await insertAccount(database.pool)];
+    const address = "192.0.2.22";
+    const origin = "https://one.example.com";
+    const isFree = () =>
+      changeRows(database.pool, "receiver_addresses", { address }, { next_at: new Date(0) });
+    const further = async () => {
+      await isFree();
+      return (await asked(account_id, origin, { address, isFurther: true })).waitMs;
+    };
+    const row = { account_id: waiting, origin, next_at: new Date(), address };
+    await insertRow(database.pool, "receivers", row);
+    await asked(account_id, origin, { address: "198.51.100.22" });
+    expect(await further()).toBe(null);
+    expect(await further(), "another account waits there").toBeGreaterThan(0);
+    const next_at = new Date(Date.now() + 3_600_000);
+    await changeRows(database.pool, "receivers", { account_id, origin: address }, { next_at });
+    expect(await further()).toBe(null);
+  });
+
   it("is forgotten in steps, however many there are", async () => {
     const account = await insertAccount(database.pool);
     await database.pool.query(
