@@ -11,8 +11,10 @@ import { migrate } from "../../src/base/database/migrate.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
   begin,
+  changeRows,
   countRows,
   createTestAccount,
+  deleteRows,
   insertAccount,
   insertRow,
   publish,
@@ -176,6 +178,45 @@ describe("the roles and grants that it gives", () => {
     const [command = ""] = /`pg_dump [^`]*`/.exec(document) ?? [];
     const dumped = [...command.matchAll(/--schema=(\w+)/g)].map(([, name]) => name);
     expect(dumped.sort()).toEqual(rows.map(({ nspname }) => nspname));
+  });
+
+  test("let a refusal be made again that a restore has lost, before the receiver gets another POST", async () => {
+    const receiver = await startReceiver({
+      handler: () => ({ status: 410, headers: { "webhook-refuse": "1" } }),
+    });
+    const database = { url: urlOf(roles.sealpost), pool: pools.sealpost, drop: async () => undefined };
+    const dispatcher = startTestDispatcher(database, [receiver]);
+    try {
+      const { href } = receiver.url("/in");
+      const { accountId: account_id } = await createTestAccount(database, href);
+      /** How many POSTs it has got in all. */
+      const publishOne = async (name: string) => {
+        const before = dispatcher.attempts.length;
+        const id = await publish(pools.pipeline, account_id, `{"id":"${name}","status":"succeeded"}`);
+        await dispatcher.waitForAttempts(before + 1);
+        expect(await rowOf(pools.sealpost, "deliveries", { id })).toMatchObject({
+          reason: "refused_by_receiver",
+        });
+        return receiver.requests.length;
+      };
+      expect(await publishOne("refused")).toBe(1);
+      const restore = () => deleteRows(pools.sealpost, "refusals", { account_id });
+      await restore();
+      expect(await publishOne("lost-until-the-next")).toBe(2);
+      await restore();
+      const [, statement = ""] = /`(insert into sealpost\.refusals [^`]*)`/.exec(document) ?? [];
+      expect(statement).not.toBe("");
+      const again = statement.replaceAll(/\s+/g, " ").replace("ACCOUNT_ID", account_id).replace("URL", href);
+      await pools.sealpost.query(again);
+      expect(await publishOne("made-again")).toBe(2);
+      const lifted_at = new Date();
+      await changeRows(pools.sealpost, "refusals", { account_id }, { lifted_at });
+      await pools.sealpost.query(again);
+      expect(await publishOne("lifted-before")).toBe(2);
+    } finally {
+      await dispatcher.stop();
+      await receiver.close();
+    }
   });
 
   test("let a copy of production be quietened, a running bulk replay included", async () => {
