@@ -1,7 +1,7 @@
 import { z } from "zod";
 import { seal, unseal } from "../base/database/sealing.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
-import { webhookHeaders } from "./webhook.ts";
+import { HIDDEN, webhookHeaders } from "./webhook.ts";
 
 const HEADERS_MAX = 10;
 const NAME_CHARS_MAX = 100;
@@ -160,7 +160,6 @@ export function sentHeaders(headers: readonly EndpointHeader[]): Readonly<Record
   return Object.fromEntries(headers.map(({ name, value }) => [name.toLowerCase(), value]));
 }
 
-const HIDDEN = "[secret]";
 /** As much of a value's beginning, where what was answered was cut, says something of it. */
 const TOLD_CHARS_MIN = 4;
 /** A piece of a value that is as long is hidden wherever it is. Of shorter ones, many are words that anybody uses. */

@@ -108,20 +108,21 @@ export function challengeBody(text: string): Buffer {
   return Buffer.from(`{"type":"webhook.challenge","challenge":"${text}"}`);
 }
 
+/** In place of an endpoint's secret values, where a receiver sends them back. */
+export const HIDDEN = "[secret]";
+
 /**
  * Whether a receiver's answer confirms the challenge: a 2xx whose body is the text, or a JSON object with it. One with
- * a `type` is an echo of what was sent, by a host that has understood nothing.
+ * a `type` is an echo of what was sent, by a host that has understood nothing; so may be one where a word was hidden.
  */
-export function confirmsChallenge(
-  text: string,
-  { statusCode, responseExcerpt }: Pick<PostResult, "statusCode" | "responseExcerpt">,
-): boolean {
+export function confirmsChallenge(text: string, answer: Pick<PostResult, "statusCode" | "responseExcerpt">) {
+  const { statusCode, responseExcerpt } = answer;
   if (statusCode === null || statusCode < 200 || statusCode > 299) return false;
   const answered = responseExcerpt?.trim() ?? "";
   if (answered === text) return true;
   try {
     const { challenge, type } = JSON.parse(answered) ?? {};
-    return challenge === text && type === undefined;
+    return challenge === text && type === undefined && !answered.includes(HIDDEN);
   } catch {
     return false;
   }

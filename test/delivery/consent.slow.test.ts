@@ -1,6 +1,7 @@
 // Receivers that have proven nothing get few attempts, and everything once they have answered a 2xx.
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { wholeAccount } from "../../src/base/model/reader.ts";
+import { sealHeaders } from "../../src/delivery/endpoint-headers.ts";
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { findLoggedDelivery } from "../../src/log/deliveries-sql.ts";
 import { readChallenge, SIGNATURE_HEADER, verifyWebhook } from "../../src/signing/index.ts";
@@ -268,6 +269,20 @@ describe("a receiver that has to answer a challenge", () => {
     const refused = { outcome: "rejected", error_code: "target_not_confirmed", number: 1, ...recorded };
     expect(await attemptRows(database.pool, id!)).toMatchObject([refused]);
     expect(await deliveryRow(database.pool, id!)).toMatchObject({ status: "failed", attempts_count: 1 });
+  });
+
+  it("has confirmed nothing if it answers what it was sent, and secret headers hide what shows that", async () => {
+    handler = ({ body }) => ({ body });
+    const dispatcher = start(CHALLENGE);
+    const { href } = receiver.url("/in");
+    const accountId = await newAccount(receiver.url("/in"));
+    const headers = [{ name: "x-gate", value: "Bearer type", secret: true }];
+    const sealedHeaders = sealHeaders(headers, href, accountId, SECRETS_KEY);
+    await setEndpoint(database.pool, accountId, href, { sealedHeaders });
+    const [id] = await publishMany(accountId, 1);
+    await untilPosted(dispatcher, 1);
+    expect(receiver.requests.every(isChallenge)).toBe(true);
+    expect(await attemptRows(database.pool, id!)).toMatchObject([{ error_code: "target_not_confirmed" }]);
   });
 
   it("refuses by 410 as ever", async () => {

@@ -95,6 +95,7 @@ describe("a challenge", () => {
     challengeBody(TEXT).toString(),
     `{"challenge":"${TEXT}","type":"webhook.challenge"}`,
     `{"challenge":"${TEXT}","type":null}`,
+    `{"[secret]":"webhook.challenge","challenge":"${TEXT}"}`,
     `{"challenge":"${TEXT.slice(1)}"}`,
     `{"data":{"challenge":"${TEXT}"}}`,
     `"${TEXT}"`,
