@@ -1,6 +1,8 @@
 // The primary is cut off from its synchronous standby, which takes over, and goes on answering those who have not
 // noticed.
 import { equal, ok } from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { setTimeout as wait } from "node:timers/promises";
 import { ask } from "../faults/harness/api-client.ts";
 import { HttpProducer } from "../faults/harness/http-producer.ts";
 import { Producer } from "../faults/harness/producer.ts";
@@ -16,6 +18,7 @@ import {
 import { createAccounts } from "../faults/scenarios/feed.ts";
 import { type DatabaseProxy, type LineFault, startDatabaseProxy } from "../support/database-proxy.ts";
 import { type ReplicatedServer, startReplicatedServers } from "../support/replicated-servers.ts";
+import { patientSignal } from "../support/time-limits.ts";
 
 export type FailoverOptions = {
   readonly isSynchronous?: boolean;
@@ -80,6 +83,8 @@ async function playOn(
     const isolated = cluster.spawn(["serve"], stale);
     await isolated.ready;
     const accounts = await createAccounts(cluster, ["analyses:read", "analyses:publish"]);
+    const { accountId: changed } = await cluster.createAccount("/changed");
+    const changing = await cluster.createApiKey(changed, ["webhooks:write"]);
     const accountIds = accounts.map(({ accountId }) => accountId);
     const publishing = new AbortController();
     const both = new HttpProducer(accounts.slice(0, 2), () => place.chance.pick([url, isolated.url]), []);
@@ -100,10 +105,13 @@ async function playOn(
       const wanted = count() + more;
       await Promise.race([until(() => count() >= wanted), published]);
     };
-    const waiting = async () => {
-      const { rows } = await primary.pool.query<{ n: number }>(`select count(*)::integer as n ${WAITING}`);
-      return rows[0]!.n;
+    const waiting = async (of = "true") => {
+      const asked = `select count(*)::integer as n ${WAITING} and ${of}`;
+      return (await primary.pool.query<{ n: number }>(asked)).rows[0]!.n;
     };
+    // Publishing over HTTP is one statement, which commits by itself.
+    const isChanging = async () =>
+      (await waiting("application_name = 'sealpost serve' and query = 'commit'")) > 0;
 
     await untilMore(acknowledged, ACKNOWLEDGED_BEFORE);
     between.strike(isSynchronous ? place.chance.pick(CUTS) : CUTS[0]!);
@@ -124,9 +132,11 @@ async function playOn(
     const isUnready = async () => (await fetch(new URL("/readyz", isolated.url))).status === 503;
     const unready = isSynchronous ? until(isUnready) : Promise.resolve();
     const before = onlyIsolated.acknowledged;
+    const isolation = new AbortController();
+    const changes = change(isolated.url, changing, isolation.signal);
     if (isSynchronous) {
       for (const end of Object.values(ENDS)) {
-        await until(async () => (await waiting()) >= 4);
+        await until(async () => (await waiting()) >= 4 && (await isChanging()));
         ended += await waiting();
         await end(primary);
       }
@@ -135,7 +145,9 @@ async function playOn(
     await unready;
     const read = await ask(isolated.url, reader!.apiKey, `/v1/analyses/${known.analysisId}`);
     ok([200, 404].includes(read.status), `the old primary does not answer: ${JSON.stringify(read)}`);
-    const apart = onlyIsolated.acknowledged - before;
+    isolation.abort();
+    const apart = onlyIsolated.acknowledged - before + (await changes);
+    if (isSynchronous) equal(apart, 0, "acknowledged by the old primary");
 
     await primary.kill();
     left.leadTo(standby.url);
@@ -164,4 +176,33 @@ async function playOn(
       "drained ms": drainedMs,
     };
   });
+}
+
+/** Changes an endpoint, each time under a key that is repeated until it is answered. Returns how often it was. */
+async function change(url: string, apiKey: string, signal: AbortSignal): Promise<number> {
+  for (let answered = 0; ; answered++) {
+    const headers = {
+      authorization: `Bearer ${apiKey}`,
+      "content-type": "application/json",
+      "idempotency-key": randomUUID(),
+    };
+    const body = JSON.stringify({ url: "https://hooks.example.com/" });
+    const ask = () => {
+      const asked = {
+        method: "PUT",
+        headers,
+        body,
+        signal: AbortSignal.any([signal, patientSignal(15_000)]),
+      };
+      return fetch(new URL("/v1/webhooks/endpoint", url), asked).then(
+        ({ status }) => status,
+        () => 0,
+      );
+    };
+    for (let status = await ask(); status !== 200; status = await ask()) {
+      if (signal.aborted) return answered;
+      ok([0, 409, 500, 503].includes(status), `the change was refused: ${status}`);
+      await wait(20);
+    }
+  }
 }
