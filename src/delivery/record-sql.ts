@@ -72,7 +72,8 @@ with input as (
     interruptions = case when input.outcome is null then o.interruptions else 0 end,
     attempts_in_run = case when input.is_superseded then o.attempts_in_run
       else o.attempts_in_run + (input.outcome is not null)::integer end,
-    run_started_at = o.run_started_at + input.waited_ms * interval '1 ms',
+    run_started_at = nullif(o.run_started_at, case when input.status = 'waits' then o.lease_started_at end)
+      + input.waited_ms * interval '1 ms',
     due_at = case when input.is_superseded or input.status = 'waits' then o.due_at
       else to_timestamp(input.due_at_ms / 1000) end,
     wake_at = case when input.is_superseded then o.due_at

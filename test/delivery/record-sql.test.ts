@@ -135,6 +135,18 @@ describe("an outcome", () => {
     expect(await openRow(pool, id)).toBeNull();
   });
 
+  it("that only asked for its turn begins no run, and leaves one that has begun as it is", async () => {
+    const waits = { status: "waits" } as const;
+    const id = await publishOne();
+    await recordOutcomes(pool, [attemptOf(await claimOne(pool, id, { at: T0 }), waits, null)]);
+    expect((await openRow(pool, id))!.run_started_at).toBeNull();
+    const delivery = await claimOne(pool, id, { at: later(LEASE_MS) });
+    await recordOutcomes(pool, [attemptOf(delivery, failedUntil(later(LEASE_MS + 5)))]);
+    const retried = await claimOne(pool, id, { at: later(2 * LEASE_MS) });
+    await recordOutcomes(pool, [attemptOf(retried, waits, null)]);
+    expect((await openRow(pool, id))!.run_started_at).toEqual(later(LEASE_MS));
+  });
+
   it("that was released changes nothing but when it is due", async () => {
     const id = await publishOne();
     await claimOne(pool, id, { at: T0 });

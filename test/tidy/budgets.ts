@@ -37,7 +37,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * hands out 85 and a file, pages painted once and names that keep their room 58, answers and origins that secret
  * headers stay out of 79, consumers seen and removed in console and command line, and headers that no other tab loses
  * 371 and 2, answers read as they are meant before secret headers are hidden 76, what waits for proofs out of others'
- * way 40, nothing acknowledged that a standby lacks 45, a bin: deleting, restoring, deleting for good 785 and 3,
+ * way 41, nothing acknowledged that a standby lacks 45, a bin: deleting, restoring, deleting for good 785 and 3,
  * quotas of a workspace 219, runs listed, done again and tested, and workflows switched off and archived 466 and a
  * file, schedules and hooks 937 and 5, logs for people 14 and a variable, traces for a collector 289 and a file, three
  * variables, a metric and OpenTelemetry's packages.
@@ -45,7 +45,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 57_947,
+    max: 57_948,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
