@@ -30,7 +30,7 @@ export const ANSWER_WITHIN_MS = 4_000;
 export const RATE_LIMIT_WITHIN_MS = 500;
 
 /** Refusals for a limit go out so far apart, each after at most so long: a flood of them leaves others the thread. */
-export const REFUSED_EVERY_MS = 2;
+export const REFUSED_EVERY_MS = 10;
 export const REFUSED_WITHIN_MS = 1_000;
 
 /** Retry-After of a 503: a restarting database is back by then. */

@@ -163,9 +163,9 @@ describe("RateLimit", () => {
     const ask = async () => (await api.app.inject({ url: "/v1/boxes", headers })).statusCode;
     expect(await ask()).toBe(200);
     const startMs = performance.now();
-    const flood = await Promise.all(Array.from({ length: 300 }, ask));
+    const flood = await Promise.all(Array.from({ length: 100 }, ask));
     expect(new Set(flood)).toEqual(new Set([429]));
-    expect(performance.now() - startMs).toBeGreaterThan(299 * REFUSED_EVERY_MS - 1);
+    expect(performance.now() - startMs).toBeGreaterThan(99 * REFUSED_EVERY_MS - 1);
   });
 
   test("holds no refusal for longer than a second, and none that comes alone", () => {
@@ -174,7 +174,7 @@ describe("RateLimit", () => {
       onRateLimitFailure: () => undefined,
     });
     const heldMs = Array.from({ length: 2_000 }, () => holdRefusal(5_000));
-    expect([heldMs[0], heldMs[1], heldMs[100], heldMs.at(-1)]).toEqual([0, 2, 200, REFUSED_WITHIN_MS]);
+    expect([heldMs[0], heldMs[1], heldMs[50], heldMs.at(-1)]).toEqual([0, 10, 500, REFUSED_WITHIN_MS]);
     expect(holdRefusal(5_500)).toBe(500);
     expect(holdRefusal(7_000)).toBe(0);
   });
