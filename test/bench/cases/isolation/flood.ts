@@ -9,6 +9,8 @@ export type Ground = {
   readonly bench: Bench;
   readonly database: BenchDatabase;
   readonly dispatcherPid: number;
+  /** The dispatcher's STATE_DIR. */
+  readonly stateDir: string;
   /** A process of its own: the one that publishes for the healthy accounts must not be slowed down by it. */
   readonly publisher: AskedProcess;
   /** Accounts that nothing healthy is published for: those of the first `silentHosts` hosts. */

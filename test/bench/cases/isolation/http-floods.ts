@@ -1,6 +1,4 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import { createKeys } from "../../keys.ts";
 import type { Via } from "../../processes/publish-calls.ts";
 import type { Published } from "../../processes/publisher-process.ts";
@@ -22,22 +20,31 @@ export const httpPublishes: Flood = {
   },
 };
 
+/** Before the flood, by eights: more than `serve` does at a time. */
+const RUNS_BEFORE = 40;
+
 /** Somebody who knows the URL of a hook posts to it as fast as `serve` answers, to its limits and beyond. */
 export const hookPosts: Flood = {
   name: "flood of a hook",
   prepare: async (ground) => {
-    const { bench, database } = ground;
-    const stateDir = await mkdtemp(join(tmpdir(), "sealpost-bench-hook-"));
+    const { bench, database, stateDir } = ground;
     const api = await bench.startDefaultApi(database, { STATE_DIR: stateDir });
     const ask = await openWorkspace(database.pool, api.url);
     const workflowId = await publishWorkflow(ask, "hook_trigger", 1);
     const { url } = await ask("POST", `/v1/workflows/${workflowId}/hook`);
     const hookPath = new URL(String(url)).pathname;
+    // A `serve` that has run, and the process for steps, which the first run of all starts.
+    for (let n = 0; n < RUNS_BEFORE; n += 8)
+      await Promise.all(Array.from({ length: 8 }, () => ask("POST", hookPath)));
+    const unfinished = "/* bench */ select from workspace.runs where completed_at is null limit 1";
+    while ((await database.pool.query(unfinished)).rowCount !== 0) await wait(100);
     const via: Via = { kind: "http", url: api.url, apiKeys: new Map(), whenLimited: "counted", hookPath };
-    return ahead(ground, via, ["runs begun by it", "answered 429 or 409"], async () => {
-      await api.stop();
-      await rm(stateDir, { recursive: true });
-    });
+    return ahead(
+      ground,
+      via,
+      ["runs begun by it", "answered 429 or 409"],
+      async () => void (await api.stop()),
+    );
   },
 };
 

@@ -1,6 +1,8 @@
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
-import { setPriority } from "node:os";
+import { mkdtemp, rm } from "node:fs/promises";
+import { setPriority, tmpdir } from "node:os";
+import { join } from "node:path";
 import { type Bench, HOSTS } from "../../bench.ts";
 import type { BenchCase, Figure } from "../../figures.ts";
 import { cpuBetween, takeSnapshot, type Watched } from "../../measuring/snapshot.ts";
@@ -58,10 +60,11 @@ export const isolation: BenchCase<Bench> = {
 async function measure(bench: Bench, flood: Flood, tell: (line: string) => void): Promise<Figure[]> {
   const database = await bench.server.createDatabase();
   const nameServer = await startDeafNameServer();
+  const stateDir = await mkdtemp(join(tmpdir(), "sealpost-bench-flood-"));
   const dispatcher = await bench.startDispatcher(database, {
     inFlightMax: bench.inFlightMax ?? IN_FLIGHT,
     // The healthy hosts are known without one.
-    env: { TARGET_DNS_SERVERS: nameServer.address },
+    env: { TARGET_DNS_SERVERS: nameServer.address, STATE_DIR: stateDir },
   });
   const publisher = bench.startPublisher(database);
   const hostile = bench.startPublisher(database);
@@ -72,6 +75,7 @@ async function measure(bench: Bench, flood: Flood, tell: (line: string) => void)
     bench,
     database,
     dispatcherPid: dispatcher.pid,
+    stateDir,
     publisher: hostile,
     accountIds: accounts.hostile,
     silentHosts: HOSTILE_HOSTS,
@@ -114,6 +118,7 @@ async function measure(bench: Bench, flood: Flood, tell: (line: string) => void)
   await dispatcher.kill();
   nameServer.close();
   await database.drop();
+  await rm(stateDir, { recursive: true });
   return [...compare(alone, flooded, flood.isControl ?? false), ...told].map((figure) => ({
     ...figure,
     name: `${flood.name}: ${figure.name}`,
