@@ -37,8 +37,8 @@ export function sentBytesOf(socket: Socket): number {
 }
 
 type Connection = {
-  /** Begins each request that is not answered yet: the first is worked on. */
-  readonly requests: (() => void)[];
+  /** Each request that is not answered yet: the first is worked on. */
+  readonly requests: { readonly begin: () => void; readonly bodyBytes: number }[];
   /** What is being received, or was last, and since when, in monotonic milliseconds. */
   incoming: { readonly request: IncomingMessage; readonly sinceMs: number } | null;
   /** Since when fewer than SEND_BYTES_MIN have left, in monotonic milliseconds, and how many had left by then. */
@@ -118,12 +118,15 @@ export function createLimitedServer(options: LimitedServerOptions, handle: Reque
       });
       response.once("close", () => {
         requests.shift();
-        requests[0]?.();
+        requests[0]?.begin();
       });
       handle(request, response);
     };
-    requests.push(begin);
-    if (requests.length > limits.PIPELINED_REQUESTS_MAX) cut(socket, "pipelining");
+    const { "transfer-encoding": inChunks, "content-length": length = 0 } = request.headers;
+    requests.push({ begin, bodyBytes: inChunks === undefined ? Number(length) : Number.POSITIVE_INFINITY });
+    const waitingBytes = requests.slice(1).reduce((sum, { bodyBytes }) => sum + bodyBytes, 0);
+    const isTooMuch = waitingBytes > limits.PIPELINED_BODY_BYTES_MAX;
+    if (isTooMuch || requests.length > limits.PIPELINED_REQUESTS_MAX) cut(socket, "pipelining");
     else if (requests.length === 1) begin();
   });
   server.maxConnections = connectionsMax;

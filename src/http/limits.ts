@@ -20,10 +20,7 @@ export const JSON_BODY_BYTES_MAX = 65_536;
 /** Deeper JSON is rejected before parsing, so code that walks a value may recurse; SQL has the same limit. */
 export const JSON_LEVELS_MAX = 512;
 
-/**
- * Time for all injected functions of a request together. It leaves a margin, part of it for the rate limiter, below
- * the 5 s within which a response is due.
- */
+/** Time for all injected functions of a request together: a response is due within 5 s. */
 export const ANSWER_WITHIN_MS = 4_000;
 
 /** Time for the rate limiter alone, which a request can do without. On public pages it includes looking up the key. */
@@ -110,6 +107,8 @@ export const HELD_READS_MAX = 4_000;
 
 /** Requests on one connection: one at work, the others wait. Clients that pipeline at all send fewer ahead. */
 export const PIPELINED_REQUESTS_MAX = 32;
+/** Of the bodies of those that wait, which lie in memory before they are counted: 80 MiB of all connections. */
+export const PIPELINED_BODY_BYTES_MAX = 16_384;
 
 /** Of connections. */
 export const CONNECTION_LIMITS = {

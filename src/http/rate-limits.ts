@@ -31,8 +31,7 @@ export type RateLimitOptions = {
   readonly onRateLimitFailure: (error: unknown) => void;
 };
 
-// @fastify/rate-limit writes the three old headers and counts in memory or Redis. So counting is injected, and the
-// headers are written here.
+// Not @fastify/rate-limit, which writes the three old headers and counts in memory or Redis.
 export function createRateLimits({ countRequest, onRateLimitFailure }: RateLimitOptions) {
   const known = new TtlMap<string, { readonly requests: number; readonly endsAtMs: number }>(
     REMEMBERED_BUCKETS_MAX,

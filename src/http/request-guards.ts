@@ -37,10 +37,7 @@ export type RequestGuardOptions = {
 
 export type RateLimitPolicies = {
   readonly key: RateLimitPolicy;
-  /**
-   * All keys and sessions of an account together that act for no user, and all of each user; absent: not limited. So
-   * no user, with however many keys, shuts out the account or another user.
-   */
+  /** All keys and sessions of an account that act for no user, and all of each user, who so shuts out nobody else. */
   readonly account?: RateLimitPolicy;
   /** For clients without a key. */
   readonly address: RateLimitPolicy;
@@ -117,6 +114,8 @@ export function createRequestGuards(
     reply.headers(state.headers);
     if (state.isAllowed) return;
     contextOf(request).isAccountLimited = state.policy === policies.account;
+    // Nobody takes its body, which would lie in memory meanwhile.
+    request.raw.resume();
     await setTimeout(rateLimits.holdRefusal());
     throw new Problem("rate_limited", { headers: { "retry-after": String(state.resetSeconds) } });
   }

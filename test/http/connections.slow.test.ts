@@ -10,6 +10,7 @@ import {
   CONNECTIONS_CHECKED_EVERY_MS,
   type ConnectionLimits,
   HEADERS_WITHIN_MS,
+  PIPELINED_BODY_BYTES_MAX,
   PIPELINED_REQUESTS_MAX,
 } from "../../src/http/limits.ts";
 import { createToyApi, type ToyApi, type ToyOverrides } from "../support/api-toy-server.ts";
@@ -193,6 +194,29 @@ describe("pipelined requests", () => {
     await expect.poll(() => api.connections).toMatchObject({ cut: ["pipelining"], open: 0 });
     leave();
     expect(counted).toBe(1);
+  });
+
+  test.each([
+    ["are cut off with more of bodies than may wait", `content-length: ${PIPELINED_BODY_BYTES_MAX}`, 1, true],
+    ["are cut off with a body whose length nobody knows", "transfer-encoding: chunked", 0, true],
+    ["may have small bodies", `content-length: ${PIPELINED_BODY_BYTES_MAX}`, 0, false],
+  ])("%s", async (_name, length, more, isCut) => {
+    const { promise: left, resolve: leave } = Promise.withResolvers<void>();
+    await start({}, { countRequest: () => left.then(() => ({ requests: 1, resetMs: 1_000 })) });
+    const socket = await open();
+    const post = (header: string) => `POST /v1/boxes HTTP/1.1\r\nHost: x\r\n${header}\r\n\r\n`;
+    const body = "x".repeat(Number(length.split(": ")[1]) || 0);
+    socket.write(request("/v1/nothing") + post(length) + body);
+    socket.write(more ? `${post("content-length: 1")}x` : request("/v1/nothing"));
+    if (isCut) await expect.poll(() => api.connections).toMatchObject({ cut: ["pipelining"], open: 0 });
+    leave();
+    if (isCut) return;
+    let got = "";
+    socket.on("data", (chunk) => {
+      got += chunk;
+    });
+    await expect.poll(() => got.match(/HTTP\/1\.1 \d+/g)).toHaveLength(3);
+    expect(api.connections.cut).toEqual([]);
   });
 });
 

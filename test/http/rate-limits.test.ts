@@ -1,7 +1,7 @@
 import { parseItem } from "structured-headers";
 import { afterEach, describe, expect, test } from "vitest";
 import { trustedProxies } from "../../src/app/api-server.ts";
-import { REFUSED_EVERY_MS, REFUSED_WITHIN_MS } from "../../src/http/limits.ts";
+import { REFUSED_BODY_BYTES_MAX, REFUSED_EVERY_MS, REFUSED_WITHIN_MS } from "../../src/http/limits.ts";
 import { addressBucket, createRateLimits } from "../../src/http/rate-limits.ts";
 import {
   ADA,
@@ -11,6 +11,7 @@ import {
   type ToyApi,
   type ToyOverrides,
 } from "../support/api-toy-server.ts";
+import { openRaw, rawHead } from "../support/raw-http.ts";
 import { patience } from "../support/time-limits.ts";
 
 let api: ToyApi;
@@ -177,6 +178,25 @@ describe("RateLimit", () => {
     expect([heldMs[0], heldMs[1], heldMs[50], heldMs.at(-1)]).toEqual([0, 10, 500, REFUSED_WITHIN_MS]);
     expect(holdRefusal(5_500)).toBe(500);
     expect(holdRefusal(7_000)).toBe(0);
+  });
+
+  test("has nothing of a body in memory while a refusal is held", async () => {
+    const policy = { name: "any", requestsMax: 1, windowSeconds: 30 };
+    await start({ policies: { key: policy, address: policy } });
+    const flood = Array.from({ length: REFUSED_WITHIN_MS / REFUSED_EVERY_MS }, () =>
+      api.app.inject("/v1/boxes"),
+    );
+    const { socket, received } = await openRaw(api.port());
+    // More than the kernels of both sides take.
+    const body = Buffer.alloc(REFUSED_BODY_BYTES_MAX - 1);
+    const taken = new Promise((resolve) => {
+      socket.write(rawHead("POST /v1/boxes", { "content-length": body.length }));
+      socket.write(body, () => resolve(received()));
+    });
+    expect(await taken, "all of it is taken before the answer").toBe("");
+    await expect.poll(received).toContain("HTTP/1.1 429");
+    await Promise.all(flood);
+    socket.destroy();
   });
 
   test("counts by itself while its store fails, from the state last known", async () => {
