@@ -28,7 +28,7 @@ export type Kernel = {
   readonly holdAnswer: HoldAnswer;
   /** Counts a request by its address. @throws Problem that refuses it */
   admit(request: FastifyRequest, reply: FastifyReply): Promise<void>;
-  /** Counts a request by its session and its account. @throws Problem that refuses it */
+  /** Counts a request by its session, whose limit is a key's, and its account. @throws Problem that refuses it */
   countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession): Promise<void>;
   /** The key of this text, for a page that it was typed into; null: there is none, or it is not valid here. */
   identify(key: string, request: FastifyRequest): Promise<ApiKey | null>;

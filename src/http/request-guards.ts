@@ -48,8 +48,7 @@ export type RateLimitPolicies = {
   readonly operations?: ReadonlyMap<string, RateLimitPolicy>;
 };
 
-/** `policy`: its own; absent, a key's. */
-export type CountedSession = Pick<ApiKey, "id" | "accountId" | "userId"> & Partial<Pick<Bucket, "policy">>;
+export type CountedSession = Pick<ApiKey, "id" | "accountId" | "userId">;
 
 export type RequestGuards = ReturnType<typeof createRequestGuards>;
 
@@ -205,7 +204,7 @@ export function createRequestGuards(
 
   /** For pages of a session, which the caller has found: rate limit by session, and by its account if it has one. */
   async function countSession(request: FastifyRequest, reply: FastifyReply, session: CountedSession) {
-    const own = { bucket: `session:${session.id}`, policy: session.policy ?? policies.key };
+    const own = { bucket: `session:${session.id}`, policy: policies.key };
     await limit(request, reply, withAccount(own, session), RATE_LIMIT_WITHIN_MS);
     refuseRequestId(request);
   }

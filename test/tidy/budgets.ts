@@ -39,13 +39,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * 371 and 2, answers read as they are meant before secret headers are hidden 76, what waits for proofs out of others'
  * way 41, nothing acknowledged that a standby lacks 45, a bin: deleting, restoring, deleting for good 785 and 3,
  * quotas of a workspace 219, runs listed, done again and tested, and workflows switched off and archived 466 and a
- * file, schedules and hooks 940 and 5, logs for people 14 and a variable, traces for a collector 289 and a file, three
+ * file, schedules and hooks 937 and 5, logs for people 14 and a variable, traces for a collector 289 and a file, three
  * variables, a metric and OpenTelemetry's packages.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 57_951,
+    max: 57_948,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

@@ -157,9 +157,7 @@ export function hookOperations({ publicUrl, secretsKey }: Dependencies): readonl
   ];
 }
 
-/** Of each hook: what its runs take is as much as ten webhooks each, and others' go on beside it. */
-const HOOK_POLICY = { name: "hook", requestsMax: 20, windowSeconds: 1 };
-/** What a hook has of an API key: nothing but a name in logs. */
+/** What a hook has of an API key: nothing but a name in logs, and a limit. */
 const NO_KEY = { accountId: null, userId: null, scopes: new Set<string>(), expiresAt: null, revokedAt: null };
 
 /** What was posted to a hook. `input`: what the body says, as it is stored. */
@@ -214,7 +212,7 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
         // Each has the limits of a user of its own, so that one that is flooded takes nothing from others.
         const sharer = sharerOf(accountId, { userId: workflowId });
         Object.assign(context, { accountId, sharer, key: { ...NO_KEY, id: hook.id, accountId } });
-        await kernel.countSession(request, reply, { ...NO_KEY, id: workflowId, policy: HOOK_POLICY });
+        await kernel.countSession(request, reply, { ...NO_KEY, id: workflowId });
         hooks.set(request, { ...hook, digest });
         refuseMediaType(request.headers, Number(request.headers["content-length"] ?? 0));
       },
