@@ -7,6 +7,8 @@ const MADE_OF = {
   "seen.name": "Sight",
   // A column: of a space, or of a workflow.
   place: "runsIn",
+  // Of any status, or by status.
+  by: "runsIn",
   // Days that are kept; a day without a partition is asked for under the parents' name.
   day: "queryDay",
   // Of those that `queryDay` is called with.
