@@ -21,7 +21,7 @@ export const httpPublishes: Flood = {
 };
 
 /** Before the flood, by eights: more than `serve` does at a time. */
-const RUNS_BEFORE = 40;
+const RUNS_BEFORE = 16;
 
 /** Somebody who knows the URL of a hook posts to it as fast as `serve` answers, to its limits and beyond. */
 export const hookPosts: Flood = {
