@@ -1,6 +1,7 @@
+import { randomInt } from "node:crypto";
 import { once } from "node:events";
 import { mkdir } from "node:fs/promises";
-import { type AddressInfo, createServer } from "node:net";
+import { createServer } from "node:net";
 import { join, resolve } from "node:path";
 import type { Config } from "../base/config/config.ts";
 import { issueLocalCertificate } from "./local-certificate.ts";
@@ -32,13 +33,20 @@ export async function offerReceiver(config: Config, now: () => number): Promise<
   return { port, env: { UNSAFE_ALLOWED_TARGETS: targets.join(","), TARGET_CA_FILE: caFile } };
 }
 
-/** The one after the API's, so that it stays; any free one where the API takes any, or the last. */
-async function choosePort({ port }: Config): Promise<number> {
-  if (port > 0 && port < 65_535) return port + 1;
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const free = (server.address() as AddressInfo).port;
-  server.close();
-  await once(server, "close");
-  return free;
+/**
+ * The one after the API's, so that it stays. Where the API takes any, or the last: a free one that no socket gets by
+ * chance until the receiver has it, as ephemeral ports are above these.
+ */
+async function choosePort(config: Config): Promise<number> {
+  if (config.port > 0 && config.port < 65_535) return config.port + 1;
+  const port = randomInt(20_000, 32_768);
+  const server = createServer().listen(port, "127.0.0.1");
+  try {
+    await once(server, "listening");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EADDRINUSE") return await choosePort(config);
+    throw error;
+  }
+  await server[Symbol.asyncDispose]();
+  return port;
 }

@@ -25,10 +25,11 @@ describe("in development, a start with its own database offers a receiver", () =
     expect(readFileSync(caFile, "utf8")).toBe(certificate);
   });
 
-  test.each(["0", "65535"])("on any free port where PORT is %s", async (PORT) => {
+  // The receiver is started later: an ephemeral port may be another socket's by then.
+  test.each(["0", "65535"])("on a free port that is not ephemeral where PORT is %s", async (PORT) => {
     const { port = 0, env } = (await offer({ PORT }))!;
     expect(port).toBeGreaterThan(1_023);
-    expect(port).toBeLessThanOrEqual(65_535);
+    expect(port).toBeLessThan(32_768);
     expect(env.UNSAFE_ALLOWED_TARGETS).toBe(`localhost:${port}`);
   });
 });
