@@ -93,6 +93,8 @@ export type TestWorld = {
 /** What only keys that act for a user may ask for. */
 const NEEDS_USER = /^\/v1\/(?:spaces|documents|pages|page-links|workflows|workflow-runs)(?:[/?]|$)/;
 
+const HOOK_KEY = /(?<=\/hooks\/).+/;
+
 /** Listens on loopback. `env`: environment variables; by default with a very high rate limit. */
 export async function startTestApi(
   database: TestDatabase,
@@ -166,7 +168,9 @@ export async function startTestApi(
       const answer = await ask(url, method, path, { key, ...asked });
       // No test here means to provoke one.
       if (answer.status === 500)
-        throw new Error(`${method} ${path} met a fault: ${JSON.stringify(log.at(-2))}`);
+        throw new Error(
+          `${method} ${path.replace(HOOK_KEY, "…")} met a fault: ${JSON.stringify(log.at(-2))}`,
+        );
       return answer;
     },
     close: async () => {

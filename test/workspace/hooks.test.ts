@@ -1,6 +1,8 @@
 // Workflows that others run by a URL.
 import { describe, expect, test } from "vitest";
-import { countRows } from "../support/installation.ts";
+import { writeQuotas } from "../../src/base/database/storage.ts";
+import { begin, countRows, untilSomebodyWaits } from "../support/installation.ts";
+import type { Asked } from "../support/sealpost-api.ts";
 import {
   atHook,
   codeOf,
@@ -220,6 +222,88 @@ describe("an Idempotency-Key", () => {
     const { hook } = await published();
     const [one, other] = [await post(hook.path), await post(hook.path)];
     expect(one.body.run_id).not.toBe(other.body.run_id);
+  });
+});
+
+describe("many posts at a time", () => {
+  const together = (count: number, sent: (n: number) => Promise<Asked>) =>
+    Promise.all(Array.from({ length: count }, (_, n) => sent(n)));
+  const countTransactions = async (workflowId: string) => {
+    const began = "select distinct created_at from workspace.runs where workflow_id = $1";
+    return (await database.pool.query(began, [workflowId])).rowCount!;
+  };
+
+  test("begin their runs in few transactions", async () => {
+    const { workflowId, hook } = await published();
+    const answers = await together(40, () => post(hook.path));
+    expect(answers.map(({ status }) => status)).toEqual(Array(40).fill(202));
+    expect(new Set(answers.map(({ body }) => body.run_id)).size).toBe(40);
+    expect(await countTransactions(workflowId)).toBeLessThan(20);
+  });
+
+  test("are answered each for itself", async () => {
+    const { workflowId, hook } = await published("signature");
+    const send = (n: number, idempotencyKey: string | null, wrong = "") => {
+      const body = JSON.stringify({ n });
+      return post(hook.path, body, { ...signed(`${body}${wrong}`, hook.secret), idempotencyKey });
+    };
+    // What comes while the first one waits begins together.
+    const lock = await begin(
+      database.pool,
+      `select from workspace.workflows where id = '${workflowId}' for update`,
+    );
+    const first = send(0, null);
+    await untilSomebodyWaits(database.pool);
+    const others = [send(1, "a"), send(2, null, " "), send(1, "a"), send(3, "a"), send(4, "b", " ")];
+    const last = [send(4, "b"), send(5, null)];
+    await workflows.get(workflowId);
+    await lock.rollback();
+    const answers = await Promise.all([first, ...others, ...last]);
+    expect(answers.map(({ status, body }) => body.code ?? status)).toEqual([
+      ...[202, 202, "hook_signature_invalid", 202],
+      ...["idempotency_key_reused", "hook_signature_invalid", 202, 202],
+    ]);
+    const ids = answers.flatMap(({ body }) => body.run_id ?? []);
+    expect(ids[1]).toBe(ids[2]);
+    const inputs = await Promise.all(ids.map(async (id) => (await runs.get(String(id))).input));
+    expect(inputs).toEqual([{ n: 0 }, { n: 1 }, { n: 1 }, { n: 4 }, { n: 5 }]);
+    expect(await countTransactions(workflowId)).toBeLessThan(4);
+  });
+
+  test("begin as many as there is room for, and one that has its run gets that", async () => {
+    const { workflowId, hook } = await published();
+    const { body: known } = await post(hook.path, {}, { idempotencyKey: "known" });
+    const { rows } = await database.pool.query<{ left: number }>(
+      "select 500 - count(*)::integer as left from workspace.runs where account_id = $1 and completed_at is null",
+      [api.account.accountId],
+    );
+    await database.pool.query(
+      `insert into workspace.runs (account_id, space_id, workflow_id, version, requested_by, webhook_id, input)
+       select account_id, space_id, workflow_id, version, requested_by, webhook_id, input
+       from workspace.runs, generate_series(1, $2) where id = $1`,
+      [known.run_id, rows[0]!.left - 3],
+    );
+    const answers = await together(24, (n) =>
+      post(hook.path, {}, { idempotencyKey: n % 2 === 0 ? null : n % 4 === 1 ? "known" : `${n}` }),
+    );
+    const [again, others] = [0, 1].map((is) => answers.filter((_, n) => Number(n % 4 !== 1) === is));
+    expect(again!.map(({ body }) => body)).toEqual(Array(6).fill(known));
+    const codes = others!.map(({ body }) => body.code ?? "begun").toSorted();
+    expect(codes).toEqual([...Array(3).fill("begun"), ...Array(15).fill("too_many_workflow_runs")]);
+    await database.pool.query("update workspace.runs set completed_at = now() where workflow_id = $1", [
+      workflowId,
+    ]);
+  });
+
+  test("begin as many as the account may begin in a day", async () => {
+    const { hook } = await published();
+    const { accountId } = api.account;
+    const most = (await countRows(database.pool, "workspace.runs", { account_id: accountId })) + 5;
+    await writeQuotas(database.pool, accountId, { runs_per_day: most });
+    const answers = await together(20, () => post(hook.path));
+    await writeQuotas(database.pool, accountId, { runs_per_day: null });
+    const codes = answers.map(({ body }) => body.code ?? "begun").toSorted();
+    expect(codes).toEqual([...Array(5).fill("begun"), ...Array(15).fill("billing_credits_exhausted")]);
   });
 });
 

@@ -15,14 +15,14 @@ import {
   type FoundRun,
   findPublished,
   findRun,
-  hasRoomForRun,
   lockRunnable,
   type RunnableWorkflow,
+  roomForRuns,
 } from "../store/runs.ts";
 import { holdMember } from "../store/spaces.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import type { Step } from "../store/steps.ts";
-import { beginRun, type NewRun } from "../store/triggers.ts";
+import { beginRuns, type NewRun } from "../store/triggers.ts";
 import { operationsOf, requirePermission, type WorkspaceDependencies } from "./workspace-operation.ts";
 
 const object = z.record(z.string(), z.unknown());
@@ -236,11 +236,12 @@ async function startRun(
     throw invalidRequest("body.test_node_id", `No node of version ${version} has this id.`);
   }
   await refuseBeyondStorage(tx, user.accountId, user.userId, null);
-  if (!(await hasRoomForRun(tx, user))) throw problem("too_many_workflow_runs");
+  const room = await roomForRuns(tx, user, 1);
   const of = { spaceId, version, userId: user.userId, nodeId: triggerOf(definition) };
-  const run = { ...asked, ...of, traceparent, keyId: caller.keyId };
-  const { id: runId } = (await beginRun(tx, user.accountId, run, JSON.stringify(input)))!;
-  return (await findWithNodes(tx, user, runId))!;
+  const run = { ...asked, ...of, traceparent, keyId: caller.keyId, input: JSON.stringify(input) };
+  const [begun] = await beginRuns(tx, user.accountId, JSON.stringify([run]), room);
+  if (!begun?.id) throw problem("too_many_workflow_runs");
+  return (await findWithNodes(tx, user, begun.id))!;
 }
 
 /** Null: there is no such run, or the user is not a member of its space. */

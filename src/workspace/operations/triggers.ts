@@ -1,10 +1,11 @@
+import { setTimeout as wait } from "node:timers/promises";
 import type { FastifyRequest } from "fastify";
 import type { ClientBase } from "pg";
 import { z } from "zod";
 import { id } from "../../api/fields.ts";
 import { coalesceByTurn } from "../../base/database/coalesce.ts";
 import { readCron } from "../../base/database/graphile-worker.ts";
-import { refuseBeyondStorage } from "../../base/database/storage.ts";
+import { refuseBeyondStorage, storageRefusalOf } from "../../base/database/storage.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { sharerOf } from "../../base/model/account-places.ts";
 import { DAY_SECONDS } from "../../base/model/time.ts";
@@ -17,22 +18,20 @@ import { emptyResponse, jsonBody, jsonResponse, type Operation } from "../../htt
 import { type FieldError, Problem } from "../../http/problems.ts";
 import { beginRequest, contextOf, msLeft, readTraceparent } from "../../http/request-context.ts";
 import { invalidRequestFrom, parseJsonBody, refuseMediaType } from "../../http/request-validation.ts";
-import {
-  type HeaderValue,
-  SIGNATURE_HEADER,
-  verifySignature,
-  WebhookVerificationError,
-} from "../../signing/index.ts";
+import type { InTurn } from "../../http/turns.ts";
+import { SIGNATURE_HEADER, verifySignature, WebhookVerificationError } from "../../signing/index.ts";
 import type { Definition } from "../model/definition.ts";
 import { nextDue } from "../model/due-times.ts";
 import { CreatedHook, TRIGGER_ERRORS } from "../model/triggers.ts";
-import { FORGOTTEN_INPUT, hasRoomForRun } from "../store/runs.ts";
+import { FORGOTTEN_INPUT, roomForRuns } from "../store/runs.ts";
 import type { SpaceUser } from "../store/statements.ts";
 import {
-  beginRun,
+  type BegunRun,
+  beginRuns,
   findHook,
   type Hook,
   lockHooked,
+  type NewRun,
   readNow,
   removeHook,
   removeSchedule,
@@ -160,16 +159,35 @@ export function hookOperations({ publicUrl, secretsKey }: Dependencies): readonl
 /** What a hook has of an API key: nothing but a name in logs, and a limit. */
 const NO_KEY = { accountId: null, userId: null, scopes: new Set<string>(), expiresAt: null, revokedAt: null };
 
-/** What was posted to a hook. `input`: what the body says, as it is stored. */
-type Posted = Pick<FastifyRequest, "headers"> & { readonly body: Buffer; readonly input: string };
 type KnownHook = Hook & { readonly digest: Buffer };
+
+/** What was posted to a hook. `input`: what the body says, as it is stored. `begunFor` null: it has its own run. */
+type Posted = Required<Pick<NewRun, "begunFor">> &
+  Pick<FastifyRequest, "headers"> & { readonly body: Buffer; readonly input: string };
+type WaitingPost = Posted & { end(begun: BegunRun | Problem | Promise<never>): void };
+
+/** At a hook: all that it is let send in a minute by default begins within 4 s, and takes little from others then. */
+const TOGETHER_MAX = 16;
+const BEGIN_EVERY_MS = 100;
+
+/** The first and what begins with it, in one transaction: no two for the same. */
+function takeTogether(waiting: Set<WaitingPost>): readonly WaitingPost[] {
+  const keys = new Set<string>();
+  const isOne = ({ begunFor: key }: Posted) => key === null || (!keys.has(key) && Boolean(keys.add(key)));
+  const together = [...waiting].filter(isOne).slice(0, TOGETHER_MAX);
+  for (const post of together) waiting.delete(post);
+  return together;
+}
 
 /** `POST /v1/workflows/hooks/{hook_key}` runs a workflow. Whoever has the key needs no other. */
 export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes {
   const find = coalesceByTurn((digest) => findHook(pool, Buffer.from(digest, "latin1")));
   const hooks = new WeakMap<FastifyRequest, KnownHook>();
+  /** By hook, of which a transaction is under way. */
+  const waiting = new Map<string, Set<WaitingPost>>();
 
-  async function begin(tx: ClientBase, hook: KnownHook, { headers, body, input }: Posted) {
+  /** What each comes to, in their order. @throws what refuses all of them, or one for want of storage */
+  async function begin(tx: ClientBase, hook: KnownHook, posts: readonly Posted[]) {
     const { accountId } = hook;
     const workflow = await lockHooked(tx, accountId, hook.workflowId);
     // It may have been ended by whoever had the workflow before.
@@ -177,21 +195,71 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
     if (workflow === null)
       throw inactive("Its current version begins elsewhere. Publish one with a hook_trigger.");
     const { authMode, refusal, ...triggered } = workflow;
-    const signature = headers[SIGNATURE_HEADER];
-    if (authMode === "signature") requireSignature(body, signature, signingSecretOf(hook, secretsKey));
-    if (refusal !== null) throw inactive(TRIGGER_ERRORS[refusal]);
-    const { userId } = triggered;
-    await refuseBeyondStorage(tx, accountId, userId, null);
-    const hasRoom = await hasRoomForRun(tx, { accountId, userId });
-    const key = headers["idempotency-key"];
-    const begunFor = key === undefined ? null : `key ${readIdempotencyKey(key)}`;
-    // One with a key may have its run already.
-    if (!hasRoom && begunFor === null) throw new Problem("too_many_workflow_runs");
-    const traceparent = readTraceparent(headers.traceparent);
-    const run = { ...triggered, webhookId: hook.id, begunFor, traceparent };
-    const begun = (await beginRun(tx, accountId, run, input))!;
-    if (begun.isNew && !hasRoom) throw new Problem("too_many_workflow_runs");
-    if (begun.input !== input && begun.input !== FORGOTTEN_INPUT) throw new Problem("idempotency_key_reused");
+    const secret = authMode === "signature" ? signingSecretOf(hook, secretsKey) : null;
+    const fault = refusal === null ? null : inactive(TRIGGER_ERRORS[refusal]);
+    const faults = posts.map((post) => (secret === null ? null : signatureFaultOf(post, secret)) ?? fault);
+    const of = { ...triggered, webhookId: hook.id };
+    const runs = posts
+      .filter((_, index) => faults[index] === null)
+      .map(({ headers, input, begunFor }) => {
+        return { ...of, input, begunFor, traceparent: readTraceparent(headers.traceparent) };
+      });
+    if (runs.length === 0) return faults as readonly Problem[];
+    const user = { accountId, userId: triggered.userId };
+    await refuseBeyondStorage(tx, accountId, user.userId, null);
+    const room = await roomForRuns(tx, user, runs.length);
+    const begun = (await beginRuns(tx, accountId, JSON.stringify(runs), room)).values();
+    return posts.map(({ input }, index) => {
+      if (faults[index]) return faults[index];
+      const run = begun.next().value;
+      if (!run?.id) return new Problem("too_many_workflow_runs");
+      const isSame = run.input === input || run.input === FORGOTTEN_INPUT;
+      return isSame ? run : new Problem("idempotency_key_reused");
+    });
+  }
+
+  /** Never rejects. */
+  async function beginTogether(hook: KnownHook, posts: readonly WaitingPost[]): Promise<void> {
+    try {
+      const begun = await inTransaction(pool, (tx) => begin(tx, hook, posts));
+      for (const [index, post] of posts.entries()) post.end(begun[index]!);
+    } catch (error) {
+      // There may be room for some of them.
+      const isTooMuch = posts.length > 1 && storageRefusalOf(error) !== null;
+      for (const post of posts)
+        if (isTooMuch) await beginTogether(hook, [post]);
+        else post.end(Promise.reject(error));
+    }
+  }
+
+  /** Until none waits. Never rejects. */
+  async function beginAll(hook: KnownHook, own: Set<WaitingPost>, inTurn: InTurn): Promise<void> {
+    const sharer = sharerOf(hook.accountId, { userId: hook.workflowId });
+    for (const first of own) {
+      const rest = wait(BEGIN_EVERY_MS);
+      const turn = inTurn(sharer, { waitMs: ANSWER_WITHIN_MS }, () => beginTogether(hook, takeTogether(own)));
+      await turn.catch((error: unknown) => first.end(Promise.reject(error)));
+      own.delete(first);
+      if (own.size > 0) await rest;
+    }
+    waiting.delete(hook.id);
+  }
+
+  /**
+   * At once, or together with what else is posted to the hook before its next transaction. Losing options: one for
+   * each, and as many in one as have come. Others' webhooks waited longer.
+   */
+  async function beginSoon(hook: KnownHook, posted: Posted, waitMs: number, inTurn: InTurn) {
+    const { promise, resolve: end } = Promise.withResolvers<BegunRun | Problem>();
+    const post = { ...posted, end };
+    const own = waiting.get(hook.id) ?? new Set();
+    own.add(post);
+    if (!waiting.has(hook.id)) {
+      waiting.set(hook.id, own);
+      beginAll(hook, own, inTurn);
+    }
+    const begun = await withDeadline(waitMs, "the transaction", promise).finally(() => own.delete(post));
+    if (begun instanceof Problem) throw begun;
     return begun;
   }
 
@@ -223,14 +291,14 @@ export function createHookRoutes({ pool, secretsKey }: Dependencies): AddRoutes 
         try {
           refuseMediaType(headers, body.length);
           const hook = hooks.get(request)!;
-          const turn = { waitMs: msLeft(context) };
+          const waitMs = msLeft(context);
           const read = () => inputOf(body);
           const isLarge = body.length >= BODY_BYTES_IN_TURN_MIN;
-          const input = isLarge ? await kernel.onThread(context.sharer!, turn, read) : read();
-          const beginning = kernel.inTurn(context.sharer!, turn, () =>
-            inTransaction(pool, (tx) => begin(tx, hook, { headers, body, input })),
-          );
-          const { id: run_id, isNew } = await withDeadline(turn.waitMs, "the transaction", beginning);
+          const input = isLarge ? await kernel.onThread(context.sharer!, { waitMs }, read) : read();
+          const key = headers["idempotency-key"];
+          const begunFor = key === undefined ? null : `key ${readIdempotencyKey(key)}`;
+          const posted = { headers, body, input, begunFor };
+          const { id: run_id, isNew } = await beginSoon(hook, posted, waitMs, kernel.inTurn);
           if (!isNew) reply.header("idempotent-replayed", "true");
           reply.code(202).header("content-type", "application/json");
           return reply.send(Buffer.from(JSON.stringify({ run_id })));
@@ -252,13 +320,15 @@ function inputOf(body: Buffer): string {
   return JSON.stringify(data);
 }
 
-function requireSignature(body: Buffer, signature: HeaderValue, secret: string): void {
+/** Null: the secret has signed it now. */
+function signatureFaultOf({ body, headers }: Posted, secret: string): Problem | null {
   try {
-    verifySignature({ body, header: signature, secrets: [secret] });
+    verifySignature({ body, header: headers[SIGNATURE_HEADER], secrets: [secret] });
+    return null;
   } catch (error) {
     if (!(error instanceof WebhookVerificationError) || error.kind === "misuse") throw error;
     const { code, message } = error;
     const errors = [{ path: `header.${SIGNATURE_HEADER}`, message: `${code}: ${message}` }];
-    throw new Problem("hook_signature_invalid", { errors });
+    return new Problem("hook_signature_invalid", { errors });
   }
 }

@@ -5,8 +5,8 @@ import { inTransaction } from "../../base/database/transaction.ts";
 import { isoTime } from "../../base/model/time.ts";
 import { lastDue, nextDue } from "../model/due-times.ts";
 import type { TriggerError } from "../model/triggers.ts";
-import { hasRoomForRun } from "../store/runs.ts";
-import { beginRun, type DueSchedule, findDueAccounts, lockDue, settleSchedule } from "../store/triggers.ts";
+import { roomForRuns } from "../store/runs.ts";
+import { beginRuns, type DueSchedule, findDueAccounts, lockDue, settleSchedule } from "../store/triggers.ts";
 
 /** How soon a due time is noticed; whoever notices very many begins some of them, and rests as long. */
 export const START_EVERY_MS = 1_000;
@@ -72,9 +72,10 @@ async function start(
   dueMs: number,
 ): Promise<TriggerError | null> {
   await refuseBeyondStorage(tx, accountId, userId, null);
-  if (!(await hasRoomForRun(tx, { accountId, userId }))) return "too_many_workflow_runs";
+  const room = await roomForRuns(tx, { accountId, userId }, 1);
   const begunFor = isoTime(dueMs);
-  const run = { ...of, userId, triggerId, begunFor, traceparent: null };
-  await beginRun(tx, accountId, run, JSON.stringify({ due_at: begunFor }));
-  return null;
+  const input = JSON.stringify({ due_at: begunFor });
+  const run = { ...of, userId, triggerId, begunFor, traceparent: null, input };
+  const [begun] = await beginRuns(tx, accountId, JSON.stringify([run]), room);
+  return begun?.id ? null : "too_many_workflow_runs";
 }

@@ -285,8 +285,12 @@ export const lockRunnable = lockOf<RunnableWorkflow, SpaceUser, [workflowId: str
    for share of w`,
 );
 
-/** Whether the user may have one more; until the transaction ends, nobody else of the account is told so. */
-export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: SpaceUser): Promise<boolean> {
+/** Of so many more, how many the user may have. Until the transaction ends, nobody else of the account is told. */
+export async function roomForRuns(
+  tx: ClientBase,
+  { accountId, userId }: SpaceUser,
+  wanted: number,
+): Promise<number> {
   await tx.query("select from workspace.workspaces where account_id = $1 for no key update", [accountId]);
   const { rows } = await tx.query<Held>(
     `select count(*)::integer as "inAll", count(*) filter (where requested_by = $2)::integer as "ofUser" from (
@@ -295,7 +299,9 @@ export async function hasRoomForRun(tx: ClientBase, { accountId, userId }: Space
      ) as unfinished`,
     [accountId, userId],
   );
-  return hasRoomFor(1, rows[0]!, UNFINISHED_RUNS_MAX);
+  let room = 0;
+  while (room < wanted && hasRoomFor(room + 1, rows[0]!, UNFINISHED_RUNS_MAX)) room++;
+  return room;
 }
 
 export type LockedRun = {

@@ -76,38 +76,46 @@ export type NewRun = Omit<Triggered, "refusal"> & {
   readonly traceparent: string | null;
 };
 
+export type BegunRun = { readonly id: string; readonly isNew: boolean; readonly input: string };
+
 /**
- * A run that begins at its trigger, or the one that was begun for the same before: runs of an account are begun one
- * after the other, see `hasRoomForRun`. @param input JSON, as it is stored
+ * Runs that begin at their triggers, none of two for the same, or those that were begun for the same before. `id` null:
+ * it is beyond `room`. Runs of an account are begun one after the other, see `roomForRuns`.
+ * @param runs JSON, a list of `NewRun & { input }`, each input as it is stored
  */
-export const beginRun = rowOf<
-  { readonly id: string; readonly isNew: boolean; readonly input: string },
+export const beginRuns = rowsOf<
+  BegunRun | { readonly id: null },
   string,
-  [run: NewRun, input: string],
+  [runs: string, room: number],
   ClientBase
 >(
-  `with given as (
-     select * from json_to_record($2) as given ("workflowId" uuid, "spaceId" uuid, version integer, "userId" uuid,
-       "nodeId" text, "keyId" uuid, "triggerId" uuid, "webhookId" uuid, "begunFor" text, "retryOf" uuid,
-       "testNodeId" text, "webhookUrl" text, traceparent text)
+  `with given as materialized (
+     select * from rows from (json_to_recordset($2) as ("workflowId" uuid, "spaceId" uuid, version integer,
+       "userId" uuid, "nodeId" text, "keyId" uuid, "triggerId" uuid, "webhookId" uuid, "begunFor" text,
+       "retryOf" uuid, "testNodeId" text, "webhookUrl" text, traceparent text, input text)) with ordinality
+   ), known as (
+     select given.ordinality, r.id, r.input::text as input from given join workspace.runs as r
+     on r.account_id = $1 and r.workflow_id = given."workflowId" and r.begun_for = given."begunFor"
+   ), fresh as materialized (
+     select sealpost.uuid_v7() as id, given.* from given
+     where ordinality not in (select ordinality from known) order by ordinality limit $3
    ), run as (
-     insert into workspace.runs (account_id, workflow_id, space_id, version, requested_by, requested_key_id, trigger_id,
-       webhook_id, begun_for, retry_of, test_node_id, webhook_url, traceparent, input, node_run_count, event_count)
-     select $1, "workflowId", "spaceId", version, "userId", "keyId", "triggerId", "webhookId", "begunFor", "retryOf",
-       "testNodeId", "webhookUrl", traceparent, $3, 1, 1
-     from given
-     on conflict (account_id, workflow_id, begun_for) where begun_for is not null do nothing
-     returning id, true as "isNew", input::text as input
+     insert into workspace.runs (account_id, id, workflow_id, space_id, version, requested_by, requested_key_id,
+       trigger_id, webhook_id, begun_for, retry_of, test_node_id, webhook_url, traceparent, input, node_run_count,
+       event_count)
+     select $1, id, "workflowId", "spaceId", version, "userId", "keyId", "triggerId", "webhookId", "begunFor",
+       "retryOf", "testNodeId", "webhookUrl", traceparent, input::json, 1, 1
+     from fresh
    ), node as (
      insert into workspace.node_runs (account_id, run_id, sequence, node_id, input_count)
-     select $1, run.id, 1, "nodeId", 0 from run, given
+     select $1, id, 1, "nodeId", 0 from fresh
    ), event as (
-     insert into workspace.run_events (account_id, run_id, sequence, kind) select $1, id, 1, 'run.created' from run
+     insert into workspace.run_events (account_id, run_id, sequence, kind) select $1, id, 1, 'run.created' from fresh
    )
-   select * from run union all
-   select r.id, false, r.input::text from workspace.runs as r, given
-   where r.account_id = $1 and r.workflow_id = "workflowId" and r.begun_for = "begunFor"`,
-  "begin_run",
+   select coalesce(fresh.id, known.id) as id, fresh.id is not null as "isNew",
+     coalesce(fresh.input, known.input) as input
+   from given left join fresh using (ordinality) left join known using (ordinality) order by given.ordinality`,
+  "begin_runs",
 );
 
 export const readNow = scalarOf<Date>("select now()");

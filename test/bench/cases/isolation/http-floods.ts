@@ -22,6 +22,9 @@ export const httpPublishes: Flood = {
 
 /** Before the flood, by eights: more than `serve` does at a time. */
 const RUNS_BEFORE = 16;
+/** A `serve` is seldom new: so many accounts' logs have been read, each so often. */
+const READERS = 4;
+const READS = 500;
 
 /** Somebody who knows the URL of a hook posts to it as fast as `serve` answers, to its limits and beyond. */
 export const hookPosts: Flood = {
@@ -33,11 +36,13 @@ export const hookPosts: Flood = {
     const workflowId = await publishWorkflow(ask, "hook_trigger", 1);
     const { url } = await ask("POST", `/v1/workflows/${workflowId}/hook`);
     const hookPath = new URL(String(url)).pathname;
-    // A `serve` that has run, and the process for steps, which the first run of all starts.
+    // The process for steps is started by the first run of all.
     for (let n = 0; n < RUNS_BEFORE; n += 8)
       await Promise.all(Array.from({ length: 8 }, () => ask("POST", hookPath)));
     const unfinished = "/* bench */ select from workspace.runs where completed_at is null limit 1";
     while ((await database.pool.query(unfinished)).rowCount !== 0) await wait(100);
+    const keys = await createKeys(database, ground.accountIds.slice(0, READERS));
+    await Promise.all([...keys.values()].map((key) => readLog(api.url, key)));
     const via: Via = { kind: "http", url: api.url, apiKeys: new Map(), whenLimited: "counted", hookPath };
     return ahead(
       ground,
@@ -47,6 +52,15 @@ export const hookPosts: Flood = {
     );
   },
 };
+
+async function readLog(url: string, key: string): Promise<void> {
+  for (let n = 0; n < READS; n++) {
+    const headers = { authorization: `Bearer ${key}` };
+    const answer = await fetch(new URL("/v1/webhooks/deliveries", url), { headers });
+    await answer.arrayBuffer();
+    if (!answer.ok) throw new Error(`The log was answered ${answer.status}.`);
+  }
+}
 
 /** The first of the accounts publishes as fast as it goes. @param names of what was taken, and of what was refused */
 function ahead(
