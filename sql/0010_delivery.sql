@@ -473,7 +473,8 @@ as $$
 declare
   look_again constant interval := '1 second';
   waiting_max constant integer := 2000;
-  kept_max constant integer := 50;
+  -- Of one account, and fewer once there are more than 20: together they are half of those that are counted.
+  kept_max integer := 50;
   wait_max constant interval := '20 minutes';
   receiver sealpost.receivers;
   address_at timestamptz;
@@ -529,6 +530,7 @@ begin
       select account_id from sealpost.receivers
       where address = at_address and next_at > at - interval '1 minute' order by next_at limit waiting_max
     ) as those;
+    kept_max := least(kept_max, greatest(1, waiting_max / (2 * accounts)));
   end if;
   wait := case
     when receiver.busy_until > at and not is_further then look_again
@@ -555,8 +557,9 @@ begin
     return;
   end if;
   wait_ms := extract(epoch from wait) * 1000;
-  -- An account's names take up no more than that: another one asks as often without a place, but its first ones wait.
-  if is_from_elsewhere and own >= kept_max and own + others >= waiting_max then
+  -- Once all that are counted are taken, an account's names take up no more than that: those beyond ask as often
+  -- without a place, and get none. So everybody is counted, and an account's names come as often as another's one.
+  if not is_further and own - (not is_from_elsewhere)::integer >= kept_max and own + others >= waiting_max then
     update sealpost.receivers set next_at = greatest(next_at, at + wait), address = null
     where account_id = whose and origin = of_origin;
   elsif is_further then

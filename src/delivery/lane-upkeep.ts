@@ -9,7 +9,7 @@ const OVERFLOWS_PER_STATEMENT_MAX = 64;
 /** What has answered for the first time is gathered for so long: nobody waits for it. */
 const REMEMBER_AFTER_MS = 500;
 /** Receivers that have never answered here are looked up again: another dispatcher may have met them by now. */
-const ASK_AGAIN_EVERY_MS = 1_000;
+const ASK_AGAIN_EVERY_MS = 1_100;
 const BACKOFF = { baseMs: 100, maxMs: 5_000 };
 
 export type LaneUpkeepOptions = {

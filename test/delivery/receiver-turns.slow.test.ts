@@ -1,7 +1,7 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
 import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
-import { changeRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
+import { changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
@@ -143,6 +143,41 @@ describe("a turn", () => {
       await changeRows(database.pool, "receiver_addresses", { address }, { next_at: new Date(0) });
       expect(await asked(other, origin, { address }), name).toEqual({ isProven: false, waitMs: null });
     }
+  });
+
+  it("is counted on by as many names of each account, however many accounts wait with many", async () => {
+    const address = "192.0.2.66";
+    const accounts = await Promise.all(Array.from({ length: 60 }, () => insertAccount(database.pool)));
+    for (let n = 0; n < 50; n++)
+      await Promise.all(accounts.map((one) => asked(one, `https://n${n}.example.com`, { address })));
+    const newcomer = await insertAccount(database.pool);
+    await asked(newcomer, "https://new.example.com", { address });
+    const { rows } = await database.pool.query<{ account_id: string; names: number }>(
+      "select account_id, count(*)::integer as names from sealpost.receivers where address = $1 group by 1",
+      [address],
+    );
+    const names = new Map(rows.map((row) => [row.account_id, row.names]));
+    expect(names.get(newcomer)).toBe(1);
+    names.delete(newcomer);
+    const counts = [...names.values()].sort((one, other) => one - other);
+    expect(counts).toHaveLength(60);
+    expect(counts.at(-1)).toBeLessThanOrEqual(2 * counts[0]!);
+    expect(counts.reduce((sum, count) => sum + count)).toBeLessThanOrEqual(2_000);
+  });
+
+  it("is no longer counted on by more names of an account than others have, once those have come", async () => {
+    const greedy = await insertAccount(database.pool);
+    const other = await insertAccount(database.pool);
+    const address = "192.0.2.88";
+    await database.pool.query(
+      `insert into sealpost.receivers (account_id, origin, next_at, address)
+       select $1, 'https://n' || n || '.example.com', now(), $2 from generate_series(1, 2100) as n`,
+      [greedy, address],
+    );
+    await asked(other, "https://other.example.com", { address });
+    for (let n = 1; n <= 200; n++) await asked(greedy, `https://n${n}.example.com`, { address });
+    expect(await countRows(database.pool, "sealpost.receivers", { address })).toBeLessThanOrEqual(2_000);
+    expect(await countRows(database.pool, "sealpost.receivers", { address, account_id: other })).toBe(1);
   });
 
   it("comes as late as after any other, once the database's clock was set back by an hour", async () => {
