@@ -154,8 +154,8 @@ export async function deliver(
   const delivery = await withProof(claimed, url, on);
   const waited = waitedFor(delivery, url, on);
   // The claim has looked for the text; another spelling of what is refused is refused as well.
-  const { accountId, webhookUrl } = claimed;
-  const isRespelled = webhookUrl !== null && target?.verdict === "allow" && target.href !== webhookUrl;
+  const { accountId, webhookUrl, endpointUrl } = claimed;
+  const isRespelled = target?.verdict === "allow" && target.href !== (webhookUrl ?? endpointUrl);
   const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, target.href)));
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(

@@ -127,10 +127,9 @@ describe("a receiver that has answered no 2xx", () => {
     handler = ({ headers }) => (headers.host!.startsWith("other.") ? {} : NOT_FOUND);
     const [proven_since, proven_at] = [new Date(Date.now() - 86_400_000), new Date()];
     await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
-    const dispatcher = start({ RETRY_WINDOW_SECONDS: "2" });
+    const dispatcher = start({ RETRY_WINDOW_SECONDS: "4" });
     const [first, second] = await publishMany(accountId, 2);
     await untilPosted(dispatcher, 2);
-    // The first one's window would have ended long ago.
     await setEndpoint(database.pool, accountId, href);
     for (const id of [second!, first!]) {
       const ended = () =>
@@ -285,15 +284,16 @@ describe("a receiver that has to answer a challenge", () => {
     expect(await attemptRows(database.pool, id!)).toMatchObject([{ error_code: "target_not_confirmed" }]);
   });
 
-  it("refuses by 410 as ever", async () => {
+  it("refuses by 410 as ever, however its URL is spelled", async () => {
     handler = () => ({ status: 410, headers: { "webhook-refuse": "1" } });
     const dispatcher = start(CHALLENGE);
     const accountId = await newAccount(receiver.url("/in"));
-    const [id] = await publishMany(accountId, 1);
-    await untilPosted(dispatcher, 1);
+    for (const [n, path] of ["/in", "/in?", "/%69n"].entries()) {
+      const [id = ""] = await publishMany(accountId, 1, receiver.url(path).href);
+      await dispatcher.waitForAttempts(n + 1);
+      expect(await deliveryRow(database.pool, id), path).toMatchObject({ reason: "refused_by_receiver" });
+    }
     expect(receiver.requests.map(isChallenge)).toEqual([true]);
-    const { status, reason } = await deliveryRow(database.pool, id!);
-    expect([status, reason]).toEqual(["abandoned", "refused_by_receiver"]);
   });
 
   it("is not asked where it was proven by a 2xx before, and a 2xx proves nobody anew", async () => {
