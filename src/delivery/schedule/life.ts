@@ -31,10 +31,11 @@ export function decideBeforeAttempt(state: ClaimedState, policy: RetryPolicy, no
   if (state.wasInterruptedInQuarantine) return { kind: "end", reason: "interrupted" };
   if (state.attemptsInRun >= policy.attempts) return { kind: "end", reason: "attempts_exhausted" };
   if (nowMs >= state.expiresAtMs) return { kind: "end", reason: "analysis_expired" };
-  if (nowMs >= windowEndsAtMs(policy, state.runStartedAtMs)) return { kind: "end", reason: "window_ended" };
   if (state.target === null) return { kind: "end", reason: "no_target" };
   if (state.target === "refused_by_receiver") return { kind: "end", reason: "refused_by_receiver" };
   if (state.target === "refused") return { kind: "end", reason: "target_refused" };
+  // After what one can do something about: of a target that is gone, nobody knows how long it was waited for.
+  if (nowMs >= windowEndsAtMs(policy, state.runStartedAtMs)) return { kind: "end", reason: "window_ended" };
   return { kind: "post" };
 }
 

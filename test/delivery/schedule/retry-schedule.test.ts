@@ -138,6 +138,10 @@ describe("decisions", () => {
     expect(end).toBe(1.25 * DAY.windowMs);
     expect(decideBeforeAttempt(claimed, DAY, end - 1)).toEqual({ kind: "post" });
     expect(decideBeforeAttempt(claimed, DAY, end)).toEqual({ kind: "end", reason: "window_ended" });
+    // How long it was waited for is not known without a target.
+    expect(decideBeforeAttempt({ ...claimed, target: null }, DAY, end)).toMatchObject({
+      reason: "no_target",
+    });
   });
   it("ends when the analysis is no longer readable, the target is gone or refused, or it was cut while alone", () => {
     expect(decideBeforeAttempt({ ...claimed, expiresAtMs: 5 }, DAY, 4)).toEqual({ kind: "post" });
