@@ -28,8 +28,11 @@ export async function lockErasable(
 /** From the commit on its keys are no good, and publishing to it stores nothing. Returns when that is. */
 export async function beginErasure(tx: ClientBase, accountId: string): Promise<Date> {
   const { rows } = await tx.query<{ at: Date }>(
-    "update sealpost.accounts set erased_at = now(), is_full = false where id = $1 returning erased_at as at",
-    [accountId],
+    // One that had that name before would be taken for done.
+    `update sealpost.accounts set erased_at = now(), is_full = false,
+       name = case name when $2 then $2 || '?' else name end
+     where id = $1 returning erased_at as at`,
+    [accountId, ERASED_NAME],
   );
   await tx.query("insert into sealpost.erasures (account_id) values ($1) on conflict do nothing", [
     accountId,

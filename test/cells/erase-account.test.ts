@@ -141,14 +141,21 @@ describe("erasing an account", () => {
     expect(await tablesWith(accountId)).toEqual(KEPT);
   });
 
-  it("that waits too long says for whom, and goes on when run again", async () => {
-    const other = await begin(database.pool);
-    await publish(other.client, accountId, GOOD);
-    await expect(erase({ waitMaxMs: 100 })).rejects.toThrow(/waited for a transaction .*pid \d+/);
-    await other.commit();
-    expect(await erase()).toMatchObject({ outcome: "erased" });
-    expect(await tablesWith(accountId)).toEqual(KEPT);
-  });
+  it.each(["test", "erased"])(
+    "that waits too long says for whom, and goes on when run again: %s",
+    async (name) => {
+      await changeRows(database.pool, "accounts", { id: accountId }, { name });
+      const other = await begin(database.pool);
+      await publish(other.client, accountId, GOOD);
+      for (const given of [name, null, null]) {
+        const waiting = erase({ name: given, waitMaxMs: 100 });
+        await expect(waiting).rejects.toThrow(/waited for a transaction .*pid \d+/);
+      }
+      await other.commit();
+      expect(await erase({ name: null })).toMatchObject({ outcome: "erased" });
+      expect(await tablesWith(accountId)).toEqual(KEPT);
+    },
+  );
 
   it("ends attempts: what one comes to, and what a process has in memory, is not written down", async () => {
     const { pool } = database;
