@@ -40,18 +40,9 @@ export function judgeTargetUrl(text: string, options: TargetUrlOptions = {}): Ta
   const refusedTarget = refuseTarget(url, options.unsafeAllowedTargets ?? NO_UNSAFE_ALLOWED_TARGETS);
   if (refusedTarget !== null) return refusedTarget;
 
-  url.pathname = url.pathname.replaceAll(ENCODED, plainly);
-  if (url.search === "") url.search = "";
   // Percent-encoding makes a text with letters outside ASCII up to twelve times as long.
   if (url.href.length > TARGET_URL_LENGTH_MAX) return refuseLength(url.href.length);
   return { verdict: "allow", url, href: url.href };
-}
-
-const ENCODED = /%[0-9a-f]{2}/gi;
-/** An encoded byte of a path in the one form of those that mean the same. */
-function plainly(encoded: string): string {
-  const character = String.fromCharCode(Number.parseInt(encoded.slice(1), 16));
-  return /[\w.~-]/.test(character) ? character : encoded.toUpperCase();
 }
 
 const FORM_FAULTS = {

@@ -97,7 +97,7 @@ export const beginRuns = rowsOf<
      select given.ordinality, r.id, r.input::text as input from given join workspace.runs as r
      on r.account_id = $1 and r.workflow_id = given."workflowId" and r.begun_for = given."begunFor"
    ), fresh as materialized (
-     select sealpost.uuid_v7() as id, given.* from given
+     select sealpost.uuid_v7(now()) as id, given.* from given
      where ordinality not in (select ordinality from known) order by ordinality limit $3
    ), run as (
      insert into workspace.runs (account_id, id, workflow_id, space_id, version, requested_by, requested_key_id,
