@@ -12,7 +12,13 @@ import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-ur
 import type { LeasedDelivery } from "./claim-sql.ts";
 import { hidingSecrets, sentHeaders, unsealHeaders } from "./endpoint-headers.ts";
 import type { TurnTaken } from "./lane.ts";
-import { createTurn, mustProve, type ReceiverTurn, type ReceiverTurns } from "./receivers-sql.ts";
+import {
+  createTurn,
+  mustProve,
+  type ReceiverTurn,
+  type ReceiverTurns,
+  requestForm,
+} from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
 import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease, waitedMs } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
@@ -155,7 +161,7 @@ export async function deliver(
   const waited = waitedFor(delivery, url, on);
   // The claim has looked for the text; another spelling of what is refused is refused as well.
   const { accountId, webhookUrl, endpointUrl } = claimed;
-  const isRespelled = target?.verdict === "allow" && target.href !== (webhookUrl ?? endpointUrl);
+  const isRespelled = target?.verdict === "allow" && requestForm(target.href) !== (webhookUrl ?? endpointUrl);
   const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, target.href)));
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(

@@ -152,8 +152,8 @@ export function endpointOperations({
       response: emptyResponse(),
       errors: ["not_found", "refused_by_receiver"],
       handle: async ({ accountId, body, caller, problem }, tx) => {
-        const url = URL.parse(body.url)?.href ?? "";
-        if (!(await isRefusing(tx, accountId, url))) throw problem("not_found");
+        const { url } = body;
+        if (!URL.canParse(url) || !(await isRefusing(tx, accountId, url))) throw problem("not_found");
         if (!(await liftRefusal(tx, accountId, url, caller.isStaff))) throw problem("refused_by_receiver");
       },
     }),

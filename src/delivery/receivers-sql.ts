@@ -79,12 +79,23 @@ export async function proveFromLog(pool: Pool): Promise<void> {
 /** The newest; one refusal in a hundred looks for more. */
 const REFUSALS_PER_ACCOUNT_MAX = 10_000;
 
-/** Its receiver wants nothing more from the account at this URL, which is in its normal form. */
+/** The one form of all URLs that ask for the same: no empty query, and nothing in the path encoded without need. */
+export function requestForm(url: string): string {
+  const parsed = new URL(url);
+  parsed.pathname = parsed.pathname.replaceAll(/%[0-9a-f]{2}/gi, (byte) => {
+    const character = String.fromCharCode(Number.parseInt(byte.slice(1), 16));
+    return /[\w.~-]/.test(character) ? character : byte.toUpperCase();
+  });
+  if (parsed.search === "") parsed.search = "";
+  return parsed.href;
+}
+
+/** Its receiver wants nothing more from the account at this URL. */
 export async function refuseUrl(pool: Pool, accountId: string, url: string): Promise<void> {
   const { rows } = await pool.query<{ isDrawn: boolean }>(
     `insert into sealpost.refusals (account_id, url) select $1::uuid, $2 where ${notErased("$1")}
      on conflict (account_id, url) do update set refused_at = now() returning random() < 0.01 as "isDrawn"`,
-    [accountId, url],
+    [accountId, requestForm(url)],
   );
   if (!rows[0]?.isDrawn) return;
   await pool.query(
@@ -94,7 +105,7 @@ export async function refuseUrl(pool: Pool, accountId: string, url: string): Pro
   );
 }
 
-/** SQL: whether the receiver at the URL refuses the account. */
+/** SQL: whether the receiver at the URL, which is in its `requestForm`, refuses the account. */
 export const refusing = (accountId: string, url: string) => `exists (
   select from sealpost.refusals as r where r.account_id = any (array[${accountId}]) and r.url = any (array[${url}])
     and coalesce(r.lifted_at < r.refused_at, true))`;
@@ -113,7 +124,7 @@ export async function isRefusing(
 ): Promise<boolean> {
   const { rows } = await database.query<{ is: boolean }>(`select ${refusing("$1::uuid", "$2")} as is`, [
     accountId,
-    url,
+    requestForm(url),
   ]);
   return rows[0]!.is;
 }
@@ -128,7 +139,7 @@ export async function liftRefusal(
   const { rowCount } = await database.query(
     `update sealpost.refusals set lifted_at = now()
      where account_id = $1 and url = $2 and ($3 or coalesce(lifted_at < now() - interval '1 day', true))`,
-    [accountId, url, isStaff],
+    [accountId, requestForm(url), isStaff],
   );
   return rowCount === 1;
 }

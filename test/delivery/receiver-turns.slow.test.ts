@@ -1,6 +1,6 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
-import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import { endTurn, forgetReceivers, requestForm, takeTurn } from "../../src/delivery/receivers-sql.ts";
 import { changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
@@ -17,6 +17,15 @@ it.each([
     url,
   ]);
   expect(rows[0]!.origin).toBe(new URL(url).origin);
+});
+
+it.each([
+  ["/in?", "/in"],
+  ["/%69n%2f%C3%a9?%69", "/in%2F%C3%A9?%69"],
+  ["/%7ea/%2e%2e/b%3F", "/b%3F"],
+  ["/in?x=1", "/in?x=1"],
+])("what %s asks for is %s", (path, form) => {
+  expect(requestForm(`HTTPS://hooks.example.com:443${path}`)).toBe(`https://hooks.example.com${form}`);
 });
 
 describe("a turn", () => {

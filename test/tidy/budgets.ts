@@ -23,7 +23,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * fail spaced 28, what erasing did not do told as such 6, erasures that nothing beside them stops or outlasts 61, what
  * a move has left told of and forgotten 26, bounds of wake-ups that keep up beside a snapshot and after a clock was set
  * back 55, nothing erased along that a run was not given 13, what stays of people told 1, what a role lacks and which
- * host is unknown told 4, refusals of a flood at a pace 10, URLs that ask for the same refused as one 9, an account
+ * host is unknown told 4, refusals of a flood at a pace 10, URLs that ask for the same refused as one 17, an account
  * called "erased" erased 2, a port that no socket gets by chance 10; and for what the console's users asked for: its
  * truth about replays, hosts and times 122, its density (search, groups by cause, an explanation in parts, who
  * replayed, an endpoint's health, who is told, a pause's banner) 957 and a file, runs' pages and workflows in the log
@@ -45,7 +45,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_055,
+    max: 58_063,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
