@@ -38,8 +38,10 @@ export async function eraseAnalysis(
   const made = await eraseFromRuns(tx, accountId, analysisId, by);
   if (made === null) return "refused";
   const erased = await eraseOne(tx, accountId, analysisId);
-  for (const id of erased === null ? [] : made) await eraseOne(tx, accountId, id);
-  return erased;
+  if (erased === null) return null;
+  let { inFlight } = erased;
+  for (const id of made) if ((await eraseOne(tx, accountId, id))?.inFlight) inFlight = true;
+  return { ...erased, inFlight };
 }
 
 /**

@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { eraseFromRuns } from "../../src/app/areas.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
+import { removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { eraseAnalysis, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { changeRows, countRows, insertRow } from "../support/installation.ts";
 import { publishIt, read, waiting } from "./external-world.ts";
@@ -55,6 +56,27 @@ test("needs can_delete in its space, too, when its run is deleted for good", asy
   expect((await api.ask("GET", `/v1/analyses/${analysisId}`)).status).toBe(200);
   await setRole(space.id, editor, "ADMIN");
   expect((await erase(analysisId, editor.key)).status).toBe(200);
+});
+
+test("says so when what a run has made of it is being sent", async () => {
+  const { accountId } = api.account;
+  await setEndpoint(database.pool, accountId, "https://hooks.example.com/in");
+  const { run, analysisId } = await waiting();
+  await publishIt(analysisId);
+  await read();
+  await stepAll(stepping());
+  const { delivery_id } = await runs.get(run.id);
+  const lease = {
+    ...{ lease_token: randomUUID(), lease_number: 1, lease_run: 1 },
+    ...{
+      lease_until: new Date(Date.now() + 20_000),
+      lease_started_at: new Date(),
+      run_started_at: new Date(),
+    },
+  };
+  await changeRows(database.pool, "open_deliveries", { delivery_id }, lease);
+  expect((await erase(analysisId)).body).toMatchObject({ in_flight: true });
+  await removeEndpoint(database.pool, accountId);
 });
 
 test("ends a run that works with it, and what it has handed on is gone", async () => {
