@@ -34,6 +34,7 @@ create table sealpost.receivers (
   primary key (account_id, origin)
 ) with (autovacuum_vacuum_scale_factor = 0.1);
 create index receivers_waiting on sealpost.receivers (address, next_at) where next_at is not null;
+create index receivers_resting on sealpost.receivers (account_id, next_at) where next_at is not null;
 create index receivers_old on sealpost.receivers (next_at) where next_at is not null;
 create index receivers_proven on sealpost.receivers (proven_at) where next_at is null;
 
@@ -158,6 +159,14 @@ create function sealpost.origin(url text) returns text
 language sql immutable parallel safe
 begin atomic
   select 'https://' || regexp_replace(lower(split_part(split_part(url, '/', 3), '?', 1) collate "C"), ':443$', '');
+end;
+
+-- Whether that origin is as an attempt's would be: of a host that is spelled otherwise (not in ASCII, percent-encoded,
+-- a number) nobody knows here.
+create function sealpost.is_plain(origin text) returns boolean
+language sql immutable parallel safe
+begin atomic
+  select origin ~ '^https://([a-z0-9_-]+[.])*[a-z][a-z0-9_-]*[.]?(:[1-9][0-9]*)?$';
 end;
 
 -- Who waits for whom: the account and the origin of its webhook_url, or the account's endpoint.
@@ -302,16 +311,23 @@ begin
     select place, delivery_id, account_id, lane, wake_at, due_at,
       row_number() over (partition by account_id, lane order by wake_at, delivery_id) - 1 as lane_rank
     from due where not is_paused
-  ), asked as (
-    select in_lane.*, case when lane_rank = 0 and wake_at > due_at then exists (
-      select from sealpost.receivers as r
-      where r.account_id = any (array[in_lane.account_id]) and r.next_at > at - interval '1 minute'
-        and r.origin = any (array[sealpost.origin(coalesce(
-          case when in_lane.lane <> sealpost.lane(in_lane.account_id, null) then (
-            select b.webhook_url from sealpost.bodies as b where b.delivery_id = in_lane.delivery_id limit 1) end,
-          (select e.url from sealpost.endpoints as e where e.account_id = any (array[in_lane.account_id]))))])
-    ) else false end as is_first_resting
+  ), aimed as materialized (
+    select in_lane.*, case when lane_rank = 0 and wake_at > due_at then sealpost.origin(coalesce(
+      case when in_lane.lane <> sealpost.lane(in_lane.account_id, null) then (
+        select b.webhook_url from sealpost.bodies as b where b.delivery_id = in_lane.delivery_id limit 1) end,
+      (select e.url from sealpost.endpoints as e where e.account_id = any (array[in_lane.account_id])))) end as origin
     from in_lane
+  ), asked as (
+    -- One that is not plain rests if any receiver of the account does.
+    select aimed.*, aimed.origin is not null and (exists (
+      select from sealpost.receivers as r
+      where r.account_id = any (array[aimed.account_id]) and r.next_at > at - interval '1 minute'
+        and r.origin = any (array[aimed.origin])
+    ) or not sealpost.is_plain(aimed.origin) and exists (
+      select from sealpost.receivers as r
+      where r.account_id = any (array[aimed.account_id]) and r.next_at > at - interval '1 minute'
+    )) as is_first_resting
+    from aimed
   ), ranked as (
     select place, delivery_id, lane, lane_rank, due_at,
       row_number() over (partition by account_id order by lane_rank, delivery_id) - 1 as account_rank,

@@ -530,6 +530,7 @@ create table sealpost.receivers (
 ) with (autovacuum_vacuum_scale_factor=0.1);
 CREATE INDEX receivers_old ON sealpost.receivers USING btree (next_at) WHERE (next_at IS NOT NULL);
 CREATE INDEX receivers_proven ON sealpost.receivers USING btree (proven_at) WHERE (next_at IS NULL);
+CREATE INDEX receivers_resting ON sealpost.receivers USING btree (account_id, next_at) WHERE (next_at IS NOT NULL);
 CREATE INDEX receivers_waiting ON sealpost.receivers USING btree (address, next_at) WHERE (next_at IS NOT NULL);
 
 create table sealpost.refusals (
@@ -1193,6 +1194,8 @@ function sealpost.is_key_good(of_key uuid) returns boolean
   sql, 0009_accounts.sql
 function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
   sql, stable, 0010_delivery.sql
+function sealpost.is_plain(origin text) returns boolean
+  sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.is_too_deep(analysis text) returns boolean
   plpgsql, immutable, parallel safe, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.keep_task() returns trigger

@@ -110,12 +110,18 @@ export const refusing = (accountId: string, url: string) => `exists (
   select from sealpost.refusals as r where r.account_id = any (array[${accountId}]) and r.url = any (array[${url}])
     and coalesce(r.lifted_at < r.refused_at, true))`;
 
-/** SQL: whether the receiver at the URL, or at the endpoint if that is null, rests between its turns. */
-export const restingBetweenTurns = (accountId: string, webhookUrl: string) => `exists (
-  select from sealpost.receivers as r
-  where r.account_id = ${accountId} and r.next_at > now() - interval '1 minute' and r.origin = any (array[
-    sealpost.origin(coalesce(${webhookUrl}, (
-      select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))]))`;
+/**
+ * SQL: whether the receiver at the URL, or at the endpoint if that is null, rests between its turns; where its origin
+ * is not plain, whether any of the account's does.
+ */
+export function restingBetweenTurns(accountId: string, webhookUrl: string): string {
+  const origin = `sealpost.origin(coalesce(${webhookUrl}, (
+    select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))`;
+  const resting = `select from sealpost.receivers as r
+    where r.account_id = ${accountId} and r.next_at > now() - interval '1 minute'`;
+  return `(exists (${resting} and r.origin = any (array[${origin}]))
+    or not sealpost.is_plain(${origin}) and exists (${resting}))`;
+}
 
 export async function isRefusing(
   database: Pool | ClientBase,

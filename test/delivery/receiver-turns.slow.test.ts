@@ -1,6 +1,12 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
-import { endTurn, forgetReceivers, requestForm, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import {
+  endTurn,
+  forgetReceivers,
+  requestForm,
+  restingBetweenTurns,
+  takeTurn,
+} from "../../src/delivery/receivers-sql.ts";
 import { changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
@@ -17,6 +23,27 @@ it.each([
     url,
   ]);
   expect(rows[0]!.origin).toBe(new URL(url).origin);
+});
+
+it.each([
+  ["https://n1.example.com/x", true],
+  ["https://N1.example.com:443?x", true],
+  ["https://%6e1.example.com/x", true],
+  ["https://n1.example.com:0443/x", true],
+  ["https://b\u00fccher.example.com/x", true],
+  ["https://134744072/x", true],
+  ["https://n2.example.com/x", false],
+  ["https://xn--bcher-kva.example.com/x", false],
+])("what is for %s waits for its receiver's turn: %s", async (url, is) => {
+  const account = await insertAccount(database.pool);
+  const isResting = async () => {
+    const resting = restingBetweenTurns("$1::uuid", "$2::text");
+    return (await database.pool.query(`select ${resting} as is`, [account, url])).rows[0].is;
+  };
+  expect(await isResting()).toBe(false);
+  const row = { account_id: account, origin: "https://n1.example.com", next_at: new Date() };
+  await insertRow(database.pool, "receivers", row);
+  expect(await isResting()).toBe(is);
 });
 
 it.each([
