@@ -67,6 +67,19 @@ describe("a turn", () => {
       ...changes,
     });
 
+  /** So many names of an account, from n1 on, that wait at an address. */
+  const insertWaiting = (
+    account: string,
+    address: string,
+    names: number,
+    nextAt = new Date(Date.now() + 3_600_000),
+  ) =>
+    database.pool.query(
+      `insert into sealpost.receivers (account_id, origin, next_at, address)
+       select $1, 'https://n' || n || '.example.com', $4, $2 from generate_series(1, $3) as n`,
+      [account, address, names, nextAt],
+    );
+
   it("is one receiver's at a time, and ends with its attempt", async () => {
     const account = await insertAccount(database.pool);
     const address = { address: "192.0.2.1" };
@@ -112,11 +125,7 @@ describe("a turn", () => {
     const greedy = await insertAccount(database.pool);
     const other = await insertAccount(database.pool);
     const address = "192.0.2.99";
-    await database.pool.query(
-      `insert into sealpost.receivers (account_id, origin, next_at, address)
-       select $1, 'https://n' || n || '.example.com', now() + interval '1 hour', $2 from generate_series(1, 2500) as n`,
-      [greedy, address],
-    );
+    await insertWaiting(greedy, address, 2_500);
     const { waitMs } = await asked(other, "https://other.example.com", { address });
     expect(waitMs, "behind whoever waits").toBeLessThan(2 * 1_050);
     await changeRows(database.pool, "receivers", { account_id: other }, { next_at: new Date() });
@@ -167,11 +176,7 @@ describe("a turn", () => {
     const greedy = await insertAccount(database.pool);
     const other = await insertAccount(database.pool);
     const address = "192.0.2.44";
-    await database.pool.query(
-      `insert into sealpost.receivers (account_id, origin, next_at, address)
-       select $1, 'https://n' || n || '.example.com', now() + interval '1 hour', $2 from generate_series(1, 1999) as n`,
-      [greedy, address],
-    );
+    await insertWaiting(greedy, address, 1_999);
     for (const name of ["first", "second"]) {
       const origin = `https://${name}.example.com`;
       await asked(other, origin, { address });
@@ -181,7 +186,7 @@ describe("a turn", () => {
     }
   });
 
-  it("is counted on by as many names of each account, however many accounts wait with many", async () => {
+  it("is waited for by as many names of each account, however many accounts have many", async () => {
     const address = "192.0.2.66";
     const accounts = await Promise.all(Array.from({ length: 60 }, () => insertAccount(database.pool)));
     for (let n = 0; n < 50; n++)
@@ -201,15 +206,11 @@ describe("a turn", () => {
     expect(counts.reduce((sum, count) => sum + count)).toBeLessThanOrEqual(2_000);
   });
 
-  it("is no longer counted on by more names of an account than others have, once those have come", async () => {
+  it("is not waited for by more names than may be counted, once another account has come", async () => {
     const greedy = await insertAccount(database.pool);
     const other = await insertAccount(database.pool);
     const address = "192.0.2.88";
-    await database.pool.query(
-      `insert into sealpost.receivers (account_id, origin, next_at, address)
-       select $1, 'https://n' || n || '.example.com', now(), $2 from generate_series(1, 2100) as n`,
-      [greedy, address],
-    );
+    await insertWaiting(greedy, address, 2_100, new Date());
     await asked(other, "https://other.example.com", { address });
     for (let n = 1; n <= 200; n++) await asked(greedy, `https://n${n}.example.com`, { address });
     expect(await countRows(database.pool, "sealpost.receivers", { address })).toBeLessThanOrEqual(2_000);
