@@ -18,11 +18,28 @@ const MORE = 40;
 /** And over HTTP at most, while processes take their time to start. */
 const MOST = 300;
 
+/**
+ * A server that acknowledges before it syncs, and syncs only each ten seconds, so that a cut comes between the two. It
+ * would sync earlier where a changed page is written, and so it has memory for all of them.
+ */
+export const LATE_SYNC: Pick<PowerOptions, "settings" | "checkpoints"> = {
+  settings: {
+    synchronous_commit: "off",
+    wal_writer_delay: "10s",
+    wal_writer_flush_after: "1GB",
+    bgwriter_lru_maxpages: "0",
+    shared_buffers: "128MB",
+  },
+  checkpoints: false,
+};
+
 export type PowerOptions = {
   readonly cuts: number;
   readonly chance: Chance;
   /** Of the server: `fsync: "off"`, to see that its loss is found. */
   readonly settings?: Readonly<Record<string, string>>;
+  /** False: nobody asks for any, each of which syncs what was acknowledged before. */
+  readonly checkpoints?: boolean;
   readonly tell?: ((line: string) => void) | undefined;
 };
 
@@ -31,7 +48,7 @@ export type PowerOptions = {
  * its pages. After each cut everything is compared. Rejects when anything that was acknowledged is not there, is there
  * twice, or was read from the feed and is not where it was, and when a page is not what was written.
  */
-export async function playPowerCuts({ cuts, chance, settings = {}, tell }: PowerOptions): Promise<Figures> {
+export async function playPowerCuts({ settings = {}, ...options }: PowerOptions): Promise<Figures> {
   await using resources = new AsyncDisposableStack();
   const [disk, objects] = [await LazyFs.mount(), await LazyFs.mount()];
   resources.defer(() => Promise.all([disk.end(), objects.end()]).then(() => undefined));
@@ -44,7 +61,7 @@ export async function playPowerCuts({ cuts, chance, settings = {}, tell }: Power
   const env = { STATE_DIR: objects.folder, RATE_LIMIT_REQUESTS: "1000000", RETRY_WINDOW_SECONDS: "600" };
   const place = { databaseUrl: postgres.url, dispatchers: 0, env };
   return await withCluster(NO_PLACE, place, (cluster) =>
-    cutOverAndOver({ cluster, postgres, disk, objects }, { cuts, chance, tell }),
+    cutOverAndOver({ cluster, postgres, disk, objects }, options),
   );
 }
 
@@ -64,9 +81,10 @@ type Machine = {
 
 async function cutOverAndOver(machine: Machine, options: PowerOptions): Promise<Figures> {
   const { cluster } = machine;
-  const { cuts, chance, tell = () => undefined } = options;
+  const { cuts, chance, checkpoints = true, tell = () => undefined } = options;
   await cluster.pool.query("create extension pg_prewarm");
   const accounts = await createAccounts(cluster, ["analyses:read", "analyses:publish"]);
+  await cluster.pool.query("checkpoint");
   const accountIds = accounts.map(({ accountId }) => accountId);
   const { publications } = cluster.producer;
   let api = await cluster.startApi();
@@ -88,7 +106,7 @@ async function cutOverAndOver(machine: Machine, options: PowerOptions): Promise<
     producer.run(IN_FLIGHT, publishing.signal, whileFew),
     cluster.producer.run(BY_SQL_PER_SECOND, accountIds, publishing.signal),
     documents.run(publishing.signal),
-    checkpointAlways(cluster, publishing.signal),
+    checkpoints && checkpointAlways(cluster, publishing.signal),
   ]);
   published.catch(() => undefined);
   const untilMoreAcknowledged = () => {

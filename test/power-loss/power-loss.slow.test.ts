@@ -4,7 +4,7 @@ import { inWords } from "../faults/harness/figures.ts";
 import { Chance } from "../simulation/chance.ts";
 import { patience } from "../support/time-limits.ts";
 import { LazyFs } from "./lazy-fs.ts";
-import { playPowerCuts } from "./power-cuts.ts";
+import { LATE_SYNC, playPowerCuts } from "./power-cuts.ts";
 
 /** Null: none can be mounted here, as in most containers; the reason is the machine's. */
 const reason = await LazyFs.mount().then(
@@ -29,7 +29,9 @@ test.skipIf(reason !== null)(
     timeout: patience(240_000),
   },
   async () => {
-    const settings = { synchronous_commit: "off" };
-    await expect(playPowerCuts({ cuts: 3, chance: new Chance(7), settings })).rejects.toThrow();
+    const chance = new Chance(7);
+    await expect(playPowerCuts({ cuts: 2, chance, ...LATE_SYNC })).rejects.toThrow(
+      "what was acknowledged is not there",
+    );
   },
 );

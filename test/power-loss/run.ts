@@ -7,7 +7,7 @@ import { parseArgs } from "node:util";
 import { inWords } from "../faults/harness/figures.ts";
 import { Chance } from "../simulation/chance.ts";
 import { watchSlowness } from "../support/suite-setup.ts";
-import { playPowerCuts } from "./power-cuts.ts";
+import { LATE_SYNC, playPowerCuts } from "./power-cuts.ts";
 
 const { values } = parseArgs({
   options: {
@@ -39,9 +39,13 @@ async function play(): Promise<number> {
 async function prove(): Promise<number> {
   if ((await play()) !== 0) return 1;
   let missed = 0;
-  for (const setting of ["fsync", "full_page_writes", "synchronous_commit"]) {
-    const settings = { [setting]: "off" };
-    const found = await playPowerCuts({ cuts, chance: new Chance(seed), settings }).then(
+  const servers = {
+    fsync: { settings: { fsync: "off" } },
+    full_page_writes: { settings: { full_page_writes: "off" } },
+    synchronous_commit: LATE_SYNC,
+  };
+  for (const [setting, server] of Object.entries(servers)) {
+    const found = await playPowerCuts({ cuts, chance: new Chance(seed), ...server }).then(
       () => null,
       (error: Error) => error.message.split("\n", 4).join(" "),
     );
