@@ -26,6 +26,8 @@ type QueueLevels = Readonly<
   >
 >;
 
+const URL_OF_OLDEST = "(select b.webhook_url from sealpost.bodies as b where b.delivery_id = oldest_id)";
+
 /**
  * Publishing and promoting set wake_at to 15 s from then, so whatever is due or in flight has a wake_at that is past or
  * near, and its index leads to all of it. A lane flooded with a million deliveries has some further ahead, which are
@@ -43,19 +45,19 @@ with bound as materialized (
   order by wake_at
   limit ${ROWS_LOOKED_AT_MAX}
 ), counted as (
-  select
-    account_id, bool_or(is_leased) as is_leased,
+  select account_id, lane, bool_or(is_leased) as is_leased,
     count(*) filter (where not is_leased and due_for >= 0) as due,
     max(due_for) filter (where not is_leased) as oldest,
     (array_agg(delivery_id order by due_for desc) filter (where not is_leased))[1] as oldest_id
   from looked_at
   group by account_id, lane
 ), lanes as (
-  select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and ${restingBetweenTurns(
-    "counted.account_id",
-    "(select b.webhook_url from sealpost.bodies as b where b.delivery_id = oldest_id)",
-  )} as is_at_work
-  from counted
+  select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and (
+    -- One that has never answered also waits for others of its account that have not.
+    bool_or(is_leased) over (partition by account_id) and not exists (select from sealpost.answered_lanes as a
+      where a.account_id = any (array[c.account_id]) and a.lane = any (array[c.lane]))
+    or ${restingBetweenTurns("c.account_id", URL_OF_OLDEST)}) as is_at_work
+  from counted as c
 )
 select
   coalesce(sum(due), 0)::integer as due,

@@ -75,7 +75,11 @@ describe("the queue's levels", () => {
     await database.pool.query("delete from sealpost.held_deliveries");
   });
 
+  const answered = (lane: number) =>
+    insertRow(database.pool, "answered_lanes", { account_id: accountId, lane });
+
   test("count what is due, and tell lanes at work from lanes that nobody serves", async () => {
+    await answered(2);
     await insertOpen({ lane: 1, dueIn: -300 });
     await insertOpen({ lane: 1, dueIn: -400, leaseFor: 10 });
     await insertOpen({ lane: 2, dueIn: -90 }, 3);
@@ -91,6 +95,17 @@ describe("the queue's levels", () => {
     expect(levels.oldestDueIdleSeconds).toBeLessThan(90 + patience(10));
     expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
     expect(levels.oldestDueAtWorkSeconds).toBeLessThan(300 + patience(10));
+  });
+
+  test("know a lane as at work whose receiver is as new as others of its account that are in flight", async () => {
+    await insertOpen({ lane: 11, dueIn: -300 });
+    expect((await readQueueLevels(pool)).oldestDueIdleSeconds).toBeGreaterThan(299);
+    await insertOpen({ lane: 12, dueIn: -10, leaseFor: 10 });
+    const levels = await readQueueLevels(pool);
+    expect(levels.oldestDueIdleSeconds).toBe(0);
+    expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
+    await answered(11);
+    expect((await readQueueLevels(pool)).oldestDueIdleSeconds).toBeGreaterThan(299);
   });
 
   test("know a lane as at work whose receiver has proven nothing and has had its turn", async () => {

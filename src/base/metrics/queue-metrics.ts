@@ -20,7 +20,7 @@ export function createQueueMetrics(registry: MetricsRegistry) {
       name: "sealpost_oldest_due_seconds",
       help:
         "How long the oldest due delivery has been due: in idle lanes (ours to serve), and in busy lanes, " +
-        "where it waits for its own receiver.",
+        "where it waits for its own receiver, or its account's other new ones.",
       labels: { lane: ["idle", "at_work"] },
     }),
     held: registry.gauge({
