@@ -163,7 +163,7 @@ end;
 
 -- Whether that origin is as an attempt's would be: of a host that is spelled otherwise (not in ASCII, percent-encoded,
 -- a number) nobody knows here.
-create function sealpost.is_plain(origin text) returns boolean
+create function sealpost.is_normalized_origin(origin text) returns boolean
 language sql immutable parallel safe
 begin atomic
   select origin ~ '^https://([a-z0-9_-]+[.])*[a-z][a-z0-9_-]*[.]?(:[1-9][0-9]*)?$';
@@ -318,12 +318,12 @@ begin
       (select e.url from sealpost.endpoints as e where e.account_id = any (array[in_lane.account_id])))) end as origin
     from in_lane
   ), asked as (
-    -- One that is not plain rests if any receiver of the account does.
+    -- One that is not normalized rests if any receiver of the account does.
     select aimed.*, aimed.origin is not null and (exists (
       select from sealpost.receivers as r
       where r.account_id = any (array[aimed.account_id]) and r.next_at > at - interval '1 minute'
         and r.origin = any (array[aimed.origin])
-    ) or not sealpost.is_plain(aimed.origin) and exists (
+    ) or not sealpost.is_normalized_origin(aimed.origin) and exists (
       select from sealpost.receivers as r
       where r.account_id = any (array[aimed.account_id]) and r.next_at > at - interval '1 minute'
     )) as is_first_resting

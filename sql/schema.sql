@@ -1192,10 +1192,10 @@ function sealpost.is_erased(analysis json) returns boolean
   sql, stable, parallel safe, 0011_log.sql
 function sealpost.is_key_good(of_key uuid) returns boolean
   sql, 0009_accounts.sql
+function sealpost.is_normalized_origin(origin text) returns boolean
+  sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.is_paused(of_account uuid, of_lane bigint) returns boolean
   sql, stable, 0010_delivery.sql
-function sealpost.is_plain(origin text) returns boolean
-  sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.is_too_deep(analysis text) returns boolean
   plpgsql, immutable, parallel safe, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.keep_task() returns trigger

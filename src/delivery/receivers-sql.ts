@@ -112,7 +112,7 @@ export const refusing = (accountId: string, url: string) => `exists (
 
 /**
  * SQL: whether the receiver at the URL, or at the endpoint if that is null, rests between its turns; where its origin
- * is not plain, whether any of the account's does.
+ * is not normalized, whether any of the account's does.
  */
 export function restingBetweenTurns(accountId: string, webhookUrl: string): string {
   const origin = `sealpost.origin(coalesce(${webhookUrl}, (
@@ -120,7 +120,7 @@ export function restingBetweenTurns(accountId: string, webhookUrl: string): stri
   const resting = `select from sealpost.receivers as r
     where r.account_id = ${accountId} and r.next_at > now() - interval '1 minute'`;
   return `(exists (${resting} and r.origin = any (array[${origin}]))
-    or not sealpost.is_plain(${origin}) and exists (${resting}))`;
+    or not sealpost.is_normalized_origin(${origin}) and exists (${resting}))`;
 }
 
 export async function isRefusing(

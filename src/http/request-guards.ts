@@ -37,7 +37,7 @@ export type RequestGuardOptions = {
 
 export type RateLimitPolicies = {
   readonly key: RateLimitPolicy;
-  /** All keys and sessions of an account that act for no user, and all of each user, who so shuts out nobody else. */
+  /** Of all that acts for no user, and of each user, who so shuts out nobody else; absent: not limited. */
   readonly account?: RateLimitPolicy;
   /** For clients without a key. */
   readonly address: RateLimitPolicy;
