@@ -124,21 +124,21 @@ function refuseLookup(hostname: string): never {
 
 /** Of an account's look-ups that fail, of receivers that have proven nothing, each is followed by so long a pause, … */
 const FAILED_LOOKUP_MS = 100;
-/** … and all together by this at most: an attempt to another of its names waits, and has its time. */
-const LOOKUP_PAUSE_MAX_MS = 3_000;
+/** … and all together by this part of the time to connect: an attempt to another of its names waits, and has the rest. */
+const LOOKUP_PAUSE_MAX = 0.6;
 const PAUSED_MAX = 10_000;
 
 /**
  * Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either, whether
  * such names lead nowhere or all to one place, whose receivers have to wait for their turns.
  */
-function spacedLookUps(findAddresses: FindCheckedAddresses) {
+function spacedLookUps(findAddresses: FindCheckedAddresses, connectTimeoutMs: number) {
   /** Until when each account's look-ups wait. */
   const paused = new TtlMap<string, number>(PAUSED_MAX);
   function pause({ hostname, payer = hostname }: Target): void {
     const now = performance.now();
     const pauseMs = Math.max(0, (paused.get(payer) ?? 0) - now) + FAILED_LOOKUP_MS;
-    const limitedMs = Math.min(pauseMs, LOOKUP_PAUSE_MAX_MS);
+    const limitedMs = Math.min(pauseMs, LOOKUP_PAUSE_MAX * connectTimeoutMs);
     paused.set(payer, now + limitedMs, limitedMs);
   }
 
@@ -162,7 +162,7 @@ export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
  * @throws Error for a `ca` or an own address that cannot be read
  */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
-  const { lookUp, pause } = spacedLookUps(createCheckedAddresses(options));
+  const { lookUp, pause } = spacedLookUps(createCheckedAddresses(options), options.connectTimeoutMs);
   return createConnector(options, async (target, deadline, progress) => {
     const { hostname, port, admit } = target;
     const startedAtMs = performance.now();

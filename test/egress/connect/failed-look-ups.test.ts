@@ -12,13 +12,20 @@ beforeAll(async () => {
 });
 afterAll(() => nameServer.close());
 
+const connectorWithin = (connectTimeoutMs: number) =>
+  createDirectConnector({
+    resolver: createResolver({
+      servers: [nameServer.address],
+      timeoutMs: patience(10_000),
+      now: () => performance.now(),
+    }),
+    unsafeAllowedTargets: parseUnsafeAllowedTargets([]),
+    connectTimeoutMs,
+  });
+
 test("names that do not exist are looked up ten a second for an account, if they have proven nothing", async () => {
   const now = () => performance.now();
-  const connectTo = createDirectConnector({
-    resolver: createResolver({ servers: [nameServer.address], timeoutMs: patience(10_000), now }),
-    unsafeAllowedTargets: parseUnsafeAllowedTargets([]),
-    connectTimeoutMs: patience(5_000),
-  });
+  const connectTo = connectorWithin(patience(5_000));
   const startedAtMs = now();
   const tookMs = () => now() - startedAtMs;
   let names = 0;
@@ -39,14 +46,20 @@ test("names that do not exist are looked up ten a second for an account, if they
   expect(tookMs(), "nobody waits for longer than three seconds").toBeLessThan(patience(3_800));
 });
 
+test("whoever waited for its look-up has time left for it, however little an attempt has", async () => {
+  const connectTo = connectorWithin(patience(500));
+  const target = { hostname: "none.victim.example.com", port: 443, payer: "a", admit: async () => undefined };
+  for (let n = 0; n < 3; n++) {
+    const connecting = Array.from({ length: 20 }, () => connectTo(target, new AbortController().signal));
+    for (const { reason } of (await Promise.allSettled(connecting)) as PromiseRejectedResult[])
+      expect(reason.message).toMatch("knows no address");
+  }
+});
+
 test("so are names that all lead to one place, whose receivers have to wait for their turn", async () => {
   const now = () => performance.now();
   for (let n = 0; n < 4; n++) nameServer.script(`${n}.wild.example.com`, [["93.184.216.34"]]);
-  const connectTo = createDirectConnector({
-    resolver: createResolver({ servers: [nameServer.address], timeoutMs: patience(10_000), now }),
-    unsafeAllowedTargets: parseUnsafeAllowedTargets([]),
-    connectTimeoutMs: patience(5_000),
-  });
+  const connectTo = connectorWithin(patience(5_000));
   const startedAtMs = now();
   const admit = async () => {
     throw new ConnectError("not_proven", "It is not its turn.");
