@@ -206,11 +206,14 @@ class Exchange implements Dispatcher.DispatchHandler, Member {
   }
 
   #send(connection: Connection): void {
-    const { url, headers, body } = this.#request;
-    connection.client.dispatch(
-      { method: "POST", path: url.pathname + url.search, headers: headers as Record<string, string>, body },
-      this,
-    );
+    const { url, headers, body, deadlineMs } = this.#request;
+    // A process that was frozen meanwhile reads its sockets before its timers, and its lease may be over.
+    if (this.#setting.now() - this.#startedAtMs >= deadlineMs) this.onTimeIsUp();
+    else
+      connection.client.dispatch(
+        { method: "POST", path: url.pathname + url.search, headers: headers as Record<string, string>, body },
+        this,
+      );
   }
 
   // Called by undici, in this order.

@@ -243,6 +243,24 @@ describe("a POST that comes to no connection", () => {
     expect(receiver.requests).toEqual([]);
   });
 
+  it("sends nothing after its deadline, though the process was frozen and its timers have not run", async () => {
+    const { receiver } = await setUp();
+    let frozenMs = 0;
+    const poster = createTestPoster({
+      ports: [receiver.port],
+      caPem: receiver.caPem,
+      now: () => performance.now() + frozenMs,
+      onConnected: () => {
+        frozenMs = 3_600_000;
+      },
+    });
+    open.push(poster);
+    const result = await poster.post(postRequest(receiver.url()));
+    expect(result).toMatchObject({ errorCode: "connect_timeout", mayHaveWritten: false });
+    await receiver.waitForNoConnections();
+    expect(receiver.requests).toEqual([]);
+  });
+
   it("reports an error that nobody knows as unexpected", async () => {
     const connect = () => Promise.reject(new TypeError("a bug"));
     const poster = createPoster({ egress: egressOf(connect), now: () => performance.now() });
