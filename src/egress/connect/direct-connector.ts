@@ -124,7 +124,7 @@ function refuseLookup(hostname: string): never {
 
 /** Of an account's look-ups that fail, of receivers that have proven nothing, each is followed by so long a pause, … */
 const FAILED_LOOKUP_MS = 100;
-/** … and all together by this part of the time to connect: an attempt to another of its names waits, and has the rest. */
+/** … and all together by this part of the time to connect: an attempt to another of its names has the rest. */
 const LOOKUP_PAUSE_MAX = 0.6;
 const PAUSED_MAX = 10_000;
 
