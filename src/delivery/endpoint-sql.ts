@@ -95,7 +95,10 @@ export async function changeEndpoint(
   await tx.query("select from sealpost.endpoints where account_id = $1 for update", [accountId]);
   const before = await findEndpoint(tx, accountId);
   if (expected !== undefined && before?.updated_at !== expected) throw new EndpointChanged();
-  const { url: previousUrl, sealedHeaders = null } = before ?? {};
+  const { url: previousUrl } = before ?? {};
+  // What names every value needs none of before, which then need not open.
+  const isWhole = given?.every(({ value }) => value !== undefined) === true;
+  const sealedHeaders = isWhole ? null : (before?.sealedHeaders ?? null);
   if (given === undefined && sealedHeaders === null)
     return { endpoint: await setEndpoint(tx, accountId, url, options), previousUrl };
   const secretsKey = await findSecretsKey();

@@ -98,6 +98,19 @@ test("are shown again, but never a secret value: not in an answer, a row or a lo
   expect(audited.details).toMatchObject({ headers: ["X-Gate", "x-tenant"] });
 });
 
+test.each([[[]], [[PLAIN]]])("can be set to %j where nothing opens those of before", async (headers) => {
+  await set({ headers: [GATE] });
+  await changeRows(
+    database.pool,
+    "endpoints",
+    { account_id: account.accountId },
+    { sealed_headers: Buffer.from("x") },
+  );
+  await expect(set({ headers: [{ name: GATE.name, secret: true }] })).rejects.toThrow("cannot be decrypted");
+  expect((await set({ headers })).body.headers).toEqual(headers);
+  expect((await delivered()).headers["x-tenant"]).toBe(headers[0]?.value);
+});
+
 test("stay as they are when they are not given; one without a value keeps it; what is left out is gone", async () => {
   await set({ headers: [GATE, PLAIN] });
   expect((await set({})).body.headers).toHaveLength(2);

@@ -170,7 +170,7 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
         const secretsKey = await loadSecretsKey(pool, config);
         const done = await reseal(pool, secretsKey);
         if (typeof done !== "number")
-          throw new UsageError(`The secret ${done.id} in sealpost.${done.table} ${UNREADABLE}`);
+          throw new UsageError(`The secret ${done.id} in ${done.table} ${UNREADABLE}`);
         await changeAudited(pool, SECRETS_RESEALED, async (tx) => {
           await resealCanary(tx, secretsKey);
           return { done, accountId: null, details: { resealed: done } };

@@ -11,7 +11,7 @@ type Row = SealedFor & {
   readonly sealed: Buffer | null;
 };
 
-/** A secret that none of the keys opens. */
+/** A secret that none of the keys opens; `table` with its schema. */
 type Unreadable = { readonly table: string; readonly id: string };
 
 /**
@@ -31,7 +31,7 @@ export async function reseal(pool: Pool, secretsKey: SecretsKey): Promise<number
         (row) => row.sealed !== null && !opens(keysOf(secretsKey)[0], row.sealed, row),
       );
       const unreadable = stale.find((row) => !opens(secretsKey, row.sealed!, row));
-      if (unreadable !== undefined) return { table, id: unreadable.id };
+      if (unreadable !== undefined) return { table: nameOf(table), id: unreadable.id };
       if (stale.length > 0) count += await resealRows(pool, table, stale, secretsKey);
     } while (rows.length > 0);
   }

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import type { Pool } from "pg";
+import type { Pool, QueryResult } from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { createAccount } from "../../../src/accounts/accounts-sql.ts";
 import { claimIdempotencyKey, storingResponse } from "../../../src/base/database/idempotency.ts";
@@ -167,11 +167,46 @@ describe("a rotation of SECRETS_KEY", () => {
        where account_id = $1 and expires_at is not null returning id`,
       [accountId],
     );
-    expect(await reseal(database.pool, TWO)).toEqual({ table: "signing_secrets", id: rows[0]!.id });
+    expect(await reseal(database.pool, TWO)).toEqual({ table: "sealpost.signing_secrets", id: rows[0]!.id });
   });
 });
 
 describe("what is sealed", () => {
+  test("is gone once a lost key is replaced as docs/operating.md says, and nothing else is", async () => {
+    const { pool } = database;
+    const { accountId } = await store(OLD);
+    const tx = await pool.connect();
+    // A hook without its workflow.
+    await tx.query("set session_replication_role = replica");
+    for (const [table, text] of [
+      ["sealpost.endpoints (account_id, url, sealed_headers)", "'https://hooks.example.com', 'sealed'"],
+      [
+        "workspace.hooks (account_id, workflow_id, key_digest, sealed_secret, created_by)",
+        "gen_random_uuid(), decode(repeat('00', 32), 'hex'), 'sealed', gen_random_uuid()",
+      ],
+    ])
+      await tx.query(`insert into ${table} values ($1, ${text})`, [accountId]);
+    tx.release(true);
+    const operating = await readFile(new URL("../../../docs/operating.md", import.meta.url), "utf8");
+    const [, recipe = ""] =
+      /### If the secrets key is lost\n[\s\S]*?```sql\n([\s\S]*?)```/.exec(operating) ?? [];
+    const results = (await pool.query(recipe)) as unknown as readonly QueryResult[];
+    expect(results.flatMap(({ rows }) => rows)).toEqual([
+      { account_id: accountId },
+      { account_id: accountId, workflow_id: expect.any(String) },
+    ]);
+    for (const [table, { schema = "sealpost", column, if: isSealed = "true" }] of Object.entries(
+      SEALED_COLUMNS,
+    )) {
+      const { rows } = await pool.query(
+        `select count(*)::integer as n from ${schema}.${table} where ${isSealed} and ${column} is not null`,
+      );
+      expect(rows, table).toEqual([{ n: 0 }]);
+    }
+    expect((await pool.query("select url from sealpost.endpoints")).rowCount).toBe(1);
+    expect(await isSecretsKey(pool, NEW)).toBe(true);
+  });
+
   /** Columns that hold bytes, and no sealed ones. */
   const PLAIN = [
     "analyses.digest",
