@@ -281,6 +281,7 @@ declare
   account_max constant integer := 2 * lane_max;
   few constant integer := greatest(1, lane_max / 20);
   is_any_paused constant boolean := exists (select from sealpost.endpoints where paused_at is not null);
+  places tid[];
   ids uuid[];
   lanes bigint[];
   to_hold uuid[];
@@ -295,6 +296,13 @@ begin
   ) >= waiting_jobs_max then
     return;
   end if;
+  -- A statement that locks rows must not read partitions: UNPRUNED in src/base/database/transaction.ts.
+  places := array(
+    select ctid from sealpost.open_deliveries
+    where wake_at >= wake_from and wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
+    order by wake_at
+    limit rows_max
+    for update skip locked);
   with due as (
     select ctid as place, delivery_id, account_id, lane, wake_at, due_at,
       -- What was cut in quarantine cannot be held: it is woken, to end.
@@ -302,11 +310,7 @@ begin
         and (lease_alone and lease_run = run) is not true then
         exists (select from sealpost.endpoints as e where e.account_id = o.account_id and e.paused_at is not null)
       else false end as is_paused
-    from sealpost.open_deliveries as o
-    where wake_at >= wake_from and wake_at <= at and due_at <= at and (lease_until is null or lease_until <= at)
-    order by wake_at
-    limit rows_max
-    for update skip locked
+    from sealpost.open_deliveries as o where ctid = any (places)
   ), in_lane as (
     select place, delivery_id, account_id, lane, wake_at, due_at,
       row_number() over (partition by account_id, lane order by wake_at, delivery_id) - 1 as lane_rank
@@ -1389,6 +1393,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_partition_pruning = off -- UNPRUNED in src/base/database/transaction.ts
 set jit = off
 as $$
 declare
@@ -1521,6 +1526,7 @@ language plpgsql
 set search_path = pg_catalog, pg_temp
 set plan_cache_mode = force_generic_plan
 set enable_seqscan = off
+set enable_partition_pruning = off -- UNPRUNED in src/base/database/transaction.ts
 set jit = off
 set enable_hashjoin = off
 set enable_mergejoin = off

@@ -1145,7 +1145,7 @@ function sealpost.add_wakeups(delivery_ids uuid[], lanes bigint[]) returns void
 function sealpost.add_write_bytes(of_account uuid, of_user uuid, answer_more bigint, audit_more bigint) returns void
   sql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.advance_holds(analysis_retention interval, at timestamptz, account_max integer, rows_max integer, OUT released integer, OUT expired integer, OUT is_gathering boolean) returns record
-  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_partition_pruning=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
 function sealpost.advance_replays(analysis_retention interval, at timestamptz) returns integer
   sql, 0011_log.sql
 function sealpost.advance_replays(analysis_retention interval, at timestamptz, items_max integer) returns integer
@@ -1261,7 +1261,7 @@ function sealpost.replay_standing(of_replay uuid, of_account uuid, OUT succeeded
 function sealpost.resume_endpoint(of_account uuid) returns boolean
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.send_to_endpoint(of_deliveries uuid[], token uuid, at timestamptz) returns void
-  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0010_delivery.sql
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_partition_pruning=off, jit=off, 0010_delivery.sql
 function sealpost.sequence_events(of_holder uuid, lease interval, rows_max integer, OUT leads boolean, OUT sequenced integer, OUT is_full boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, enable_bitmapscan=off, enable_sort=off, jit=off, 0012_feed.sql
 function sealpost.start_next_run(of_account uuid, of_delivery uuid, analysis_retention interval, at timestamptz, runs_max integer, OUT outcome text, OUT next_run integer, OUT wakes_lane bigint) returns record

@@ -1,5 +1,6 @@
 import type { Pool } from "pg";
 import { createdAtMs, dayOf, queryDay } from "../base/database/partitions.ts";
+import { inTransaction, UNPRUNED } from "../base/database/transaction.ts";
 import type { EventName } from "../base/model/events.ts";
 import { holdLeased, sendToEndpoint } from "./endpoint-sql.ts";
 import { refusing } from "./receivers-sql.ts";
@@ -303,7 +304,8 @@ export async function recoverInterrupted(
   at: Date | null,
 ): Promise<readonly Recovered[]> {
   const values = [`{${cutIds.join(",")}}`, at];
-  return (await pool.query<Recovered>({ name: "recover", text: RECOVER, values })).rows;
+  const recover = { name: "recover", text: RECOVER, values };
+  return (await inTransaction(pool, (tx) => tx.query<Recovered>(recover), UNPRUNED)).rows;
 }
 
 function fromRow(row: Row, leaseToken: string, interrupted: ReadonlySet<string>): ClaimedDelivery {

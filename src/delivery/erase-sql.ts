@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { inTransaction } from "../base/database/transaction.ts";
+import { inTransaction, UNPRUNED } from "../base/database/transaction.ts";
 
 /** `reapplying`: it was erased before a restore, which may be to when a run had not published it yet. */
 type ErasedBy = { readonly userId: string | null } | "reapplying";
@@ -82,8 +82,9 @@ async function eraseOne(database: ClientBase, accountId: string, analysisId: str
 
 /** Those that were asked for longer ago, with the ids that only they have kept. Returns how many. */
 export async function forgetErasures(pool: Pool, keptMs: number): Promise<number> {
-  const { rows } = await pool.query<{ gone: number }>(
-    `with old as (
+  const forget = (tx: ClientBase) =>
+    tx.query<{ gone: number }>(
+      `with old as (
        delete from sealpost.erasures where ctid = any (array(
          select ctid from sealpost.erasures
          where analysis_id is not null and erased_at < now() - $1::float8 * interval '1 ms' limit 1000))
@@ -94,9 +95,9 @@ export async function forgetErasures(pool: Pool, keptMs: number): Promise<number
          select from sealpost.deliveries as d where d.account_id = a.account_id and d.id = a.delivery_id)
      )
      select count(*)::integer as gone from old`,
-    [keptMs],
-  );
-  return rows[0]!.gone;
+      [keptMs],
+    );
+  return (await inTransaction(pool, forget, UNPRUNED)).rows[0]!.gone;
 }
 
 /** In one transaction: with one for each, commits took most of the time. */
@@ -131,8 +132,9 @@ export async function forgetDelivered(
   eraseFromRuns: EraseFromRuns,
   afterMs: number,
 ): Promise<number> {
-  const { rows } = await pool.query<Looked>(
-    `with recursive accounts as (
+  const look = (tx: ClientBase) =>
+    tx.query<Looked>(
+      `with recursive accounts as (
        (select account_id from sealpost.forgetting order by account_id limit 1)
        union all
        select next.account_id from accounts cross join lateral (
@@ -177,8 +179,9 @@ export async function forgetDelivered(
      )
      select account_id as "accountId", delivery_id as "deliveryId", analysis_id as "analysisId", is_over as "isOver"
      from looked order by account_id, delivery_id`,
-    [afterMs, LOOK_EVERY_MS, LOOK_AT_ABANDONED_EVERY_MS],
-  );
+      [afterMs, LOOK_EVERY_MS, LOOK_AT_ABANDONED_EVERY_MS],
+    );
+  const { rows } = await inTransaction(pool, look, UNPRUNED);
   const over = rows.filter(({ isOver }) => isOver);
   await forgetTogether(pool, eraseFromRuns, over).catch(async () => {
     // Each by itself: the others have nothing to do with what is wrong with one.

@@ -4,6 +4,7 @@ import { BoundedCache } from "../model/caches.ts";
 import type { PARTITIONED_TABLES } from "../model/installation.ts";
 import { DAY_MS } from "../model/time.ts";
 import { ANSWER_MARGIN_MS } from "./timed-client.ts";
+import { inTransaction, UNPRUNED } from "./transaction.ts";
 
 /** Later days have names of another length; no id of ours is of one. */
 const LAST_DAY = Math.floor(Date.UTC(9999, 11, 31) / DAY_MS);
@@ -142,8 +143,9 @@ export async function countOpenOfDay(pool: Pool, day: Date): Promise<number> {
  * proven nothing may wait for theirs for days. Not what somebody has. Returns how many.
  */
 export async function expireOpenOfDay(pool: Pool, day: Date, rowsMax: number): Promise<number> {
-  const { rows } = await pool.query<{ n: number }>(
-    `with gone as (
+  const expire = (tx: ClientBase) =>
+    tx.query<{ n: number }>(
+      `with gone as (
        delete from sealpost.open_deliveries where ctid = any (array(
          select ctid from sealpost.open_deliveries
          where delivery_id >= sealpost.uuid_v7_floor($1) and lease_token is null
@@ -155,9 +157,9 @@ export async function expireOpenOfDay(pool: Pool, day: Date, rowsMax: number): P
        from gone where d.account_id = gone.account_id and d.id = gone.delivery_id
      )
      select count(*)::integer as n from gone`,
-    [day, rowsMax],
-  );
-  return rows[0]!.n;
+      [day, rowsMax],
+    );
+  return (await inTransaction(pool, expire, UNPRUNED)).rows[0]!.n;
 }
 
 /** A detach waits for every transaction that can still see the day; a report of an hour must not end in a failure. */

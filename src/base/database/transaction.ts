@@ -58,14 +58,22 @@ export function isTransactionConflict(error: unknown): boolean {
   return error instanceof pg.DatabaseError && /^(?:55P03|40)/.test(error.code ?? "");
 }
 
+/**
+ * Begins a transaction for a statement that locks or changes rows and looks up others in partitions. Where PostgreSQL
+ * 18 (seen in 18.4) chooses partitions as it goes, and meets a row that somebody has just changed, it reads memory that
+ * it has freed, and the whole server ends.
+ */
+export const UNPRUNED = "begin; set local enable_partition_pruning = off";
+
 /** Runs `work` in a transaction of its own or, given a client, in the one that the client is already in. */
 export async function inTransaction<T>(
   database: ClientBase | Pool,
   work: (client: ClientBase) => Promise<T>,
+  begin: "begin" | typeof UNPRUNED = "begin",
 ): Promise<T> {
   if (!(database instanceof pg.Pool)) return await work(database as ClientBase);
   return await onConnection(database, async (client) => {
-    await client.query("begin");
+    await client.query(begin);
     const result = await work(client);
     await commit(client);
     return result;

@@ -8,8 +8,8 @@ import { isInstalled } from "./storage.ts";
 
 /** Of an account's feed, at a time: accounts take turns. */
 const EVENTS_PER_READ = 1_000;
-/** Planner methods that would read more than an index has to. */
-const METHODS_OFF = ["seqscan", "bitmapscan", "sort"];
+/** Planner methods that would read more than an index has to; the last as of UNPRUNED. */
+const METHODS_OFF = ["seqscan", "bitmapscan", "sort", "partition_pruning"];
 
 /**
  * From now on the node run is woken by its analysis, and at once if that is there already. Its run is locked, and its

@@ -1,4 +1,8 @@
+import { readdir, readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { PARTITIONED_TABLES } from "../../../src/base/model/installation.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 
 /**
@@ -84,5 +88,51 @@ describe("the time in an id", () => {
       const expected = `${ms.toString(16).padStart(12, "0")}${(0x7000n | ((us * 4096n) / 1000n)).toString(16)}`;
       expect(prefix).toBe(expected);
     }
+  });
+});
+
+/** Whether a statement locks or changes rows, and reads partitions by what it has found. */
+function readsPartitionsBesideLocks(statement: string): boolean {
+  const relations = new Set(statement.match(/\b(?:from|join|using|update) (?:sealpost|workspace)\.\w+/g));
+  const locks = /\bfor (?:no key )?(?:update|share)\b|\b(?:update|delete from) (?:sealpost|workspace)\./;
+  return (
+    relations.size > 1 &&
+    locks.test(statement) &&
+    new RegExp(`\\bsealpost\\.(?:${PARTITIONED_TABLES.join("|")})\\b`).test(statement)
+  );
+}
+
+/** Those of which it is known why they may. */
+const MAY = {
+  close_own_url: "the partition is chosen before it begins, by the id that it is given",
+  count_activity: "no partition is left out by a time",
+  promote: "another statement has locked the rows, and nobody changes them meanwhile",
+};
+
+describe("no statement chooses partitions beside the rows that it locks (UNPRUNED)", () => {
+  it("in our functions", async () => {
+    const { rows } = await database.pool.query<{ name: string; text: string }>(
+      `select proname as name, prosrc as text from pg_proc
+       where pronamespace in ('sealpost'::regnamespace, 'workspace'::regnamespace) and prosqlbody is null
+         and 'enable_partition_pruning=off' <> all (coalesce(proconfig, '{}'))`,
+    );
+    const wrong = rows.filter(({ text }) =>
+      text.replaceAll(/--.*/g, "").split(/;\n/).some(readsPartitionsBesideLocks),
+    );
+    expect(wrong.map(({ name }) => name).sort()).toEqual(Object.keys(MAY));
+  });
+
+  it("in our programs", async () => {
+    const src = fileURLToPath(new URL("../../../src", import.meta.url));
+    const paths = (await readdir(src, { recursive: true })).filter((path) => path.endsWith(".ts"));
+    const wrong: string[] = [];
+    for (const path of paths) {
+      const text = await readFile(join(src, path), "utf8");
+      const statements = text.match(/`[^`]*`/g) ?? [];
+      if (!/UNPRUNED|partition_pruning/.test(text) && statements.some(readsPartitionsBesideLocks))
+        wrong.push(path);
+    }
+    expect(paths.length).toBeGreaterThan(100);
+    expect(wrong).toEqual([]);
   });
 });
