@@ -322,7 +322,7 @@ begin
       (select e.url from sealpost.endpoints as e where e.account_id = any (array[in_lane.account_id])))) end as origin
     from in_lane
   ), asked as (
-    -- One that is not normalized rests if any receiver of the account does.
+    -- One that is not normalized rests if any receiver of the account does, until it is proven as it is spelled.
     select aimed.*, aimed.origin is not null and (exists (
       select from sealpost.receivers as r
       where r.account_id = any (array[aimed.account_id]) and r.next_at > at - interval '1 minute'
@@ -330,6 +330,9 @@ begin
     ) or not sealpost.is_normalized_origin(aimed.origin) and exists (
       select from sealpost.receivers as r
       where r.account_id = any (array[aimed.account_id]) and r.next_at > at - interval '1 minute'
+    ) and not exists (
+      select from sealpost.receivers as r
+      where r.account_id = any (array[aimed.account_id]) and r.origin = any (array[aimed.origin]) and r.next_at is null
     )) as is_first_resting
     from aimed
   ), ranked as (
@@ -594,9 +597,9 @@ begin
 end
 $$;
 
--- The attempt is over. A 2xx proves the receiver. Of an account, the newest 100,000 proofs are kept; who has more is
--- found out now and then.
-create function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
+-- The attempt is over. A 2xx proves the receiver, also as of_url spells it. Of an account, the newest 100,000 proofs
+-- are kept; who has more is found out now and then.
+create function sealpost.end_turn(whose uuid, of_origin text, of_url text, is_proof boolean) returns void
 language plpgsql
 set search_path = pg_catalog, pg_temp
 as $$
@@ -606,8 +609,14 @@ begin
     return;
   end if;
   insert into sealpost.receivers as r (account_id, origin, proven_at, proven_since)
-  select whose, of_origin, now(), now()
+  select distinct whose, spelled, now(), coalesce((
+    select r.proven_since from sealpost.receivers as r
+    where r.account_id = whose and r.origin = of_origin and r.next_at is null), now())
+  from unnest(array[of_origin, sealpost.origin(of_url)]) as spelled
   where not exists (select from sealpost.accounts where id = whose and erased_at is not null)
+    -- Never in another's name.
+    and (spelled = of_origin or not sealpost.is_normalized_origin(spelled))
+  order by spelled
   on conflict (account_id, origin) do update set
     proven_since = case when r.next_at is null then r.proven_since else now() end,
     proven_at = excluded.proven_at, next_at = null, busy_until = null, address = null;

@@ -1172,7 +1172,7 @@ function sealpost.count_write(of_account uuid, of_key uuid, of_user uuid, answer
   plpgsql, search_path=pg_catalog, pg_temp, 0009_accounts.sql
 function sealpost.days_kept(OUT bodies integer, OUT log integer, OUT audit integer) returns record
   sql, stable, search_path=pg_catalog, pg_temp, 0009_accounts.sql
-function sealpost.end_turn(whose uuid, of_origin text, is_proof boolean) returns void
+function sealpost.end_turn(whose uuid, of_origin text, of_url text, is_proof boolean) returns void
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.erase_analysis(of_account uuid, of_analysis text, OUT its_delivery uuid, OUT in_flight boolean) returns record
   plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, 0011_log.sql

@@ -53,8 +53,9 @@ with bound as materialized (
   group by account_id, lane
 ), lanes as (
   select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and (
-    -- One that has never answered also waits for others of its account that have not.
-    bool_or(is_leased) over (partition by account_id) and not exists (select from sealpost.answered_lanes as a
+    -- One that has never answered also waits for others of its account that have not; of too many none may be seen.
+    (bool_or(is_leased) over (partition by account_id) or (select count(*) = ${ROWS_LOOKED_AT_MAX} from looked_at))
+    and not exists (select from sealpost.answered_lanes as a
       where a.account_id = any (array[c.account_id]) and a.lane = any (array[c.lane]))
     or ${restingBetweenTurns("c.account_id", URL_OF_OLDEST)}) as is_at_work
   from counted as c

@@ -160,8 +160,9 @@ export async function deliver(
   const delivery = await withProof(claimed, url, on);
   const waited = waitedFor(delivery, url, on);
   // The claim has looked for the text; another spelling of what is refused is refused as well.
-  const { accountId, webhookUrl, endpointUrl } = claimed;
-  const isRespelled = target?.verdict === "allow" && requestForm(target.href) !== (webhookUrl ?? endpointUrl);
+  const { accountId } = claimed;
+  const spelled = claimed.webhookUrl ?? claimed.endpointUrl ?? "";
+  const isRespelled = target?.verdict === "allow" && requestForm(target.href) !== spelled;
   const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, target.href)));
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
@@ -202,7 +203,7 @@ export async function deliver(
   const { run, number } = delivery;
   const asked = { accountId, isFirst: run === 1 && number === 1 };
   const turn =
-    url !== null && delivery.provenAtMs === null ? createTurn(asked, url.origin, on.turns, on.leaseMs) : null;
+    url !== null && delivery.provenAtMs === null ? createTurn(asked, spelled, on.turns, on.leaseMs) : null;
   const request = { url: target.url, payer: accountId, admit: turn?.admit, deadlineMs: on.deadlineMs, hide };
   const { result, isConfirmed = false } =
     turn === null || !on.challenges
@@ -216,7 +217,7 @@ export async function deliver(
   if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result, more);
   // If one of these fails, the next POST says the same.
   if (hasSucceeded && url !== null && startedAtMs - (delivery.provenAtMs ?? startedAtMs) > PROOF_AGE_MS)
-    await on.turns.end(delivery.accountId, url.origin, true).catch(() => undefined);
+    await on.turns.end(delivery.accountId, spelled, true).catch(() => undefined);
   if (result.isRefusal) await on.turns.refuse(delivery.accountId, target.href).catch(() => undefined);
 
   const endedAtMs = startedAtMs + result.durationMs;

@@ -112,15 +112,15 @@ export const refusing = (accountId: string, url: string) => `exists (
 
 /**
  * SQL: whether the receiver at the URL, or at the endpoint if that is null, rests between its turns; where its origin
- * is not normalized, whether any of the account's does.
+ * is not normalized, nor proven as it is spelled, whether any of the account's does.
  */
 export function restingBetweenTurns(accountId: string, webhookUrl: string): string {
   const origin = `sealpost.origin(coalesce(${webhookUrl}, (
     select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))`;
-  const resting = `select from sealpost.receivers as r
-    where r.account_id = ${accountId} and r.next_at > now() - interval '1 minute'`;
-  return `(exists (${resting} and r.origin = any (array[${origin}]))
-    or not sealpost.is_normalized_origin(${origin}) and exists (${resting}))`;
+  const receiver = `select from sealpost.receivers as r where r.account_id = ${accountId}`;
+  const [its, rests] = [`r.origin = any (array[${origin}])`, "r.next_at > now() - interval '1 minute'"];
+  return `(exists (${receiver} and ${its} and ${rests}) or not sealpost.is_normalized_origin(${origin})
+    and exists (${receiver} and ${rests}) and not exists (${receiver} and ${its} and r.next_at is null))`;
 }
 
 export async function isRefusing(
@@ -192,17 +192,12 @@ export async function takeTurn(pool: Pool, asked: TurnRequest): Promise<Turn> {
   return rows[0]!;
 }
 
-/** The attempt is over; whether it was a 2xx, which proves the receiver. */
-export async function endTurn(
-  pool: Pool,
-  accountId: string,
-  origin: string,
-  isProof: boolean,
-): Promise<void> {
+/** The attempt is over; whether it was a 2xx, which proves the receiver. `url` as the account spells it. */
+export async function endTurn(pool: Pool, accountId: string, url: string, isProof: boolean): Promise<void> {
   await pool.query({
     name: "end_turn",
-    text: "select sealpost.end_turn($1, $2, $3)",
-    values: [accountId, origin, isProof],
+    text: "select sealpost.end_turn($1, $2, $3, $4)",
+    values: [accountId, new URL(url).origin, url, isProof],
   });
 }
 
@@ -223,7 +218,7 @@ async function findProof(pool: Pool, accountId: string, origin: string) {
 export const receiverTurns = (pool: Pool) => ({
   findProof: (accountId: string, origin: string) => findProof(pool, accountId, origin),
   take: (asked: TurnRequest) => takeTurn(pool, asked),
-  end: (accountId: string, origin: string, isProof: boolean) => endTurn(pool, accountId, origin, isProof),
+  end: (accountId: string, url: string, isProof: boolean) => endTurn(pool, accountId, url, isProof),
   refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),
   isRefusing: (accountId: string, url: string) => isRefusing(pool, accountId, url),
 });
@@ -241,13 +236,14 @@ export function mustProve(
 
 export type ReceiverTurn = ReturnType<typeof createTurn>;
 
-/** One attempt at a receiver that has proven nothing. */
+/** One attempt at a receiver that has proven nothing, at a URL as the account spells it. */
 export function createTurn(
   asked: Pick<TurnRequest, "accountId" | "isFirst">,
-  origin: string,
+  url: string,
   turns: ReceiverTurns,
   leaseMs: number,
 ) {
+  const { origin } = new URL(url);
   let isTaken = false;
   let waitMs: number | null = null;
   let isProven = false;
@@ -268,7 +264,7 @@ export function createTurn(
   const end = async (hasSucceeded: boolean): Promise<TurnTaken> => {
     if (fault !== null) throw fault;
     // If that fails, the turn ends by itself, and the next POST proves the same.
-    if (isTaken) await turns.end(asked.accountId, origin, hasSucceeded).catch(() => undefined);
+    if (isTaken) await turns.end(asked.accountId, url, hasSucceeded).catch(() => undefined);
     // Another address may have had it wait for longer: its turn at the first is over.
     const restMs = isTaken ? RECEIVER_EVERY_MS : (waitMs ?? RECEIVER_EVERY_MS);
     return { origin, restMs: isProven || hasSucceeded ? null : restMs };

@@ -23,8 +23,8 @@ const ABOUT = `# About these webhooks
 
 Somebody has asked this service to tell a server of yours when the analysis of a document has finished. It sends an
 HTTPS POST with a signed JSON body for each, and tries again for a day where that fails. Until your server has answered
-one with a 2xx it gets ten a minute at most. If they are all challenges (\`webhook.challenge\`), nothing else is sent
-unless your server answers one as the guide says.
+one with a 2xx, each sender sends ten a minute at most to each of its names, and all together sixty to its address. If
+they are all challenges (\`webhook.challenge\`), nothing else is sent unless your server answers one as the guide says.
 
 **You want them:** the [guide for receivers](guide) says how to verify their signatures.
 

@@ -53,11 +53,10 @@ export function receiverOperations({
 }: ReceiverDependencies): readonly Operation[] {
   const countCheck = createRequestCounter(pool);
   /** Null: it is proven, or need not be. */
-  async function findTurn(accountId: string, url: URL) {
-    const { origin } = url;
-    const isOpen = !mustProve(url) || (await findProven(pool, [`${accountId} ${origin}`])).length > 0;
+  async function findTurn(accountId: string, url: URL, spelled: string) {
+    const isOpen = !mustProve(url) || (await findProven(pool, [`${accountId} ${url.origin}`])).length > 0;
     if (isOpen) return null;
-    return createTurn({ accountId, isFirst: true }, origin, receiverTurns(pool), CHECK_LIMIT_MS);
+    return createTurn({ accountId, isFirst: true }, spelled, receiverTurns(pool), CHECK_LIMIT_MS);
   }
   return [
     write({
@@ -129,7 +128,7 @@ export function receiverOperations({
           nowMs: at.getTime(),
         };
         const onRefusal = () => refuseUrl(pool, accountId, endpoint.url);
-        const found = await findTurn(accountId, judged.url);
+        const found = await findTurn(accountId, judged.url, endpoint.url);
         const refused = (restMs: number) => {
           const seconds = Math.max(againSeconds, Math.ceil(restMs / 1_000));
           return new Problem("receiver_not_proven", { headers: { "retry-after": String(seconds) } });

@@ -176,7 +176,7 @@ describe("erasing an account", () => {
     const asked = { accountId, origin, address: "192.0.2.1", leaseMs: 1_000 };
     const turn = await takeTurn(pool, { ...asked, isFirst: true, isFurther: false });
     expect(turn).toEqual({ isProven: false, waitMs: 1_000 });
-    await endTurn(pool, accountId, origin, true);
+    await endTurn(pool, accountId, url, true);
     const details = { rotated_at: "", expires_at: "" };
     expect(await addNotice(pool, { accountId, kind: "secret.expiring", subject: "s", details })).toBe(false);
     expect(await tablesWith(accountId)).toEqual(KEPT);

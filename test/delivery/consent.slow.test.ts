@@ -172,10 +172,8 @@ describe("a receiver that has answered no 2xx", () => {
   ])("stays proven, by a 2xx a month, when its URL is spelled %s", async (_name, start_) => {
     const { accountId: account_id } = await createTestAccount(database, `${start_}${receiver.port}/in`);
     const { origin } = receiver.url();
-    const [provenAt, now] = [new Date(Date.now() - 29 * 86_400_000), Date.now()];
-    await insertRow(database.pool, "receivers", {
-      ...{ account_id, origin, proven_at: provenAt, proven_since: provenAt },
-    });
+    const [proven_at, now] = [new Date(Date.now() - 29 * 86_400_000), Date.now()];
+    await insertRow(database.pool, "receivers", { account_id, origin, proven_at, proven_since: proven_at });
     answer = {};
     const dispatcher = start();
     for (let n = 1; n <= 2; n++) {
@@ -187,9 +185,10 @@ describe("a receiver that has answered no 2xx", () => {
       // With a turn it would have a connection of its own.
       Array(2).fill(["succeeded", null]),
     );
-    const [row] = await rowsOf(database.pool, "receivers", { account_id });
-    expect(row).toMatchObject({ origin, proven_since: provenAt });
-    expect((row!.proven_at as Date).getTime()).toBeGreaterThan(now - 60_000);
+    for (const row of await rowsOf(database.pool, "receivers", { account_id })) {
+      expect(row.proven_since).toEqual(proven_at);
+      expect((row.proven_at as Date).getTime()).toBeGreaterThan(now - 60_000);
+    }
     const waited = own.map(({ delivered }) => delivered.recording.waitedMs);
     expect(waited, "nothing has waited for consent").toEqual([0, 0]);
   });

@@ -7,7 +7,7 @@ import {
   restingBetweenTurns,
   takeTurn,
 } from "../../src/delivery/receivers-sql.ts";
-import { changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
+import { changeRows, countRows, insertAccount, insertRow, rowOf, rowsOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
@@ -44,6 +44,24 @@ it.each([
   const row = { account_id: account, origin: "https://n1.example.com", next_at: new Date() };
   await insertRow(database.pool, "receivers", row);
   expect(await isResting()).toBe(is);
+  await endTurn(database.pool, account, url, true);
+  expect(await isResting(), "it is proven").toBe(false);
+  await endTurn(database.pool, account, "https://n3.example.com/", true);
+  expect(await isResting(), "and stays so").toBe(false);
+});
+
+it.each([
+  [
+    "https://B\u00fccher.example.com:0443/x",
+    ["https://b\u00fccher.example.com:0443", "https://xn--bcher-kva.example.com"],
+  ],
+  ["https://Hooks.example.com:443/x", ["https://hooks.example.com"]],
+  ["https:/mine.example.com/victim.example.com", ["https://mine.example.com"]],
+])("what is proven by %s is %j", async (url, origins) => {
+  const account_id = await insertAccount(database.pool);
+  await endTurn(database.pool, account_id, url, true);
+  const rows = await rowsOf(database.pool, "receivers", { account_id });
+  expect(rows.map(({ origin }) => origin).sort()).toEqual(origins);
 });
 
 it.each([

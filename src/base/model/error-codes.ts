@@ -40,7 +40,8 @@ const INTERNAL_ERRORS = {
   not_proven: {
     isOurs: true,
     message:
-      "The receiver has returned no 2xx in the last 30 days, and gets one attempt at a time, at most ten a minute.",
+      "The receiver has returned no 2xx in the last 30 days, and gets one attempt at a time, at most ten a minute, " +
+      "and fewer while others wait at its address.",
     remedy:
       "Return a 2xx to one of them (to a challenge, with its text), and all others follow. Waiting uses up no " +
       "attempt and no time.",
