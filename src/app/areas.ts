@@ -71,7 +71,7 @@ export function apiPartsOf(options: AreaOptions): readonly ApiPart[] {
 
 /** Opened when it is first used, and used once it is known to be the one that all processes have. */
 function openObjects(config: Config, pool: Pool): ObjectStore {
-  return knownStore(() => openObjectStore(config), {
+  return knownStore((isNew) => openObjectStore(config, isNew), {
     read: () => readStoreId(pool),
     settle: (findId) => settleStoreId(pool, findId),
   });

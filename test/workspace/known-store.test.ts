@@ -2,7 +2,8 @@
 import { cp, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
-import { knownStore } from "../../src/workspace/objects/known-store.ts";
+import { readConfig } from "../../src/base/config/config.ts";
+import { knownStore, openObjectStore } from "../../src/workspace/objects/known-store.ts";
 import { type ObjectStore, ObjectStoreAwayError } from "../../src/workspace/objects/object-store.ts";
 import { readStoreId, settleStoreId } from "../../src/workspace/store/storage.ts";
 import { changeRows, rowOf } from "../support/installation.ts";
@@ -17,7 +18,6 @@ import {
   startStillApi,
 } from "./support/moving.ts";
 import { putBytes, readBytes } from "./support/object-bodies.ts";
-import { openFileStore } from "./support/object-listing.ts";
 
 const OTHER = /could not be used: it is another one: .*STATE_DIR or OBJECT_STORE_URL/;
 
@@ -35,14 +35,15 @@ beforeEach(async () => {
   ({ id: space_id } = await documents.newSpace());
 });
 
-function openKnown(folder: string): ObjectStore {
-  return knownStore(() => openFileStore(folder), {
+function openKnown(stateDir: string): ObjectStore {
+  const config = { ...readConfig({}), stateDir };
+  return knownStore((isNew) => openObjectStore(config, isNew), {
     read: () => readStoreId(database.pool),
     settle: (findId) => settleStoreId(database.pool, findId),
   });
 }
 const folderOf = (name: string) => join(api.stateDir, name);
-const ours = () => openKnown(folderOf("objects"));
+const ours = () => openKnown(api.stateDir);
 
 test("until something is stored any folder will do; of those that store something at once one is left", async () => {
   const stores = [1, 2, 3].map((n) => openKnown(folderOf(`first ${n}`)));
@@ -88,23 +89,41 @@ test("an API with another folder answers 503 about documents' bytes, and the res
 
 test("a copy of everything is the same store, and an operator can say that another one is", async () => {
   await putBytes(ours(), "spaces/known", BYTES);
-  await cp(folderOf("objects"), folderOf("copied"), { recursive: true });
+  await cp(folderOf("objects"), join(folderOf("copied"), "objects"), { recursive: true });
   expect(await readBytes(openKnown(folderOf("copied")), "spaces/known")).toEqual(BYTES);
   const { id } = await rowOf(database.pool, "workspace.object_store");
   const fresh = openKnown(folderOf("fresh"));
   await expect(fresh.stat("spaces/a")).rejects.toThrow(ObjectStoreAwayError);
-  await writeFile(join(folderOf("fresh"), "keys", "store-id="), `${id}\n`);
+  const keys = join(folderOf("fresh"), "objects", "keys");
+  await mkdir(keys, { recursive: true });
+  await writeFile(join(keys, "store-id="), `${id}\n`);
   await expect(fresh.stat("spaces/a")).rejects.toThrow("There is no object");
 });
 
 test("a disk that goes later, and leaves empty folders in its place, is an outage", async () => {
-  const store = openKnown(folderOf("objects"));
-  await putBytes(store, "spaces/known", BYTES);
+  const [reader, remover] = [ours(), ours()];
+  await putBytes(reader, "spaces/known", BYTES);
+  await remover.stat("spaces/known");
   const keys = join(folderOf("objects"), "keys");
   await rename(keys, `${keys} away`);
   await mkdir(keys);
-  await expect(store.get("spaces/known")).rejects.toThrow(OTHER);
+  await expect(reader.get("spaces/known")).rejects.toThrow(OTHER);
+  await expect(remover.remove("spaces/known"), "it is not known as removed").rejects.toThrow(OTHER);
   await rm(keys, { recursive: true });
   await rename(`${keys} away`, keys);
-  expect(await readBytes(store, "spaces/known")).toEqual(BYTES);
+  expect(await readBytes(reader, "spaces/known")).toEqual(BYTES);
+});
+
+test("whoever starts while the disk is away makes no folder in its place", async () => {
+  const before = ours();
+  await putBytes(before, "spaces/known", BYTES);
+  const folder = folderOf("objects");
+  await rename(folder, `${folder} away`);
+  const after = ours();
+  await expect(after.check()).rejects.toThrow(OTHER);
+  await expect(putBytes(after, "spaces/new", BYTES)).rejects.toThrow(OTHER);
+  await expect(before.remove("spaces/known")).rejects.toThrow(ObjectStoreAwayError);
+  await expect(putBytes(before, "spaces/new", BYTES)).rejects.toThrow(ObjectStoreAwayError);
+  await rename(`${folder} away`, folder);
+  for (const store of [before, after]) expect(await readBytes(store, "spaces/known")).toEqual(BYTES);
 });

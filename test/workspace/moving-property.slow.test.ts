@@ -126,8 +126,9 @@ class Run {
       },
       remove: async (...args) => {
         await wait("before a removal");
-        await objects.remove(...args);
+        const wasThere = await objects.remove(...args);
         await wait("after a removal");
+        return wasThere;
       },
     };
     const isMove = place.endsWith("copy");

@@ -105,7 +105,7 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
             (error: unknown) => new UsageError(`Account ${accountId} could not be erased: ${error}`),
           );
           if (outcome === "erased") counts.accounts_erased++;
-          else if (outcome === "unknown") counts.unknown++;
+          else if (outcome === "unknown" || outcome === "moved") counts.unknown++;
           else refused.push(outcome instanceof UsageError ? outcome : refusalOf(accountId, outcome));
         }
         const { accounts_erased, analyses_erased, unknown } = counts;

@@ -168,6 +168,11 @@ function fileBody(handle: FileHandle, { start, end }: ByteRange, asked: string):
 
 const READ_AND_WRITE = constants.R_OK | constants.W_OK | constants.X_OK;
 
+export async function hasFileStore(folder: string): Promise<boolean> {
+  const facts = () => stat(join(folder, "keys")).catch(nullIfAbsent);
+  return (await asking(`use the folder ${folder}`, facts)) !== null;
+}
+
 /** Objects as files of one folder, on a disk of this machine. Any number of processes may use it. */
 export async function openFileStore(folder: string): Promise<ObjectStore> {
   // In `root` are finished objects only, to which nothing writes: that is why a copy may be a hard link.
@@ -249,13 +254,14 @@ export async function openFileStore(folder: string): Promise<ObjectStore> {
       checkObjectKey(key);
       signal.throwIfAborted();
       const path = pathOf(key);
-      await asking(`remove ${JSON.stringify(key)}`, async () => {
+      return await asking(`remove ${JSON.stringify(key)}`, async () => {
         if (!(await unlinkIfThere(join(root, path)))) {
           await access(root);
-          return;
+          return false;
         }
         await syncFolder(dirname(join(root, path)));
         await pruneFolders(root, path);
+        return true;
       });
     },
 

@@ -5,7 +5,7 @@ import { text } from "node:stream/consumers";
 import type { Config } from "../../base/config/config.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { NEVER, unlessAborted } from "./body-reader.ts";
-import { openFileStore } from "./file-store.ts";
+import { hasFileStore, openFileStore } from "./file-store.ts";
 import { ObjectNotFoundError, type ObjectStore, ObjectStoreAwayError } from "./object-store.ts";
 
 /**
@@ -47,14 +47,16 @@ type StoreIds = {
  * A store that is opened when it is first asked for something, for who keeps no documents needs none; and away until it
  * is known to be the one that all processes use. In another one (a disk that is not mounted, another STATE_DIR or
  * bucket) every object would be missing, and what is to be removed would stay for ever.
+ * @param open `isNew`: nothing has been stored anywhere
  */
-export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): ObjectStore {
+export function knownStore(open: (isNew: boolean) => Promise<ObjectStore>, ids: StoreIds): ObjectStore {
   let opening: Promise<ObjectStore> | null = null;
   let isKnown = false;
   let checking: Promise<void> | null = null;
 
   function opened(): Promise<ObjectStore> {
-    opening ??= open().catch((error: unknown) => {
+    const openWhatIs = async () => open((await ids.read()) === null);
+    opening ??= openWhatIs().catch((error: unknown) => {
       // The next one to ask tries again.
       opening = null;
       throw error;
@@ -95,16 +97,18 @@ export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): Obj
     return store;
   }
 
-  // A missing object may be a store that is missing since.
+  /** A missing object may be a store that is missing since. */
+  async function checkAgain(signal: AbortSignal): Promise<void> {
+    isKnown = false;
+    await unlessAborted(check, signal);
+  }
+
   async function reading<T>(work: (store: ObjectStore) => Promise<T>, signal = NEVER): Promise<T> {
     const store = await checked(signal);
     try {
       return await work(store);
     } catch (error) {
-      if (error instanceof ObjectNotFoundError) {
-        isKnown = false;
-        await unlessAborted(check, signal);
-      }
+      if (error instanceof ObjectNotFoundError) await checkAgain(signal);
       throw error;
     }
   }
@@ -117,7 +121,11 @@ export function knownStore(open: () => Promise<ObjectStore>, ids: StoreIds): Obj
     },
     get: (key, range, signal) => reading((store) => store.get(key, range, signal), signal),
     copy: (from, to, signal) => reading((store) => store.copy(from, to, signal), signal),
-    remove: async (key, signal) => (await checked(signal)).remove(key, signal),
+    remove: async (key, signal = NEVER) => {
+      const wasThere = await (await checked(signal)).remove(key, signal);
+      if (!wasThere) await checkAgain(signal);
+      return wasThere;
+    },
     stat: (key, signal) => reading((store) => store.stat(key, signal), signal),
     list: async function* (folder, what, signal) {
       yield* (await checked(signal)).list(folder, what, signal);
@@ -161,12 +169,20 @@ function otherStore(found: string): ObjectStoreAwayError {
   return new ObjectStoreAwayError("be used", new Error(`it is another one: ${found}. ${todo}`));
 }
 
-/** The store that the configuration names: S3, or files below the state folder. */
+/**
+ * The store that the configuration names: S3, or files below the state folder. Only a new one has its folders made: in
+ * the place of a disk that is away they would be taken for it by who has known it before.
+ */
 export async function openObjectStore(
   config: Pick<Config, "stateDir" | "objectStoreUrl" | "awsAccessKeyId" | "awsSecretAccessKey">,
+  isNew = true,
 ): Promise<ObjectStore> {
   const { stateDir, objectStoreUrl, awsAccessKeyId, awsSecretAccessKey } = config;
-  if (objectStoreUrl === null) return await openFileStore(join(stateDir, "objects"));
+  if (objectStoreUrl === null) {
+    const folder = join(stateDir, "objects");
+    if (!isNew && !(await hasFileStore(folder))) throw otherStore(`there is none in the folder ${folder}`);
+    return await openFileStore(folder);
+  }
   // The client takes half a second and 40 MB to load: only who has S3 pays for it.
   const { openS3Store } = await import("./s3-store.ts");
   return openS3Store({

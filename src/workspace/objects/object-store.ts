@@ -117,8 +117,8 @@ export type ObjectStore = {
    * @throws ObjectNotFoundError
    */
   copy(from: string, to: string, signal?: AbortSignal): Promise<void>;
-  /** Where there is nothing, that is fine. */
-  remove(key: string, signal?: AbortSignal): Promise<void>;
+  /** Where there is nothing, that is fine. False: there was nothing, as far as the store tells. */
+  remove(key: string, signal?: AbortSignal): Promise<boolean>;
   /** @throws ObjectNotFoundError */
   stat(key: string, signal?: AbortSignal): Promise<Pick<ObjectContent, "sizeBytes">>;
   /**

@@ -275,6 +275,7 @@ export function openS3Store(options: S3Options, limits: Partial<S3Limits> = {}):
       const command = new DeleteObjectCommand(s3.target(key));
       const asked = `remove ${JSON.stringify(key)}`;
       await s3.send(command, { asked, signal });
+      return true;
     },
 
     async stat(key, signal = NEVER) {

@@ -155,15 +155,22 @@ test("erasures list says what was erased, and reapply erases it again after a re
 });
 
 test("erasures reapply tells which accounts it cannot erase, and erases the others", async () => {
-  const moved = await createTestAccount(database);
-  await changeRows(database.pool, "accounts", { id: moved.accountId }, { moved_to: "c2" });
-  const { accountId } = await createTestAccount(database);
+  const [gone, moved, { accountId }] = await Promise.all([
+    createTestAccount(database),
+    createTestAccount(database),
+    createTestAccount(database),
+  ]);
+  for (const { accountId: id } of [gone, moved])
+    await changeRows(database.pool, "accounts", { id }, { moved_to: "c2" });
+  const left = { account_id: moved.accountId, id: randomUUID(), direction: "out", other_cell: "c2" };
+  await insertRow(database.pool, "moves", { ...left, step: "done", ended_at: new Date() });
   const lineOf = (account_id: string) =>
     JSON.stringify({ account_id, analysis_id: null, erased_at: new Date() });
-  const input = `${lineOf(moved.accountId)}\n${lineOf(accountId)}`;
+  const input = [gone.accountId, moved.accountId, accountId].map(lineOf).join("\n");
   const done = await run(["erasures", "reapply", "--file", "-"], { input });
   expect(done).toMatchObject({ code: 2, stderr: expect.stringContaining(`${moved.accountId} has moved`) });
-  expect(JSON.parse(done.stdout)).toMatchObject({ accounts_erased: 1 });
+  expect(done.stderr).not.toContain(gone.accountId);
+  expect(JSON.parse(done.stdout)).toMatchObject({ accounts_erased: 1, unknown: 1 });
   expect(await run(["erasures", "reapply", "--file", "/nobody/has/this"])).toMatchObject({
     code: 2,
     stderr: "The file that --file names cannot be read (ENOENT).\n",
