@@ -31,7 +31,7 @@ import { recordOutcomes } from "../delivery/record-sql.ts";
 import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";
 import { advanceReplays, REPLAY_STEP_MAX } from "../log/replay-steps-sql.ts";
-import { eraseFromRuns } from "./areas.ts";
+import { eraseFromRuns, idsOfRuns } from "./areas.ts";
 import { poolOptions } from "./database.ts";
 import { keepHouse, repeat, retentionOf } from "./housekeeping.ts";
 
@@ -158,7 +158,9 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     sweepJobs: () => sweepStuckJobs(general),
     countActivity: (signal) => countAllActivity(slow, delivering.leaseMs, signal),
     forget: (signal) =>
-      repeat(signal, () => forgetDelivered(slow, eraseFromRuns, config.forgetAfterSeconds * 1_000)),
+      repeat(signal, () =>
+        forgetDelivered(slow, eraseFromRuns, config.forgetAfterSeconds * 1_000, idsOfRuns),
+      ),
     keepHouse: (signal) => keepHouse(slow, { retention: retentionOf(config), at: null, signal, log }),
     onError: (work, err) => {
       if (work === "lead") leads.set(0);

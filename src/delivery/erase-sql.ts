@@ -122,6 +122,12 @@ type Looked = {
   readonly isOver: boolean;
 };
 
+type OfAnalysis = Pick<Looked, "accountId" | "analysisId">;
+
+/** The ids of those that may have something in a run: of the others `EraseFromRuns` finds nothing to forget. */
+type IdsOfRuns = (tx: ClientBase, those: readonly OfAnalysis[]) => Promise<ReadonlySet<string>>;
+const all: IdsOfRuns = async (_, those) => new Set(those.map(({ analysisId }) => analysisId));
+
 /**
  * One step of erasing what was delivered `afterMs` ago to endpoints that forget; accounts have equal shares of it. What
  * a run that has ended has made of it is forgotten as if it were the endpoint's. Returns how many were looked at. What
@@ -131,6 +137,7 @@ export async function forgetDelivered(
   pool: Pool,
   eraseFromRuns: EraseFromRuns,
   afterMs: number,
+  idsOfRuns = all,
 ): Promise<number> {
   const look = (tx: ClientBase) =>
     tx.query<Looked>(
@@ -183,11 +190,13 @@ export async function forgetDelivered(
     );
   const { rows } = await inTransaction(pool, look, UNPRUNED);
   const over = rows.filter(({ isOver }) => isOver);
-  await forgetTogether(pool, eraseFromRuns, over).catch(async () => {
+  await forgetTogether(pool, eraseFromRuns, idsOfRuns, over).catch(async () => {
     // Each by itself: the others have nothing to do with what is wrong with one.
     const failures: unknown[] = [];
     for (const one of over)
-      await forgetTogether(pool, eraseFromRuns, [one]).catch((error: unknown) => failures.push(error));
+      await forgetTogether(pool, eraseFromRuns, idsOfRuns, [one]).catch((error: unknown) =>
+        failures.push(error),
+      );
     if (failures.length > 0) throw failures[0];
   });
   return rows.length;
@@ -197,24 +206,31 @@ export async function forgetDelivered(
 async function forgetTogether(
   pool: Pool,
   eraseFromRuns: EraseFromRuns,
+  idsOfRuns: IdsOfRuns,
   those: readonly Looked[],
 ): Promise<void> {
   if (those.length === 0) return;
   await inTransaction(pool, async (tx) => {
-    const erased: Pick<Looked, "accountId" | "analysisId">[] = [];
-    const made: typeof erased = [];
+    const ofRuns = await idsOfRuns(tx, those);
+    // Not closed for a move meanwhile; from here on the move waits for this transaction.
+    const { rows } = await tx.query<{ id: string }>(
+      `select id from sealpost.accounts as a where id = any ($1) and ${IS_FORGOTTEN_HERE}`,
+      [[...new Set(those.map(({ accountId }) => accountId))]],
+    );
+    const here = new Set(rows.map(({ id }) => id));
+    const erased: OfAnalysis[] = [];
+    const made: OfAnalysis[] = [];
     const done: string[] = [];
     for (const { accountId, analysisId, deliveryId } of those) {
-      // Closed for a move meanwhile; from here on the move waits for this transaction.
-      const here = `select from sealpost.accounts as a where id = $1 and ${IS_FORGOTTEN_HERE}`;
-      if ((await tx.query(here, [accountId])).rowCount === 0) continue;
-      const ofRuns = await eraseFromRuns(tx, accountId, analysisId, "forgetting");
-      if (ofRuns === null) continue;
+      if (!here.has(accountId)) continue;
+      const isAsked = ofRuns.has(analysisId);
+      const itsMade = isAsked ? await eraseFromRuns(tx, accountId, analysisId, "forgetting") : [];
+      if (itsMade === null) continue;
       erased.push({ accountId, analysisId });
-      made.push(...ofRuns.map((id) => ({ accountId, analysisId: id })));
+      made.push(...itsMade.map((id) => ({ accountId, analysisId: id })));
       done.push(deliveryId);
     }
-    const columns = (of: typeof erased) => [
+    const columns = (of: readonly OfAnalysis[]) => [
       of.map(({ accountId }) => accountId),
       of.map(({ analysisId }) => analysisId),
     ];

@@ -1,8 +1,9 @@
 import { randomUUID } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { idsOfRuns } from "../../src/app/areas.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { writeAnalysesUrl } from "../../src/delivery/endpoint-sql.ts";
-import { type EraseFromRuns, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
+import { forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { verifySignature } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -288,16 +289,15 @@ describe("an endpoint with options", () => {
   test("forgets nothing while its account is moved, even one that closes meanwhile, and goes on after", async () => {
     const accounts = [await api.newAccount(), await api.newAccount()];
     await delivered("m", accounts);
-    const [{ accountId: firstId }, { accountId: account_id }] = accounts as [TestAccount, TestAccount];
+    const { accountId: account_id } = accounts[1]!;
     // It closes once both were chosen.
-    const closing = async (_: unknown, accountId: string) => {
-      if (accountId !== firstId) return [];
+    const closing = async () => {
       await changeRows(database.pool, "accounts", { id: account_id }, { moved_to: "c2" });
       await insertRow(database.pool, "moves", { account_id, id: randomUUID(), direction: "out" });
-      return [];
     };
-    const forget = async (from: EraseFromRuns = async () => []) => {
-      await forgetDelivered(database.pool, from, ANY_AGE_MS);
+    const forget = async (meanwhile: () => Promise<unknown> = async () => undefined) => {
+      const idsOfRuns = () => meanwhile().then(() => new Set<string>());
+      await forgetDelivered(database.pool, async () => [], ANY_AGE_MS, idsOfRuns);
       await changeRows(database.pool, "forgetting", { account_id }, { look_at: new Date(0) });
       return await tablesWith(database.pool, "canary-m-1");
     };
@@ -331,6 +331,15 @@ describe("an endpoint with options", () => {
     );
     expect(rows).toEqual([{ erased: ids.length, transactions: 1 }]);
     await deleteRows(database.pool, "forgetting", { account_id: greedy.accountId });
+  });
+
+  test("asks no run about what is of none, whatever its id looks like", async () => {
+    const { accountId, ownKey: key } = await api.newAccount();
+    await set(key, { forget_after_success: true });
+    await untilTried(await published(randomUUID(), null, accountId));
+    const asked = async () => Promise.reject(new Error("it was asked"));
+    expect(await forgetDelivered(database.pool, asked, ANY_AGE_MS, idsOfRuns)).toBeGreaterThan(0);
+    expect(await countRows(database.pool, "forgetting", { account_id: accountId })).toBe(0);
   });
 
   test("forgets the others where something is wrong with one", async () => {

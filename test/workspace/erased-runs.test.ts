@@ -1,7 +1,7 @@
 // Erasing what a run has published, or waits for.
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
-import { eraseFromRuns } from "../../src/app/areas.ts";
+import { eraseFromRuns, idsOfRuns } from "../../src/app/areas.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { eraseAnalysis, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
@@ -117,7 +117,7 @@ const toForget = (delivery_id: string) =>
   });
 const forget = async () => {
   await changeRows(database.pool, "forgetting", {}, { look_at: new Date(0) });
-  await forgetDelivered(database.pool, eraseFromRuns, 0);
+  await forgetDelivered(database.pool, eraseFromRuns, 0, idsOfRuns);
 };
 const codeOf = async (id: string) => (await api.ask("GET", `/v1/analyses/${id}`)).body.code;
 /** That an endpoint forgets. */

@@ -200,6 +200,22 @@ export async function eraseFromRuns(
   return nodeRunId === undefined ? [] : [runId];
 }
 
+/** The ids of those that are a run's, or were given to one: only a run that is there has anything to forget. */
+export async function idsOfRuns(
+  tx: ClientBase,
+  those: readonly { readonly accountId: string; readonly analysisId: string }[],
+): Promise<ReadonlySet<string>> {
+  const asked = those.filter(({ analysisId }) => ID_OF_RUN.test(analysisId));
+  if (asked.length === 0 || !(await isInstalled(tx))) return new Set();
+  const { rows } = await tx.query<{ id: string }>(
+    `select given.id from unnest($1::uuid[], $2::text[]) as given (account_id, id)
+     join workspace.runs as r
+       on r.account_id = any (array[given.account_id]) and r.id = any (array[left(given.id, 36)::uuid])`,
+    [asked.map(({ accountId }) => accountId), asked.map(({ analysisId }) => analysisId)],
+  );
+  return new Set(rows.map(({ id }) => id));
+}
+
 type OfRun = { readonly spaceId: string | null; readonly isOfRun: boolean };
 
 /** Of a run that is deleted, its analysis knows the space. Null: nothing is, or was, a run of this id. */
