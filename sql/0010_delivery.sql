@@ -564,8 +564,9 @@ begin
       where account_id = whose and origin = at_address and next_at > at
         and next_at <= at + (waiting_max + 1) * address_every)
     then
-      least(wait_max, greatest(1, own) * accounts * address_every * (0.25 + random() / 2)
-        * case when is_first then 1 else 2 end)
+      -- Spread behind the bound: who were all told the same would come together, and all but one for nothing.
+      least(wait_max / 1.5, greatest(1, own) * accounts * address_every * case when is_first then 0.5 else 1 end)
+        * (0.5 + random())
   end;
   if wait is null then
     update sealpost.receiver_addresses set next_at = at + address_every where address = at_address;

@@ -1,6 +1,6 @@
 import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
-import type { LaneKey } from "./lane.ts";
-import type { Lanes, Overflow } from "./lanes.ts";
+import type { LaneKey, Overflow } from "./lane.ts";
+import type { Lanes } from "./lanes.ts";
 import type { TakenBack } from "./promote-sql.ts";
 
 const LANES_PER_STATEMENT_MAX = 1_000;

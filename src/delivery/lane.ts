@@ -9,6 +9,12 @@ export type WaitingDelivery = {
 export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
 export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
+
+/** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
+export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
+/** Of a lane whose receiver is proven: what the promoter has put off is known to nobody, as if it had overflowed. */
+export const FIRST_ID = "00000000-0000-0000-0000-000000000000";
+
 export type LaneLimits = Readonly<typeof LANE_LIMITS> & {
   /** Attempts in flight in this process. */
   readonly inFlightMax: number;
@@ -66,9 +72,9 @@ const NEXT_LANE_MS = 1_000;
  */
 export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
   readonly #rests = new Map<string, { readonly lanes: Set<Lane>; untilMs: number }>();
-  readonly #onEnd: (lane: Lane) => void;
+  readonly #onEnd: (lane: Lane, isProven: boolean) => void;
 
-  constructor(onEnd: (lane: Lane) => void) {
+  constructor(onEnd: (lane: Lane, isProven: boolean) => void) {
     this.#onEnd = onEnd;
   }
 
@@ -91,7 +97,7 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
       rest.untilMs = nowMs + NEXT_LANE_MS;
       const [lane] = rest.lanes;
       if (lane === undefined) this.#rests.delete(receiver);
-      else if (rest.lanes.delete(lane)) this.#end(lane);
+      else if (rest.lanes.delete(lane)) this.#end(lane, false);
     }
     return hasEnded;
   }
@@ -111,16 +117,16 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
     return next.map(([receiver]) => receiver);
   }
 
-  /** It has proven itself. */
-  endAll(receiver: string): void {
+  /** It has proven itself. @param own lanes that do not rest */
+  endAll(receiver: string, ...own: Lane[]): void {
     const lanes = this.#rests.get(receiver)?.lanes ?? [];
     this.#rests.delete(receiver);
-    for (const lane of lanes) this.#end(lane);
+    for (const lane of new Set([...lanes, ...own])) this.#end(lane, true);
   }
 
-  #end(lane: Lane): void {
+  #end(lane: Lane, isProven: boolean): void {
     lane.isResting = false;
-    this.#onEnd(lane);
+    this.#onEnd(lane, isProven);
   }
 }
 

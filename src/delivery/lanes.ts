@@ -1,19 +1,18 @@
 import { AccountTurns, drain, first, Share } from "./account-turns.ts";
 import {
+  FIRST_ID,
   type LaneAnswer,
   type LaneKey,
   type LaneLimits,
   LaneState,
   learn,
+  type Overflow,
   ReceiverRests,
   setAnsweredBefore,
   type TakenDelivery,
   type TurnTaken,
   type WaitingDelivery,
 } from "./lane.ts";
-
-/** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
-export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
 
 type Lane = LaneState & {
   readonly key: string;
@@ -51,7 +50,8 @@ export class Lanes {
   readonly #accounts = new Map<string, Account>();
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
-  readonly #rests = new ReceiverRests<Lane>((lane) => {
+  readonly #rests = new ReceiverRests<Lane>((lane, isProven) => {
+    if (isProven) lane.overflowFrom = FIRST_ID;
     this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   });
@@ -159,7 +159,7 @@ export class Lanes {
     const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
     const receiver = `${accountId} ${turn?.origin}`;
-    if (turn?.restMs === null) this.#rests.endAll(receiver);
+    if (turn?.restMs === null) this.#rests.endAll(receiver, lane);
     else if (turn !== null) this.#rests.learn(lane, receiver, turn.restMs);
     if (before.isSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");

@@ -1,5 +1,5 @@
 import type { Pool } from "pg";
-import type { Overflow } from "./lanes.ts";
+import type { Overflow } from "./lane.ts";
 
 /** Frees what a claim under this token leased and nobody posted; what is known of an earlier attempt stays. */
 export async function freeLeases(

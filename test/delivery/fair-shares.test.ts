@@ -1,5 +1,5 @@
 import { beforeEach, describe, expect, it } from "vitest";
-import type { Overflow } from "../../src/delivery/lanes.ts";
+import type { Overflow } from "../../src/delivery/lane.ts";
 import { takeBackOverflow } from "../../src/delivery/promote-sql.ts";
 import {
   findAnsweredLanes,

@@ -293,6 +293,22 @@ describe("what is remembered", () => {
     expect(bench.lanes.waitingIds).toBe(2);
   });
 
+  it("is asked for again once its receiver is proven, here or elsewhere: much may have been put off", () => {
+    const bench = new LanesBench();
+    const origin = "https://a.example.com";
+    for (const name of ["a/1", "a/2"]) {
+      bench.fill(name, 2);
+      bench.take(1);
+      bench.lanes.release(bench.taken.pop()!, ANSWERED, { origin, restMs: 1_000 });
+    }
+    expect(bench.lanes.drainOverflow(10), "while it rests").toEqual([]);
+    bench.fill("a/3", 1);
+    bench.take(1);
+    bench.lanes.release(bench.taken.pop()!, ANSWERED, { origin, restMs: null });
+    const fromId = "00000000-0000-0000-0000-000000000000";
+    expect(bench.lanes.drainOverflow(10)).toMatchObject(["1", "2", "3"].map((lane) => ({ lane, fromId })));
+  });
+
   it("is given back all at once, and then nothing waits", () => {
     const bench = new LanesBench();
     bench.answering("a/1", 2);

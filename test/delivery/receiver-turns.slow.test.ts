@@ -204,6 +204,21 @@ describe("a turn", () => {
     }
   });
 
+  it("is not waited for by all of an account's names until the same moment, however many there are", async () => {
+    const many = await insertAccount(database.pool);
+    const address = "192.0.2.67";
+    await insertWaiting(many, address, 1_900);
+    for (let n = 0; n < 3; n++) await insertWaiting(await insertAccount(database.pool), address, 1);
+    const waits: number[] = [];
+    for (let n = 0; n < 60; n++)
+      waits.push((await asked(many, `https://m${n}.example.com`, { address, isFirst: false })).waitMs!);
+    expect(Math.max(...waits)).toBeLessThanOrEqual(20 * 60_000);
+    for (let minute = 7; minute < 20; minute += 4)
+      expect(
+        waits.filter((ms) => ms >= minute * 60_000 && ms < (minute + 4) * 60_000).length,
+      ).toBeGreaterThan(3);
+  });
+
   it("is waited for by as many names of each account, however many accounts have many", async () => {
     const address = "192.0.2.66";
     const accounts = await Promise.all(Array.from({ length: 60 }, () => insertAccount(database.pool)));

@@ -1,8 +1,7 @@
 // The rows of deliveries as a dispatcher's statements see them, in memory, and what may go wrong with them.
 import { seal } from "../../src/base/database/sealing.ts";
 import type { ClaimedDelivery, ClaimInput, LeasedDelivery } from "../../src/delivery/claim-sql.ts";
-import type { WaitingDelivery } from "../../src/delivery/lane.ts";
-import type { Overflow } from "../../src/delivery/lanes.ts";
+import type { Overflow, WaitingDelivery } from "../../src/delivery/lane.ts";
 import type { TakenBack } from "../../src/delivery/promote-sql.ts";
 import type { Recording } from "../../src/delivery/record-sql.ts";
 import type { Chance } from "../simulation/chance.ts";
