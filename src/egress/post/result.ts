@@ -58,7 +58,7 @@ export function endWithAnswer(
     errorCode: isSuccess ? null : statusErrorCode(statusCode),
     statusCode,
     retryAfter: retryAfterOf(headers),
-    isRefusal: statusCode === 410 && headers["webhook-refuse"] === "1",
+    isRefusal: statusCode === 410 && /(?:^|,)\s*1\s*(?:,|$)/.test(String(headers["webhook-refuse"])),
     responseHeaders: recordedHeaders(headers, hide),
     responseExcerpt: excerptOf(body, headers, excerptBytesMax, hide),
   };

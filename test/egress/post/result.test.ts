@@ -45,6 +45,19 @@ describe("how an attempt ended", () => {
     });
   });
 
+  it.each([
+    [410, "1", true],
+    [410, "1 ", true],
+    [410, ["1", "1"], true],
+    [410, "1, 1", true],
+    [410, "0", false],
+    [410, undefined, false],
+    [404, "1", false],
+  ])("is a refusal or not with status %i and webhook-refuse: %j", (statusCode, value, is) => {
+    const headers = { "webhook-refuse": value };
+    expect(endWithAnswer(statusCode, headers, body, 1_024).isRefusal).toBe(is);
+  });
+
   it.each([0, 100, 199, 1_000])("is nothing that anybody knows with status %i", (statusCode) => {
     expect(() => endWithAnswer(statusCode, {}, body, 1_024)).toThrow(RangeError);
   });
