@@ -213,7 +213,7 @@ describe("a turn", () => {
     for (let n = 0; n < 60; n++)
       waits.push((await asked(many, `https://m${n}.example.com`, { address, isFirst: false })).waitMs!);
     expect(Math.max(...waits)).toBeLessThanOrEqual(20 * 60_000);
-    for (let minute = 7; minute < 20; minute += 4)
+    for (const minute of [7, 11, 15])
       expect(
         waits.filter((ms) => ms >= minute * 60_000 && ms < (minute + 4) * 60_000).length,
       ).toBeGreaterThan(3);
