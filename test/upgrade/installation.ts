@@ -126,6 +126,16 @@ export class Installation {
     await until(async () => (await this.cluster.pool.query(left, [deliveryIds])).rowCount === 0, PATIENCE_MS);
   }
 
+  /** Resolves when none of these is in flight that has not failed yet. */
+  async untilNoFirstAttempt(deliveryIds: readonly string[]): Promise<void> {
+    const inFlight = `select from sealpost.deliveries join sealpost.open_deliveries on delivery_id = id
+      where id = any($1) and deliveries.status = 'pending' and lease_token is not null`;
+    await until(
+      async () => (await this.cluster.pool.query(inFlight, [deliveryIds])).rowCount === 0,
+      PATIENCE_MS,
+    );
+  }
+
   /** Resolves when nothing is to come any more: deliveries that a replay has not reached yet are not open. */
   async drain(): Promise<void> {
     await until(async () => (await this.countStates()).replays === 0, PATIENCE_MS);

@@ -89,6 +89,8 @@ export class OldWorld {
   /** What failed there, some of it for good by now, is started again and arrives. Returns the replay's path. */
   async replayAt(api: Api, room: "down" | "silent"): Promise<string> {
     await this.installation.mend(room);
+    // A replay matches nothing that has not failed yet, and an attempt from before the mend may be the last of its run.
+    await this.installation.untilNoFirstAttempt(this[room]);
     const filter = { target_host: new URL(this.installation.urlOf(room)).hostname };
     const path = "/v1/webhooks/replays";
     const { text } = await this.#write(api, "POST", path, { filter, rate_per_second: 100 });
