@@ -1,13 +1,14 @@
 // PostgreSQL over TLS: who reads along is told of, and what is wrong with a certificate says what to do.
 import { once } from "node:events";
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { type AddressInfo, connect, createServer, type Server } from "node:net";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { type AddressInfo, connect, createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { TLSSocket } from "node:tls";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
-import { createCommandPool, isReadableOnTheWay } from "../../src/app/database.ts";
+import { createCommandPool, endedByScope, isReadableOnTheWay } from "../../src/app/database.ts";
 import { createReadinessCheck } from "../../src/app/monitoring.ts";
+import { createGeneralPool, shareOf } from "../../src/base/database/pools.ts";
 import { isDatabaseAway } from "../../src/base/database/transaction.ts";
 import {
   createCertificateAuthority,
@@ -23,6 +24,7 @@ import { patience } from "../support/time-limits.ts";
 const database = await openDatabase();
 const folder = mkdtempSync(join(tmpdir(), "sealpost-tls-"));
 const fronts: Server[] = [];
+const clients = new Set<Socket>();
 const caFile = join(folder, "ca.pem");
 beforeAll(async () => writeFileSync(caFile, (await sharedAuthority()).caPem));
 afterAll(() => {
@@ -35,7 +37,7 @@ async function startFront(certificate: IssuedCertificate | null): Promise<number
   const { hostname, port, searchParams } = new URL(database.url);
   const folder = searchParams.get("host");
   const front = createServer((client) => {
-    client.on("error", () => undefined);
+    clients.add(client.on("error", () => undefined));
     client.once("data", () => {
       // What a client asks for TLS with.
       client.write(certificate === null ? "N" : "S");
@@ -110,6 +112,12 @@ describe("sslmode=verify-full", () => {
     ]);
   });
 
+  test("tells a folder from a file", async () => {
+    const { code, stderr } = await list(await urlOf(null, `&sslrootcert=${folder}`));
+    const told = `DATABASE_URL has sslrootcert=${folder}, which cannot be read (EISDIR): `;
+    expect([code, stderr]).toEqual([2, expect.stringContaining(told)]);
+  });
+
   test.each(["sslrootcert", "sslcert", "sslkey"])("names the file of %s that is not there", async (name) => {
     const path = join(folder, "missing.pem");
     for (const command of [["account", "list"], ["serve"], ["dispatch"], ["start"]]) {
@@ -120,6 +128,67 @@ describe("sslmode=verify-full", () => {
         `DATABASE_URL has ${name}=${path}, which cannot be read (ENOENT): mount the file, or correct the path.\n`,
       ]);
     }
+  });
+});
+
+describe("a file that cannot be read for a while", () => {
+  const file = join(folder, "renewed.pem");
+  const give = async () => {
+    rmSync(file, { recursive: true, force: true });
+    writeFileSync(file, (await sharedAuthority()).caPem);
+  };
+  const cutAll = () => {
+    for (const client of clients) client.destroy();
+  };
+
+  test.each(["serve", "dispatch"])(
+    "is told of in /readyz of %s, which goes on with the file",
+    async (name) => {
+      await give();
+      const DATABASE_URL = await urlOf(await ours(["localhost"]), `&sslrootcert=${file}`);
+      const keys = {
+        DATABASE_URL,
+        SECRETS_KEY: SECRETS_KEY.toString("base64"),
+        PORT: "0",
+        STATE_DIR: folder,
+      };
+      const running = new SealpostProcess([name], keys);
+      await running.ready;
+      const readyz = async () => (await fetch(new URL("/readyz", running.metricsUrl))).text();
+      const normal = await readyz();
+
+      for (const [lose, code] of [
+        [() => undefined, "ENOENT"],
+        [() => mkdirSync(file), "EISDIR"],
+      ] as const) {
+        rmSync(file);
+        lose();
+        cutAll();
+        const told = `DATABASE_URL names a file for TLS that cannot be read (${code}: `;
+        await expect.poll(readyz, { timeout: patience(20_000) }).toContain(told);
+        await give();
+        await expect.poll(readyz, { timeout: patience(20_000) }).toBe(normal);
+      }
+      expect(await running.stop()).toBe(0);
+    },
+    patience(60_000),
+  );
+
+  test("leaves a share of a pool, and who waits for a connection, as they were", async () => {
+    await give();
+    const databaseUrl = await urlOf(await ours(["localhost"]), `&sslrootcert=${file}`);
+    const options = { databaseUrl, connectionsMax: 1, applicationName: "test", onError: () => undefined };
+    await using pool = endedByScope(createGeneralPool(options));
+    const share = shareOf(pool, 1);
+    const ask = async () => (await share.query("select 1 as one")).rows;
+    const held = await pool.connect();
+    const waiting = pool.query("select 1 as one");
+    rmSync(file);
+    held.release(true);
+    await expect(waiting).rejects.toThrow("a file for TLS that cannot be read (ENOENT");
+    await expect(ask()).rejects.toThrow("a file for TLS that cannot be read (ENOENT");
+    await give();
+    expect(await ask()).toEqual([{ one: 1 }]);
   });
 });
 

@@ -1,4 +1,4 @@
-import { accessSync, constants, readFileSync } from "node:fs";
+import { readFileSync } from "node:fs";
 import { DAY_SECONDS } from "../model/time.ts";
 import { removedVariables, type Variable, variables } from "./variables.ts";
 
@@ -157,7 +157,7 @@ function findConflicts(config: Values): string[] {
 /** Why this user cannot read the file, as a code of the system's; null: they can. */
 function faultOf(path: string): string | null {
   try {
-    accessSync(path, constants.R_OK);
+    readFileSync(path);
     return null;
   } catch (error) {
     return (error as NodeJS.ErrnoException).code ?? "unreadable";

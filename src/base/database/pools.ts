@@ -1,6 +1,6 @@
 import pg from "pg";
 import { requireCell } from "./cells.ts";
-import { type OnQuery, timedClient } from "./timed-client.ts";
+import { connectable, type OnQuery, timedClient } from "./timed-client.ts";
 import { onConnection } from "./transaction.ts";
 
 type Timeouts = {
@@ -211,7 +211,7 @@ export function createPool(options: PoolOptions, settings: readonly string[], ti
     maxLifetimeSeconds: CONNECTION_LIFETIME_SECONDS,
     // Not only at the start: a name that leads elsewhere after a failover leads new connections there.
     ...(cell !== null && { onConnect: (client) => requireCell(client, cell) }),
-    Client: timedClient(timeouts.answerMs, options.onQuery, () => dropIdle()),
+    Client: connectable(timedClient(timeouts.answerMs, options.onQuery, () => dropIdle())),
   });
   const dropIdle = idleDropper(pool);
   pool.on("error", options.onError);

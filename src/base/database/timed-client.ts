@@ -88,6 +88,26 @@ export function timedClient(
   };
 }
 
+/** A file with certificates or a key, which the driver reads for each connection. */
+export class UnreadableFileError extends Error {}
+
+/** The driver reads files when it makes a client. Where that throws a pool ends the process: this fails to connect. */
+export function connectable(Client: typeof pg.Client): typeof pg.Client {
+  return function client(config: pg.ClientConfig): pg.Client {
+    try {
+      return new Client(config);
+    } catch (cause) {
+      const { syscall, message } = cause as NodeJS.ErrnoException;
+      const what = `DATABASE_URL names a file for TLS that cannot be read (${message})`;
+      const error = syscall
+        ? new UnreadableFileError(`${what}: mount it, or correct the path.`, { cause })
+        : cause;
+      const connect = (callback: (error: unknown) => void) => process.nextTick(callback, error);
+      return Object.assign(new pg.Client(), { connect });
+    }
+  } as unknown as typeof pg.Client;
+}
+
 /** Closes the connection now. `end` alone waits for the answers where statements are sent without waiting, for ever. */
 export function hangUp(client: pg.Client): void {
   void client.end();

@@ -1,7 +1,7 @@
 import type { ClientBase, Pool, PoolClient, QueryConfig } from "pg";
 import pg from "pg";
 import { OtherCellError } from "./cells.ts";
-import { hangUp } from "./timed-client.ts";
+import { hangUp, UnreadableFileError } from "./timed-client.ts";
 
 /**
  * SQLSTATEs where the same again may well succeed: no connection (08) or none that is let in (28, 3D), no resources
@@ -31,6 +31,7 @@ const CERTIFICATE_SAYS =
 /** What is wrong with TLS on the way to the database, and what to do; null: something else is. */
 export function tlsFaultOf(error: unknown): string | null {
   const { code = "", message } = error as NodeJS.ErrnoException;
+  if (error instanceof UnreadableFileError) return message;
   if (message === "The server does not support SSL connections")
     return "The database's server offers no TLS, which DATABASE_URL asks for: turn it on there (ssl = on).";
   if (!CERTIFICATE_SAYS.test(code)) return null;
