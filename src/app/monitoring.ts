@@ -115,7 +115,9 @@ export async function createReadinessCheck(
   const write = () => {
     if (performance.now() < holdsUntilMs) return written;
     hold(Number.POSITIVE_INFINITY);
-    written = probeWriting(pool);
+    // What another process is about to find out is not known here: it stays as it was.
+    const before = written;
+    written = probeWriting(pool).then((isKnown) => (isKnown ? undefined : before));
     written.then(
       () => hold(WRITE_PROBED_EVERY_MS),
       () => hold(WRITE_RETRIED_EVERY_MS),

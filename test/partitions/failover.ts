@@ -27,6 +27,8 @@ export type FailoverOptions = {
 };
 
 const ACKNOWLEDGED_BEFORE = 60;
+/** A process that is not ready probes again each second: some of that. */
+const UNREADY_LOOKS = 30;
 const CUTS: readonly LineFault[] = [
   { held: ["to", "from"] },
   // The standby gets everything, and the primary does not hear of it.
@@ -143,6 +145,8 @@ async function playOn(
       await until(async () => (await waiting()) >= 4);
     }
     await unready;
+    for (let n = 0; isSynchronous && n < UNREADY_LOOKS; n++, await wait(100))
+      ok(await isUnready(), "the old primary's API is ready again, though no commit is possible");
     const read = await ask(isolated.url, reader!.apiKey, `/v1/analyses/${known.analysisId}`);
     ok([200, 404].includes(read.status), `the old primary does not answer: ${JSON.stringify(read)}`);
     isolation.abort();

@@ -38,17 +38,40 @@ truncate sealpost.write_probe;
 insert into sealpost.write_probe select decode(repeat('00', 7000), 'hex') from generate_series(1, 32);
 commit`;
 
-/** Writes what only a database that takes writes can. @throws what the database says, or the driver when it is away */
-export async function probeWriting(pool: Pool): Promise<void> {
+// A commit that waits for its standby, or a disk, keeps the lock for as long, whoever has given up waiting for it.
+const FIND_WRITER = `select extract(epoch from clock_timestamp() - xact_start)::float8 as seconds
+from pg_locks join pg_stat_activity using (pid)
+where relation = 'sealpost.write_probe'::regclass and mode = 'AccessExclusiveLock' and granted
+  and database = (select oid from pg_database where datname = current_database())`;
+const WRITER_SECONDS_MAX = 3;
+
+/** A write that was begun before has not ended. */
+class StuckWriteError extends Error {}
+
+/**
+ * Writes what only a database that takes writes can. False: another process is writing; it will know.
+ * @throws what the database says, or the driver when it is away
+ */
+export async function probeWriting(pool: Pool): Promise<boolean> {
   try {
     await onConnection(pool, (client) => client.query(PROBE));
+    return true;
   } catch (error) {
     if (!(error instanceof pg.DatabaseError) || error.code !== IS_LOCKED) throw error;
   }
+  const [writer] = (await pool.query<{ seconds: number | null }>(FIND_WRITER)).rows;
+  if (writer !== undefined && (writer.seconds ?? 0) > WRITER_SECONDS_MAX)
+    throw new StuckWriteError(
+      `The database accepts no writes: one has waited for over ${WRITER_SECONDS_MAX} s, ` +
+        "for a synchronous standby or the disk.",
+    );
+  // A backup reads the table.
+  return writer === undefined;
 }
 
 /** Why it takes no writes, if this error of it says so; null: it says something else. */
 export function writeProblemOf(error: unknown): string | null {
+  if (error instanceof StuckWriteError) return error.message;
   if (!(error instanceof pg.DatabaseError) || !CANNOT_WRITE.test(error.code ?? "")) return null;
   return `The database accepts no writes (${error.code}): check whether its disk is full.`;
 }

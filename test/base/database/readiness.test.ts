@@ -92,7 +92,30 @@ test(
   patience(60_000),
 );
 
-test("a probe that somebody else's lock is in the way of says nothing", async () => {
+test("a write that waits for its commit is told of for as long as it does, by whoever finds its lock", async () => {
+  const other = await createTestDatabase();
+  const find = await createReadinessCheck(other.pool, { areas: AREAS }, SECRETS_KEY);
+  const client = await other.pool.connect();
+  const stuck = /^The database accepts no writes: one has waited for over 3 s/;
+  const within = { timeout: patience(10_000) };
+  try {
+    await client.query("begin; truncate sealpost.write_probe");
+    // For all that this process knows another is about to find out.
+    expect(await find()).toEqual([]);
+    await expect.poll(find, within).toEqual([expect.stringMatching(stuck)]);
+    // The next write waits as well, and is not yet known to.
+    await client.query("rollback; begin; truncate sealpost.write_probe");
+    await expect.poll(() => probeWriting(other.pool).catch(() => null), within).toBe(false);
+    expect(await find()).toEqual([expect.stringMatching(stuck)]);
+    await client.query("rollback");
+    await expect.poll(find, within).toEqual([]);
+  } finally {
+    client.release();
+    await other.drop();
+  }
+});
+
+test("a probe that a backup's lock is in the way of says nothing", async () => {
   const other = await createTestDatabase();
   const client = await other.pool.connect();
   try {
@@ -130,7 +153,8 @@ test("a probe that failed, or found a lock in its way, is not tried again at onc
     expect(await askedOften()).toHaveLength(1);
     const { rows } = await client.query("select last_value::int as probes from public.probes");
     expect(rows[0].probes).toBeLessThan(5);
-    await client.query("drop trigger fail on sealpost.write_probe; begin; lock table sealpost.write_probe");
+    await client.query("drop trigger fail on sealpost.write_probe");
+    await client.query("begin; lock table sealpost.write_probe in access share mode");
     await expect.poll(find).toEqual([]);
     await client.query("rollback");
     expect(await askedOften()).toEqual([]);
