@@ -149,7 +149,9 @@ export async function prepareDatabase(
   log: (line: string) => void,
 ): Promise<readonly string[]> {
   try {
-    const applied = await migrate({ databaseUrl, log, cell: config.cell, areas: config.areas });
+    // Whoever waits for the last file posts nothing before those who have succeeded are known.
+    const before = { "0012_feed.sql": proveFromLog };
+    const applied = await migrate({ databaseUrl, log, cell: config.cell, areas: config.areas, before });
     // Who has the wrong one may have the wrong database, whose settings stay.
     if (config.secretsKey !== null) await loadSecretsKey(pool, config);
     await writeSettings(pool, {
@@ -159,7 +161,6 @@ export async function prepareDatabase(
     const limits = storageLimitsOf(config.accountStorageBytesMax, config.accountAnalysesBytesMax);
     await writeStorageLimits(pool, limits);
     await writeAnalysesUrl(pool, config.publicUrl);
-    await proveFromLog(pool);
     return applied;
   } catch (error) {
     if (error instanceof MigrationError) throw new UsageError(error.message, { cause: error });

@@ -111,7 +111,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(general, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(general, lanes),
-      findProven: (receivers) => findProven(general, receivers),
+      findProven: (receivers) => findProven(pool, receivers),
       takeBack: (overflows) => takeBackOverflow(general, overflows),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),

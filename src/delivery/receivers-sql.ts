@@ -70,10 +70,10 @@ export async function findProven(pool: Pool, receivers: readonly string[]): Prom
   return rows.map(({ receiver }) => receiver);
 }
 
-/** After an upgrade: receivers that succeeded of late need no other proof. Killed, it goes on when called again. */
-export async function proveFromLog(pool: Pool): Promise<void> {
+/** In an upgrade: receivers that succeeded of late need no other proof. Killed, it goes on when called again. */
+export async function proveFromLog(database: Pool | ClientBase): Promise<void> {
   const step = "select sealpost.prove_from_log() as goes_on";
-  while ((await pool.query<{ goes_on: boolean }>(step)).rows[0]!.goes_on);
+  while ((await database.query<{ goes_on: boolean }>(step)).rows[0]!.goes_on);
 }
 
 /** The newest; one refusal in a hundred looks for more. */
@@ -260,13 +260,14 @@ export function createTurn(
     if (waitMs !== null) throw new ConnectError("not_proven", `${origin} has not proven itself yet.`);
     isTaken ||= !isProven;
   };
-  /** Throws a fault of ours before anything was sent. */
-  const end = async (hasSucceeded: boolean): Promise<TurnTaken> => {
+  /** Null: no turn was asked for, as its name leads nowhere. Throws a fault of ours before anything was sent. */
+  const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
     if (fault !== null) throw fault;
+    if (!isTaken && !isProven && waitMs === null) return null;
     // If that fails, the turn ends by itself, and the next POST proves the same.
     if (isTaken) await turns.end(asked.accountId, url, hasSucceeded).catch(() => undefined);
     // Another address may have had it wait for longer: its turn at the first is over.
-    const restMs = isTaken ? RECEIVER_EVERY_MS : (waitMs ?? RECEIVER_EVERY_MS);
+    const restMs = isTaken ? RECEIVER_EVERY_MS : waitMs;
     return { origin, restMs: isProven || hasSucceeded ? null : restMs };
   };
   return { admit, end, isProven: () => isProven };

@@ -178,7 +178,7 @@ async function sendFirst(
   while (true) {
     const [sent] = await sendProbes([probe], { ...sending, admit: turn.admit });
     const [answer] = sent!.answers;
-    const { restMs } = await turn.end(isProof(answer!));
+    const restMs = (await turn.end(isProof(answer!)))?.restMs;
     if (answer!.errorCode !== "not_proven") return { ...sent!, isLast: restMs !== null };
     if (performance.now() - startedAtMs + restMs! > TURN_WITHIN_MS) throw turn.refused(restMs!);
     await wait(restMs!);

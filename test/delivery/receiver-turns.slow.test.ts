@@ -7,8 +7,20 @@ import {
   restingBetweenTurns,
   takeTurn,
 } from "../../src/delivery/receivers-sql.ts";
-import { changeRows, countRows, insertAccount, insertRow, rowOf, rowsOf } from "../support/installation.ts";
+import { startTestDispatcher } from "../support/dispatching.ts";
+import {
+  changeRows,
+  countRows,
+  createTestAccount,
+  insertAccount,
+  insertRow,
+  publishMany,
+  rowOf,
+  rowsOf,
+} from "../support/installation.ts";
+import { startNameServer } from "../support/name-server.ts";
 import { openDatabase } from "../support/open.ts";
+import { startReceiver } from "../support/receiver.ts";
 
 const database = await openDatabase();
 
@@ -71,6 +83,30 @@ it.each([
   ["/in?x=1", "/in?x=1"],
 ])("what %s asks for is %s", (path, form) => {
   expect(requestForm(`HTTPS://hooks.example.com:443${path}`)).toBe(`https://hooks.example.com${form}`);
+});
+
+it("a receiver whose name leads nowhere takes no turn, and the next look-up waits for none", async () => {
+  const names = await startNameServer();
+  names.script("private.example.com", [["10.1.2.3"]]);
+  const env = { TARGET_CONSENT: "success", TARGET_DNS_SERVERS: names.address };
+  const receiver = await startReceiver();
+  const dispatcher = startTestDispatcher(database, [receiver], env);
+  for (const host of ["unknown.example.com", "private.example.com"]) {
+    const { accountId } = await createTestAccount(database, `https://${host}/in`);
+    const each = Array.from({ length: 5 }, (_, n) => `{"id":"n-${n}","status":"succeeded"}`);
+    const before = dispatcher.attempts.length;
+    await publishMany(
+      database.pool,
+      each.map(() => accountId),
+      each,
+      each.map(() => null),
+    );
+    // With rests of 6.7 s the fourth came after 20.
+    await dispatcher.waitForAttempts(before + 5, 15_000);
+    expect(await rowsOf(database.pool, "receivers", { account_id: accountId })).toEqual([]);
+  }
+  await dispatcher.stop();
+  await Promise.all([names.close(), receiver.close()]);
 });
 
 describe("a turn", () => {

@@ -175,6 +175,9 @@ async function migrateTwiceAtOnce(installation: Installation): Promise<() => Pro
   );
   const expected = names.filter((name) => !before.has(name));
   deepEqual(answers.flatMap(({ applied }) => applied).sort(), expected);
+  // The new version has posted nothing yet, and the old one proves nobody.
+  const proven = await pool.query("select from sealpost.receivers where proven_at is not null");
+  ok(proven.rowCount! > 0, "who has succeeded is proven by then");
   return async () => {
     const underWay = "select from sealpost.attempts where started_at < $1 and ended_at > $1";
     return (await pool.query(underWay, [rows[0].at])).rowCount!;

@@ -17,6 +17,8 @@ export type MigrateOptions = {
   readonly cell?: string | null;
   /** Those whose own files are applied, too; all when left out. */
   readonly areas?: readonly string[];
+  /** By a file's name: what comes before it, in transactions of its own. It is called again if it did not end. */
+  readonly before?: Readonly<Record<string, (client: pg.ClientBase) => Promise<void>>>;
   /** The folder of numbered SQL files; the project's own when left out. */
   readonly sqlDir?: string;
   /** How long to wait for another process that migrates; 10 minutes when left out. */
@@ -58,6 +60,7 @@ export async function migrate(options: MigrateOptions): Promise<readonly string[
     log = () => undefined,
     cell = null,
     areas = AREAS,
+    before = {},
     sqlDir = PROJECT_SQL_DIR,
     lockWaitMaxMs = LOCK_WAIT_MAX_MS,
   } = options;
@@ -75,6 +78,8 @@ export async function migrate(options: MigrateOptions): Promise<readonly string[
       const sets = Map.groupBy(files, ({ name }) => dirname(name)).values();
       const missing = [...sets].flatMap((set) => chooseMissing(set, everApplied));
       for (const file of missing) {
+        const isBefore = before[file.name]?.(client);
+        if (isBefore !== undefined) await explained(isBefore, `before ${file.name}`, null);
         log(`applying ${file.name}`);
         await applyInTime(client, file);
       }

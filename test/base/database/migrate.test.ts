@@ -85,6 +85,23 @@ describe("migrate", () => {
     expect(await column("select name from sealpost.migrations order by name")).toHaveLength(3);
   });
 
+  test("does what comes before a file until it has ended, and not after", async () => {
+    await write("0001_first.sql", "create table public.things (n integer);");
+    await write("0002_second.sql", "insert into public.things values (2);");
+    let isKilled = true;
+    const prove = async (client: pg.ClientBase) => {
+      await client.query("insert into public.things values (1)");
+      if (isKilled) await client.query("select 1 / 0");
+    };
+    const asked = { databaseUrl, sqlDir, before: { "0002_second.sql": prove } };
+    await expect(migrate(asked)).rejects.toThrow("before 0002_second.sql: division by zero");
+    expect(await column("select n from public.things")).toEqual([1]);
+    isKilled = false;
+    expect(await migrate(asked)).toEqual(["0002_second.sql"]);
+    expect(await migrate(asked)).toEqual([]);
+    expect(await column("select n from public.things")).toEqual([1, 1, 2]);
+  });
+
   test("leaves nothing of a failing file, keeps those before it, and says where it failed", async () => {
     await write("0001_good.sql", "create table public.good ();");
     await write(
