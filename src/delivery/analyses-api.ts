@@ -198,7 +198,8 @@ export function analysisOperations({
         "it is 410 from now on. Its delivery makes no more attempts; one under way may still arrive (`in_flight`). " +
         "The log keeps the delivery without its text, the feed its place with `data: null`, and the id stays taken: " +
         "publishing it again changes nothing. A run that works with it is cancelled, and what it has published is " +
-        "erased, too, as is what a run was given that has succeeded; any other keeps its input, to be retried. " +
+        "erased, too. With a run's own analysis go those that its nodes were given, and with any of them the input " +
+        "of a run that has succeeded; any other keeps it, to be retried. " +
         "A key that acts for a user needs `can_delete` in the space of a run's analysis.",
       method: "DELETE",
       path: "/v1/analyses/{analysis_id}",

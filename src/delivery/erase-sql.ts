@@ -5,9 +5,9 @@ import { inTransaction, UNPRUNED } from "../base/database/transaction.ts";
 type ErasedBy = { readonly userId: string | null } | "reapplying";
 
 /**
- * What runs have of an analysis goes with it; what they have published of it is returned, to be erased, too. Null, and
- * nothing was done: whoever asks is a user who may not delete it, or an endpoint forgets, and a run that has it goes
- * on. What is erased on request ends such a run.
+ * What runs have of an analysis goes with it; what they have published of it, or have made it of, is returned, to be
+ * erased, too. Null, and nothing was done: whoever asks is a user who may not delete it, or an endpoint forgets, and a
+ * run that has it goes on. What is erased on request ends such a run.
  */
 export type EraseFromRuns = (
   tx: ClientBase,
@@ -27,7 +27,7 @@ export type Erased = {
   readonly cameFrom: readonly string[];
 } | null;
 
-/** With what runs have made of it. `refused`: as `EraseFromRuns` says. See sealpost.erase_analysis. */
+/** With what `EraseFromRuns` returns, even if it is not there itself; `refused`: null. See sealpost.erase_analysis. */
 export async function eraseAnalysis(
   tx: ClientBase,
   eraseFromRuns: EraseFromRuns,
@@ -35,13 +35,21 @@ export async function eraseAnalysis(
   analysisId: string,
   by: ErasedBy,
 ): Promise<Erased | "refused"> {
-  const made = await eraseFromRuns(tx, accountId, analysisId, by);
-  if (made === null) return "refused";
-  const erased = await eraseOne(tx, accountId, analysisId);
-  if (erased === null) return null;
-  let { inFlight } = erased;
-  for (const id of made) if ((await eraseOne(tx, accountId, id))?.inFlight) inFlight = true;
-  return { ...erased, inFlight };
+  const others = await eraseFromRuns(tx, accountId, analysisId, by);
+  if (others === null) return "refused";
+  // In the log's order, as bulk replays lock them.
+  const { rows } = await tx.query<{ id: string }>(
+    "select id from sealpost.analyses where account_id = $1 and id = any ($2) order by delivery_id",
+    [accountId, [analysisId, ...others]],
+  );
+  let erased: Erased = null;
+  let inFlight = false;
+  for (const { id } of rows) {
+    const one = await eraseOne(tx, accountId, id);
+    if (id === analysisId) erased = one;
+    inFlight ||= one?.inFlight === true;
+  }
+  return erased && { ...erased, inFlight };
 }
 
 /**

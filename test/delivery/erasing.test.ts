@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { idsOfRuns } from "../../src/app/areas.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { writeAnalysesUrl } from "../../src/delivery/endpoint-sql.ts";
-import { forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
+import { eraseAnalysis, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { verifySignature } from "../../src/signing/index.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
@@ -11,12 +11,14 @@ import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { startTestDispatcher, type TestDispatcher, unsafeAllowed } from "../support/dispatching.ts";
 import {
   allowTargets,
+  begin,
   changeRows,
   countRows,
   deleteRows,
   insertRow,
   publish,
   tablesWith,
+  untilSomebodyWaits,
 } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
@@ -218,6 +220,21 @@ describe("an analysis that is erased", () => {
       analysis_id: "e-8",
       came_from: ["c1", "c2"],
     });
+  });
+
+  test("is locked in the log's order with what goes with it, as a bulk replay locks them", async () => {
+    const { accountId } = await api.newAccount();
+    const ids = [await published("older", null, accountId), await published("newer", null, accountId)];
+    const lock = (id?: string) => `select from sealpost.deliveries where id = '${id}' for update`;
+    const replaying = await begin(database.pool, lock(ids[0]));
+    const erasing = inTransaction(database.pool, (tx) =>
+      eraseAnalysis(tx, async () => ["older"], accountId, "newer", { userId: null }),
+    );
+    await untilSomebodyWaits(database.pool);
+    const { rowCount } = await replaying.client.query(`${lock(ids[1])} skip locked`);
+    await replaying.commit();
+    expect(rowCount).toBe(1);
+    expect(await erasing).toMatchObject({ deliveryId: ids[1] });
   });
 
   test("has to be there, and its key's scope", async () => {

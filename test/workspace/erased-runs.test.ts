@@ -5,8 +5,8 @@ import { eraseFromRuns, idsOfRuns } from "../../src/app/areas.ts";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { eraseAnalysis, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
-import { changeRows, countRows, insertRow } from "../support/installation.ts";
-import { publishIt, read, waiting } from "./external-world.ts";
+import { changeRows, countRows, insertRow, tablesWith } from "../support/installation.ts";
+import { EXTERNAL, publishIt, read, waiting } from "./external-world.ts";
 import { post, published } from "./hook-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
 import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
@@ -255,22 +255,104 @@ test("takes along what its run was given, and a repeat at its hook is known all 
   expect((await postOnce()).body).toEqual({ run_id });
 });
 
+/** As `erasures reapply` does. */
+async function eraseAgain(id: string): Promise<void> {
+  await inTransaction(database.pool, async (tx) => {
+    const { accountId } = api.account;
+    const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, id, "reapplying");
+    if (erased === null) expect(await knowAsErased(tx, accountId, id)).toBe(true);
+  });
+}
+
 test.each(["not begun", "handed it on"])("goes after a restore to when its run had %s, too", async (how) => {
   const canary = randomUUID();
   const workflow = await runs.newWorkflow(space.id, chain(WAIT));
   const { id } = await runs.started(workflow, { input: { text: canary } });
   if (how === "handed it on") await stepAll(stepping());
   expect([(await isLeftOfRuns(canary))[0], await itemsOf(id)]).toEqual([true, how === "not begun" ? 0 : 1]);
-  const erasing = await inTransaction(database.pool, async (tx) => {
-    const { accountId } = api.account;
-    expect(await eraseAnalysis(tx, eraseFromRuns, accountId, id, "reapplying")).toBeNull();
-    return await knowAsErased(tx, accountId, id);
-  });
-  expect(erasing).toBe(true);
+  await eraseAgain(id);
   expect([(await runs.get(id)).status, await isLeftOfRuns(canary)]).toEqual(["CANCELLED", [false, false]]);
   await endWaits(database.pool);
   await stepAll(stepping());
   expect([await codeOf(id), await isLeftOfRuns(canary)]).toEqual(["analysis_erased", [false, false]]);
+});
+
+test.each(["the run's own first", "the run's own last", "of a test", "of a node that it had not come to"])(
+  "goes after a restore to when its run waited for what it was given: %s",
+  async (how) => {
+    const canary = randomUUID();
+    // Of a test nothing is published, and so it is not in the list.
+    const more = how === "of a test" ? { test_node_id: "node-0" } : {};
+    const workflow = await runs.newWorkflow(space.id, EXTERNAL);
+    const { id } = await runs.started(workflow, { input: { text: canary }, ...more });
+    await stepAll(stepping());
+    // What the run came to after the backup, the backup does not know.
+    const node = how.endsWith("not come to") ? randomUUID() : (await runs.get(id)).node_runs.at(-1)!.id;
+    const list = [`${id}:${node}`, ...(how.startsWith("the run's own") ? [id] : [])];
+    for (const one of how.endsWith("first") ? list.toReversed() : list) await eraseAgain(one);
+    expect([(await runs.get(id)).status, await isLeftOfRuns(canary)]).toEqual(["CANCELLED", [false, false]]);
+    for (const one of list) expect(await codeOf(one)).toBe("analysis_erased");
+  },
+);
+
+describe("goes with the own analysis of the run that it was given to,", () => {
+  const TWO = chain({ kind: "external_analysis" }, { kind: "external_analysis" });
+  const awaitedBy = async (id: string) => `${id}:${(await runs.get(id)).node_runs.at(-1)!.id}`;
+  /** A run, and the ids of what it is given, one after the other. */
+  async function runWith(...given: readonly object[]): Promise<string[]> {
+    const ids = [(await waiting(TWO)).run.id];
+    for (const more of given) {
+      ids.push(await awaitedBy(ids[0]!));
+      await publishIt(ids.at(-1)!, more);
+      await read();
+      await stepAll(stepping());
+    }
+    return ids;
+  }
+
+  test.each(["succeeded", "failed"])(
+    "all of it that has %s; what only has such an id stays",
+    async (status) => {
+      const canary = randomUUID();
+      const ids = await runWith({ text: canary }, { status, error_message: canary });
+      const [id] = ids as [string];
+      const others = [`${id}:${randomUUID()}`, `${id}:${(await runs.get(id)).node_runs[0]!.id}`];
+      for (const other of others) await publishIt(other);
+      for (const _ of ["once", "again"]) expect((await erase(id)).body.analysis_id).toBe(id);
+      const isKnown = (one: string) => countRows(database.pool, "erasures", { analysis_id: one });
+      for (const one of ids) expect([await codeOf(one), await isKnown(one)]).toEqual(["analysis_erased", 1]);
+      for (const one of others) expect([await codeOf(one), await isKnown(one)]).toEqual([undefined, 0]);
+      expect(await tablesWith(database.pool, canary)).toEqual([]);
+    },
+  );
+
+  test("and needs can_delete in its space", async () => {
+    const [id, given] = (await runWith({}, {})) as [string, string];
+    const editor = await newUser();
+    await setRole(space.id, editor, "EDITOR");
+    expect([(await erase(id, editor.key)).status, await codeOf(given)]).toEqual([403, undefined]);
+    await setRole(space.id, editor, "ADMIN");
+    expect([(await erase(id, editor.key)).status, await codeOf(given)]).toEqual([200, "analysis_erased"]);
+  });
+
+  test("after a restore to when its run went on, too, with what it had not read yet", async () => {
+    const canary = randomUUID();
+    const ids = await runWith({ text: canary });
+    ids.push(await awaitedBy(ids[0]!));
+    await publishIt(ids.at(-1)!, { text: canary });
+    await eraseAgain(ids[0]!);
+    for (const one of ids) expect(await codeOf(one)).toBe("analysis_erased");
+    expect(await tablesWith(database.pool, canary)).toEqual([]);
+  });
+
+  test("but is not forgotten with it", async () => {
+    const [id, given] = (await runWith({}, {})) as [string, string];
+    const own = String((await runs.get(id)).delivery_id);
+    await delivered(own);
+    await toForget(own);
+    for (const _ of ["once", "again"]) await forget();
+    expect([await codeOf(id), await codeOf(given)]).toEqual(["analysis_erased", undefined]);
+  });
 });
 
 test("leaves what a run was given that has not succeeded, so that it can be retried", async () => {

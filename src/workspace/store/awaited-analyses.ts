@@ -118,9 +118,9 @@ const UUID = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}";
 /** A run's own analysis, or one that it waits for. */
 const ID_OF_RUN = new RegExp(`^(${UUID})(?::(${UUID}))?$`, "i");
 
-/** SQL: the node run of the run `r` that waits for the analysis with this id, or has waited. */
+/** SQL: from the node run `n` of the run `r` that waits for the analysis with this id, or has waited. */
 const awaitingOf = (nodeRunId: string) => `
-  select from workspace.node_runs as n join workspace.workflow_versions as v
+  from workspace.node_runs as n join workspace.workflow_versions as v
     on v.account_id = r.account_id and v.workflow_id = r.workflow_id and v.version = r.version
   where n.account_id = r.account_id and n.run_id = r.id and n.id = ${nodeRunId} and jsonb_path_exists(v.definition,
     '$.nodes[*] ? (@.id == $id && @.kind == "external_analysis")', jsonb_build_object('id', n.node_id))`;
@@ -149,7 +149,7 @@ export async function guardPublishing<T>(
   if (looked.length === 0 || !(await isInstalled(pool))) return await publish(pool, new Set());
   return await inTransaction(pool, async (tx) => {
     const { rows } = await tx.query<{ index: number; role: SpaceRole | null }>(
-      `select asked.index, case when exists (${awaitingOf('asked."nodeRunId"')}) then (
+      `select asked.index, case when exists (select ${awaitingOf('asked."nodeRunId"')}) then (
          select role from workspace.space_members as m
          where m.account_id = asked."accountId" and m.user_id = asked."userId" and m.space_id = r.space_id
          for share) end as role
@@ -171,8 +171,10 @@ export async function guardPublishing<T>(
  * Erases what the run has handed on whose analysis this is, or that was given it, what went wrong in words, and what it
  * was given if it has succeeded. What only has an id like one of these takes nothing along. A run that goes on is
  * cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null. After a restore, one that
- * would publish again what was erased is cancelled, too, and keeps no input. Returns what the run has made of it: its
- * own analysis, which stays when the run is deleted for good, and then goes on request alone.
+ * the id names would work again with what was erased, perhaps at a node that it comes to under another id: it is
+ * cancelled, too, and keeps no input. Returns what the run has made of it: its own analysis, which stays when the run
+ * is deleted for good, and then goes on request alone; or of the run's own, the analyses that it was given, which only
+ * the run knows. Those are not forgotten with it: each would have the other forgotten again, without end.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
@@ -184,20 +186,21 @@ export async function eraseFromRuns(
   // In capitals it is nobody's: what publishing refuses users is another analysis all the same.
   if (runId === undefined || analysisId !== analysisId.toLowerCase() || !(await isInstalled(tx))) return [];
   const run = await lockRun(tx, accountId, runId);
-  const { spaceId, isOfRun } = (await findOfRun(tx, accountId, runId, nodeRunId))!;
+  const { spaceId, given, isOfRun } = (await findOfRun(tx, accountId, runId, nodeRunId))!;
   if (spaceId === null) return [];
   if (typeof by === "object" && by.userId !== null) {
     const role = await holdRole(tx, { accountId, userId: by.userId }, spaceId);
     if (role === null || !allows(role.role, "delete")) return null;
   }
-  const isToCome = by === "reapplying" && nodeRunId === undefined && run?.isUnfinished === true;
+  const isToCome = by === "reapplying" && run?.isUnfinished === true;
   if (run === null ? by === "forgetting" : !isOfRun && !isToCome) return [];
   if (by === "forgetting" && run?.isUnfinished) return null;
   await cancelRun(tx, accountId, runId);
   await dropItems(tx, accountId, runId);
   await forgetErrors(tx, accountId, runId);
   await forgetInput(tx, accountId, runId, isToCome);
-  return nodeRunId === undefined ? [] : [runId];
+  if (nodeRunId !== undefined) return [runId];
+  return by === "forgetting" ? [] : given;
 }
 
 /** The ids of those that are a run's, or were given to one: only a run that is there has anything to forget. */
@@ -216,14 +219,22 @@ export async function idsOfRuns(
   return new Set(rows.map(({ id }) => id));
 }
 
-type OfRun = { readonly spaceId: string | null; readonly isOfRun: boolean };
+type OfRun = {
+  readonly spaceId: string | null;
+  /** What the run was given, or may be given now: under this id, or at all its nodes. */
+  readonly given: readonly string[];
+  readonly isOfRun: boolean;
+};
 
 /** Of a run that is deleted, its analysis knows the space. Null: nothing is, or was, a run of this id. */
 const findOfRun = rowOf<OfRun, string, [runId: string, nodeRunId: string | undefined]>(
-  `select coalesce(r.space_id, ${spaceOf("$1", "$2::uuid")}) as "spaceId",
-     case when $3::uuid is null then r.delivery_id is not null else exists (${awaitingOf("$3")} and (
-       n.completed_at is null or n.status = 'SUCCEEDED' or n.error_code = 'external_analysis_failed')) end as "isOfRun"
-   from (select) as one left join workspace.runs as r on r.account_id = $1 and r.id = $2`,
+  `select coalesce(r.space_id, ${spaceOf("$1", "$2::uuid")}) as "spaceId", given,
+     case when $3::uuid is null then r.delivery_id is not null else given <> '{}' end as "isOfRun"
+   from (select) as one left join workspace.runs as r on r.account_id = $1 and r.id = $2
+   cross join lateral (select array(
+     select r.id || ':' || n.id ${awaitingOf("coalesce($3, n.id)")} and (
+       n.completed_at is null or n.status = 'SUCCEEDED' or n.error_code = 'external_analysis_failed')
+   ) as given) as of_run`,
 );
 
 const holdRole = lockOf<{ readonly role: SpaceRole }, SpaceUser, [spaceId: string]>(
