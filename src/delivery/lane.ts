@@ -72,18 +72,30 @@ const NEXT_LANE_MS = 1_000;
  */
 export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
   readonly #rests = new Map<string, { readonly lanes: Set<Lane>; untilMs: number }>();
+  /** Since their receiver was last proven: what was put off meanwhile is still to be had. */
+  readonly #rested = new WeakSet<Lane>();
   readonly #onEnd: (lane: Lane, isProven: boolean) => void;
 
   constructor(onEnd: (lane: Lane, isProven: boolean) => void) {
     this.#onEnd = onEnd;
   }
 
-  /** `restMs` as of `TurnTaken`. */
-  learn(lane: Lane, receiver: string, restMs: number): void {
+  /** An attempt of the lane has ended. `turn` null: it took none; if it was answered all the same, none is needed. */
+  learn(lane: Lane, accountId: string, turn: TurnTaken | null, isAnswered: boolean): void {
+    if (turn === null) {
+      if (isAnswered && this.#rested.has(lane)) this.#end(lane, true);
+      return;
+    }
+    const receiver = `${accountId} ${turn.origin}`;
+    if (turn.restMs === null) {
+      this.endAll(receiver, lane);
+      return;
+    }
     const rest = this.#rests.get(receiver) ?? { lanes: new Set<Lane>(), untilMs: 0 };
     this.#rests.set(receiver, rest);
-    rest.untilMs = performance.now() + restMs;
+    rest.untilMs = performance.now() + turn.restMs;
     rest.lanes.add(lane);
+    this.#rested.add(lane);
     lane.limit = 1;
     lane.isResting = true;
   }
@@ -126,6 +138,7 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
 
   #end(lane: Lane, isProven: boolean): void {
     lane.isResting = false;
+    if (isProven) this.#rested.delete(lane);
     this.#onEnd(lane, isProven);
   }
 }

@@ -158,9 +158,7 @@ export class Lanes {
     lane.inFlight--;
     const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
-    const receiver = `${accountId} ${turn?.origin}`;
-    if (turn?.restMs === null) this.#rests.endAll(receiver, lane);
-    else if (turn !== null) this.#rests.learn(lane, receiver, turn.restMs);
+    this.#rests.learn(lane, accountId, turn, answer.kind === "answered");
     if (before.isSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }

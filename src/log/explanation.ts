@@ -74,7 +74,12 @@ function saidOf(
         ["next", effectOfRetryAfter(delivery, known)],
         ["remedy", lastRemedy(delivery, known)],
         ["remedy", lastRotation(delivery, known)],
-        ["next", delivery.in_flight || delivery.held ? "" : "To retry at once, replay it."],
+        [
+          "next",
+          delivery.in_flight || delivery.held || delivery.waits_for_proof
+            ? ""
+            : "To retry at once, replay it.",
+        ],
       ];
     case "succeeded":
       return [

@@ -130,9 +130,11 @@ describe("receivers that rest", () => {
   it("are all looked for in turn, however many there are", () => {
     const rests = new ReceiverRests<{ limit: number; isResting: boolean }>(() => undefined);
     const names = ["a", "b", "c", "d", "e"];
-    for (const name of names) rests.learn({ limit: 1, isResting: false }, name, 60_000);
-    expect([rests.receivers(2), rests.receivers(2), rests.receivers(2)].flat()).toEqual([...names, "a"]);
-    rests.endAll("b");
-    expect(rests.receivers(9).sort()).toEqual(["a", "c", "d", "e"]);
+    for (const origin of names)
+      rests.learn({ limit: 1, isResting: false }, "me", { origin, restMs: 60_000 }, true);
+    const inTurn = [rests.receivers(2), rests.receivers(2), rests.receivers(2)].flat();
+    expect(inTurn).toEqual([...names, "a"].map((name) => `me ${name}`));
+    rests.endAll("me b");
+    expect(rests.receivers(9).sort()).toEqual(["a", "c", "d", "e"].map((name) => `me ${name}`));
   });
 });

@@ -253,6 +253,12 @@ test.each([
   expect(said).not.toMatch(/due|To retry at once/);
 });
 
+test("a failed one that waits for its receiver's first 2xx is not sped up by a replay", () => {
+  const said = explain({ ...failed, waits_for_proof: true });
+  expect(said).toContain(" The next attempt waits. ");
+  expect(said).not.toContain("To retry at once");
+});
+
 describe("an attempt in plain words", () => {
   const codes = NAMED_ERROR_CODES.filter((code) => outcomeOfErrorCode(code) !== null);
   test.each([...codes, "status_302", "status_418", "status_503", "from_the_future"])(
