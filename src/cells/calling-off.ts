@@ -2,6 +2,7 @@ import type { ClientBase } from "pg";
 import { deleteAll } from "../base/database/account-rows.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 import { requireItsTarget } from "./beginning.ts";
+import { lockErasable, UNNAMED_CELL } from "./erasures-sql.ts";
 import { type Cell, type Move, MoveRefusedError } from "./move.ts";
 import { ARRIVED_TABLES, LEFT_TABLES } from "./move-tables-sql.ts";
 import * as moves from "./moves-sql.ts";
@@ -11,9 +12,9 @@ type Called = Pick<Move, "accountId" | "source" | "target">;
 /**
  * Undoes a move that is not over: the source takes everything again, and what was copied goes. Both moves' rows are
  * held, the source's first, so that whoever is still moving takes no step between the target's word and the reopening.
- * Also deletes what is left at the target of one that was called off without it.
+ * Also deletes what is left at the target of one that was called off without it. False: it was that alone.
  */
-export async function callOffMove(move: Called): Promise<void> {
+export async function callOffMove(move: Called): Promise<boolean> {
   const { accountId, source, target } = move;
   const isCalledOff = await inTransaction(source.pool, async (tx) => {
     const out = await moves.lockMove(tx, accountId);
@@ -30,6 +31,7 @@ export async function callOffMove(move: Called): Promise<void> {
   });
   const isCleared = await clearTarget(move);
   if (!isCalledOff && !isCleared) throw nothingToCallOff(accountId);
+  return isCalledOff;
 }
 
 /**
@@ -48,6 +50,8 @@ export async function callOffLostMove({ accountId, source }: Omit<Called, "targe
       );
     }
     await reopen(tx, accountId, out);
+    const { cameFrom } = (await lockErasable(tx, accountId))!;
+    await moves.arrive(tx, accountId, [...new Set([...cameFrom, out.otherCell ?? UNNAMED_CELL])]);
   });
 }
 

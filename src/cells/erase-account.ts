@@ -5,7 +5,7 @@ import { deleteAll } from "../base/database/account-rows.ts";
 import { writeAuditEntry } from "../base/database/audit-log.ts";
 import { inTransaction, isTransactionConflict } from "../base/database/transaction.ts";
 import { ACCOUNT_ERASED, COMMAND_LINE } from "../base/model/audit.ts";
-import { beginErasure, ERASED_NAME, endErasure, lockErasable } from "./erasures-sql.ts";
+import { beginErasure, completeArrival, ERASED_NAME, endErasure, lockErasable } from "./erasures-sql.ts";
 import { ERASED_TABLES, WAITING_TABLES } from "./move-tables-sql.ts";
 import { findMove } from "./moves-sql.ts";
 import { untilTransactionsEnd, type Waiting } from "./waiting.ts";
@@ -32,7 +32,7 @@ export type Erased =
       readonly cameFrom: readonly string[];
     }
   /** Nothing was done. `moving`: a move is not over; `left`: what it has left is not deleted; `moved`: it is. */
-  | { readonly outcome: "unknown" | "other_name" | "moving" | "left" | "moved" };
+  | { readonly outcome: "unknown" | "other_name" | "arriving" | "moving" | "left" | "moved" };
 
 /**
  * Erases an account for good. At first it is closed, so that nothing is published to it, read of it or begun for it any
@@ -83,8 +83,10 @@ type Closed =
   | Exclude<Erased, { readonly outcome: "erased" }>;
 
 async function closeAccount(tx: ClientBase, { accountId, name }: Erasure): Promise<Closed> {
+  // Known as erased, before a restore to when it was on its way here; its name was not here yet.
+  if (name === null) await completeArrival(tx, accountId);
   const account = await lockErasable(tx, accountId);
-  if (account === null) return { outcome: "unknown" };
+  if (account === null) return { outcome: (await findMove(tx, accountId)) === null ? "unknown" : "arriving" };
   const { erasedAt, cameFrom } = account;
   const isDone = erasedAt !== null && account.name === ERASED_NAME;
   if (name !== null && name !== account.name && !isDone) return { outcome: "other_name" };
@@ -93,14 +95,8 @@ async function closeAccount(tx: ClientBase, { accountId, name }: Erasure): Promi
   if (move?.direction === "out" && move.step !== "deleted")
     return { outcome: ["done", "deleting"].includes(move.step) ? "left" : "moving" };
   if (account.movedTo !== null) return { outcome: "moved" };
-  const entry = {
-    accountId,
-    actor: COMMAND_LINE,
-    requestId: null,
-    operationKey: ACCOUNT_ERASED,
-    details: {},
-  };
-  await writeAuditEntry(tx, entry);
+  const entry = { actor: COMMAND_LINE, requestId: null, operationKey: ACCOUNT_ERASED, details: {} };
+  await writeAuditEntry(tx, { accountId, ...entry });
   return { outcome: "closed", erasedAt: await beginErasure(tx, accountId), cameFrom, isDone: false };
 }
 

@@ -1,5 +1,8 @@
 import type { ClientBase, Pool } from "pg";
 
+/** In `came_from`; no cell is called so. */
+export const UNNAMED_CELL = "(unnamed)";
+
 /** What an account is called of which nothing is left; the table wants a name. */
 export const ERASED_NAME = "erased";
 
@@ -23,6 +26,19 @@ export async function lockErasable(
     [accountId],
   );
   return rows[0] ?? null;
+}
+
+/** If a move to here is not over, what it has brought so far is taken for the whole account, which can be erased. */
+export async function completeArrival(tx: ClientBase, accountId: string): Promise<void> {
+  await tx.query(
+    `with ended as (
+       update sealpost.moves set step = 'done', ended_at = now()
+       where account_id = $1 and direction = 'in' and step <> 'done' returning other_cell
+     )
+     insert into sealpost.accounts as a (id, name, came_from) select $1, $2, array[coalesce(other_cell, $3)] from ended
+     on conflict (id) do update set moved_to = null, came_from = a.came_from || excluded.came_from`,
+    [accountId, ERASED_NAME, UNNAMED_CELL],
+  );
 }
 
 /** From the commit on its keys are no good, and publishing to it stores nothing. Returns when that is. */
@@ -72,4 +88,25 @@ export async function listErasures(pool: Pool, since: Date | null): Promise<read
     [since],
   );
   return rows;
+}
+
+/** Erases at a move's target, perhaps restored, what was erased at its source after it was copied, and is still so. */
+export async function eraseCopied(source: Pool, target: Pool, accountId: string): Promise<void> {
+  for (let after: string | undefined = ""; after !== undefined; ) {
+    const { rows } = await source.query<{ id: string }>(
+      `select id from sealpost.erasures as e join sealpost.analyses as a using (account_id)
+       where account_id = $1 and id = analysis_id and analysis_id > $2 and digest = '' order by analysis_id limit 200`,
+      [accountId, after],
+    );
+    const ids: readonly string[] = rows.map(({ id }) => id);
+    await target.query(
+      `with kept as (
+         insert into sealpost.erasures (account_id, analysis_id) select $1, unnest($2::text[]) on conflict do nothing
+       )
+       select sealpost.erase_analysis(account_id, id) from sealpost.analyses
+       where account_id = $1 and id = any ($2) and digest <> ''`,
+      [accountId, ids],
+    );
+    after = ids.at(-1);
+  }
 }

@@ -10,6 +10,7 @@ import { recoverInterrupted } from "../delivery/claim-sql.ts";
 import { sequenceEvents } from "../feed/feed-sql.ts";
 import { giveUpCutMails } from "../notices/notice-mails-sql.ts";
 import { beginMove, calledOff, closeAccount, whileItGoesOn } from "./beginning.ts";
+import { eraseCopied, lockErasable, UNNAMED_CELL } from "./erasures-sql.ts";
 import { type Move, type MovePart, MoveRefusedError } from "./move.ts";
 import {
   countRows,
@@ -72,9 +73,6 @@ async function compareCounts({ accountId, source, target }: Move, moveId: string
   }
 }
 
-/** In `came_from`; no cell is called so. */
-const UNNAMED_CELL = "(unnamed)";
-
 /**
  * From now on only the target can say that the account is not open there: whoever calls the move off without it has
  * done so before, or is refused.
@@ -110,10 +108,8 @@ async function openAtTarget(move: Move, moveId: string): Promise<void> {
         await writePage(tx, resealPage(page, source.secretsKey, target.secretsKey));
       }
     }
-    const cells = new Set([
-      ...(await moves.readCameFrom(source.pool, accountId)),
-      sourceName ?? UNNAMED_CELL,
-    ]);
+    const { cameFrom } = (await lockErasable(source.pool, accountId))!;
+    const cells = new Set([...cameFrom, sourceName ?? UNNAMED_CELL]);
     cells.delete(targetName);
     await moves.arrive(tx, accountId, [...cells]);
     await moves.unparkAll(tx, accountId);
@@ -224,6 +220,7 @@ export async function moveAccount(move: Move): Promise<moves.StoredMove> {
     await copyLog(move, begun.id);
     onProgress("compare", null);
     await compareCounts(move, begun.id);
+    await eraseCopied(move.source.pool, move.target.pool, move.accountId);
     onProgress("open", null);
     await openAtTarget(move, begun.id);
   }

@@ -87,18 +87,6 @@ export async function setMovedTo(
   await database.query("update sealpost.accounts set moved_to = $2 where id = $1", [accountId, cell]);
 }
 
-/** Where the account was before it came here, the last cell last. */
-export async function readCameFrom(
-  database: ClientBase | Pool,
-  accountId: string,
-): Promise<readonly string[]> {
-  const { rows } = await database.query<{ cells: readonly string[] }>(
-    "select came_from as cells from sealpost.accounts where id = $1",
-    [accountId],
-  );
-  return rows[0]?.cells ?? [];
-}
-
 /** It takes publishing and writes from the commit on, and knows which cells may still have something of it. */
 export async function arrive(tx: ClientBase, accountId: string, cameFrom: readonly string[]): Promise<void> {
   await tx.query("update sealpost.accounts set moved_to = null, came_from = $2 where id = $1", [
@@ -261,8 +249,12 @@ export async function parkDeliveries(tx: ClientBase, accountId: string, rowsMax:
   return rows[0]!;
 }
 
-/** Puts back what is parked, and lets replays and mails go on. */
+/** Puts back what is parked, but for what was erased since, and lets replays and mails go on. */
 export async function unparkAll(tx: ClientBase, accountId: string): Promise<void> {
+  const erased = `
+    delete from sealpost.parked_deliveries as p using sealpost.analyses as a join sealpost.erasures using (account_id)
+    where a.account_id = $1 and id = analysis_id and digest = '' and p.delivery_id = a.delivery_id`;
+  await tx.query(erased, [accountId]);
   await tx.query("select sealpost.unpark_deliveries($1)", [accountId]);
   await tx.query("update sealpost.replays set count_at = now() where account_id = $1", [accountId]);
   await tx.query(

@@ -121,8 +121,8 @@ const ErasedAnalysis = z
     came_from: z
       .array(z.string())
       .describe(
-        "The cells that the account was in before, the last one last: each may have the text until its operator " +
-          "deletes it. `(unnamed)`: one without a name.",
+        "The cells that the account was in before, or was copied to, the last one last: each may have the text until " +
+          "its operator deletes it. `(unnamed)`: one without a name.",
       ),
   })
   .meta({ id: "ErasedAnalysis", description: "The analysis that was erased, and its delivery." });

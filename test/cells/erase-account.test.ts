@@ -18,6 +18,7 @@ import {
   countRows,
   createTestAccount,
   createTestKey,
+  deleteRows,
   insertRow,
   publish,
   publishAny,
@@ -106,6 +107,29 @@ describe("erasing an account", () => {
     expect(await erase()).toEqual({ outcome: "moved" });
     expect(await countRows(database.pool, "deliveries", { account_id: accountId })).toBe(1);
     expect(await countRows(database.pool, "erasures")).toBe(0);
+  });
+
+  it("that was on its way here when the database was restored is for a list of what was erased", async () => {
+    await publishAny(database.pool, accountId, 3);
+    for (const table of ["open_deliveries", "endpoints", "signing_secrets"])
+      await deleteRows(database.pool, table, { account_id: accountId });
+    await deleteRows(database.pool, "accounts", { id: accountId });
+    expect(await erase({ name: null })).toEqual({ outcome: "unknown" });
+    for (const step of ["begun", "deleting"]) {
+      const ended_at = step === "deleting" ? new Date() : null;
+      const move = { account_id: accountId, id: randomUUID(), direction: "in", other_cell: "c1" };
+      await insertRow(database.pool, "moves", { ...move, step, ended_at });
+      expect(await erase()).toEqual({ outcome: "arriving" });
+      expect(await countRows(database.pool, "moves")).toBe(1);
+      if (step === "begun") await deleteRows(database.pool, "moves");
+    }
+    expect(await countRows(database.pool, "bodies")).toBe(3);
+    for (const _ of ["once", "again"]) {
+      expect(await erase({ name: null })).toMatchObject({ outcome: "erased", cameFrom: ["c1"] });
+      expect(await tablesWith(accountId)).toEqual([...KEPT, "moves"]);
+    }
+    await publish(database.pool, accountId, GOOD);
+    expect(await tablesWith(accountId)).toEqual([...KEPT, "moves"]);
   });
 
   it("stops its keys at once, and forgets it in lists, before anything of it is deleted", async () => {

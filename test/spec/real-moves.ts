@@ -58,7 +58,8 @@ export class RealMoves {
         await moveAccount(this.#process(null));
         return;
       case "callOff":
-        return await callOffMove(called);
+        await callOffMove(called);
+        return;
       case "callOffWithoutTarget":
         return await callOffLostMove(called);
       default:

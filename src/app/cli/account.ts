@@ -46,10 +46,8 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
       const { account: accountId } = options;
-      const tellCalledOff = () => {
-        const value = { account_id: accountId, moved_to: null };
-        printResult(context, options, value, "Called off: the account is here.");
-      };
+      const tellCalledOff = (text = "Called off: the account is here.") =>
+        printResult(context, options, { account_id: accountId, moved_to: null }, text);
       if (options.targetIsLost) {
         if (!options.cancel) throw new UsageError("Use --target-is-lost with --cancel.");
         if (options.to !== undefined || options.toFile !== undefined)
@@ -59,8 +57,8 @@ function addMoveCommands(account: Command, context: ProcessContext): void {
       }
       await withBothCells(context, options, async (cells) => {
         if (options.cancel) {
-          await callOffMove({ accountId, ...cells });
-          return tellCalledOff();
+          if (await callOffMove({ accountId, ...cells })) return tellCalledOff();
+          return tellCalledOff("It was called off before; what was copied to the target is deleted there.");
         }
         const waitMaxMs = (options.wait ?? WAIT_SECONDS) * 1_000;
         const tell = tellOnce(context);

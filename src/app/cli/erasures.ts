@@ -43,7 +43,8 @@ export function addEraseCommand(account: Command, context: ProcessContext): void
         const there =
           cells === ""
             ? ""
-            : `\nIt was in other cells before: ${cells}. \`account delete-moved\` there deletes what is left of it.`;
+            : `\nOther cells may have something of it: ${cells}. \`account delete-moved\` there deletes what a move ` +
+              "from there has left, and `account move --cancel` here what one to there that was called off had copied.";
         const left =
           objectsLeft === 0
             ? ""
@@ -157,6 +158,11 @@ function refusalOf(accountId: string, outcome: Exclude<Erased["outcome"], "erase
       return new UsageError(
         `Account ${accountId} has another name than --confirm says, and nothing was done: \`sealpost account list\` ` +
           "shows it.",
+      );
+    case "arriving":
+      return new UsageError(
+        `Account ${accountId} is being moved here: finish that, or call it off at the other cell. If it was ` +
+          "erased before a restore, `sealpost erasures reapply` with the line that says so erases what is here.",
       );
     case "moving":
       return new UsageError(

@@ -60,8 +60,8 @@ const envOf = (more: Record<string, string> = {}) => ({
   ...more,
 });
 
-const run = (args: readonly string[], env: Record<string, string> = {}) =>
-  runSealpost(["account", ...args], { env: envOf(env) });
+const run = (args: readonly string[], env: Record<string, string> = {}, isTerminal = false) =>
+  runSealpost(["account", ...args], { env: envOf(env), isTerminal });
 
 const keyed = (key = TARGET_KEY) => ["--target-secrets-key-file", fileOf(key.toString("base64"))];
 const there = (url = target.url) => ["--to-file", fileOf(url), ...keyed()];
@@ -189,8 +189,11 @@ test(
     expect((await run(lost)).stderr).toContain("has no move in progress");
     // It was not lost.
     expect((await run(move(accountId))).stderr).toContain("--cancel");
-    expect((await run(move(accountId, "--cancel"))).code).toBe(0);
-    expect((await run(move(accountId))).code).toBe(0);
+    // The account does not say any more that it is here, where it may have been erased since.
+    const erase = ["erase", "--account", accountId, "--confirm", "test"];
+    expect(JSON.parse((await run(erase, { STATE_DIR: folder })).stdout)).toMatchObject({ came_from: ["c2"] });
+    const cleared = await run(move(accountId, "--cancel"), {}, true);
+    expect(cleared).toMatchObject({ code: 0, stdout: expect.stringContaining("to the target is deleted") });
   },
   timeout,
 );

@@ -114,6 +114,20 @@ test("account erase ends an account for everybody who asks, and says the same wh
   );
 });
 
+test("account erase says what to do about an account that is on its way here", async () => {
+  const accountId = randomUUID();
+  const move = { account_id: accountId, id: randomUUID(), direction: "in", other_cell: "c1" };
+  await insertRow(database.pool, "moves", move);
+  const refused = await run(erase(accountId));
+  expect(refused).toMatchObject({ code: 2, stderr: expect.stringContaining("`sealpost erasures reapply`") });
+  const input = JSON.stringify({ account_id: accountId, analysis_id: null, erased_at: new Date() });
+  const done = await run(["erasures", "reapply", "--file", "-"], { input });
+  expect(JSON.parse(done.stdout)).toMatchObject({ accounts_erased: 1, unknown: 0 });
+  expect((await run(erase(accountId), { isTerminal: true })).stdout).toContain(
+    'Other cells may have something of it: "c1"',
+  );
+});
+
 test("erasures list says what was erased, and reapply erases it again after a restore", async () => {
   const { accountId } = await createTestAccount(database);
   await run(erase(accountId));
