@@ -2,7 +2,7 @@ import { spawn } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { request } from "node:http";
+import { Agent, request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -37,7 +37,10 @@ type Cell = {
   readonly key: string;
 };
 
-const SCOPES = "analyses:publish,webhooks:read,webhooks:write";
+/** More than both processes of a cell have places, for readers and for others. */
+const READERS = 4_100;
+
+const SCOPES = "analyses:publish,analyses:read,webhooks:read,webhooks:write";
 
 /** The first cell was there before there were cells. */
 const BRANDS = { c1: "svc", c2: "c2" } as const;
@@ -318,6 +321,40 @@ describe("two cells behind HAProxy", () => {
     await expect.poll(bodyOf, { timeout: patience(20_000) }).toEqual(problem);
     for (let n = 0; n < 20; n += 1) expect(await bodyOf()).toEqual(problem);
   }
+
+  test(
+    "readers of the feed who wait, more than it takes, keep nobody else out, and no place once they have gone",
+    async () => {
+      const countWaiting = async () => {
+        const metrics = await (await fetch(new URL("/metrics", c1.serve.metricsUrl))).text();
+        return Number(/^sealpost_api_reads_waiting.* (\d+)$/m.exec(metrics)?.[1]);
+      };
+      const { port } = new URL(proxy.url);
+      const headers = { authorization: `Bearer ${c1.key}` };
+      const newest = { key: c1.key };
+      const { body } = await ask(proxy.url, "GET", "/v1/webhooks/events?cursor=newest", newest);
+      const agent = new Agent({ maxSockets: Number.POSITIVE_INFINITY });
+      // The path in whatever spelling, as the API has it.
+      const readers = Array.from({ length: READERS }, (_, n) => {
+        const path = `/v1/webhooks/${n % 2 ? "events" : "%65vents"}?wait=25&cursor=${body.next_cursor}`;
+        const reader = request({ agent, host: "127.0.0.1", port, path, headers }).on(
+          "error",
+          () => undefined,
+        );
+        return reader.on("response", (response) => response.resume()).end();
+      });
+      const within = { timeout: patience(20_000) };
+      await expect.poll(countWaiting, within).toBe(2_000);
+      for (let n = 0; n < 10; n++) {
+        const askedAtMs = performance.now();
+        expect((await deliveriesOf(c1.key)).status).toBe(200);
+        expect(performance.now() - askedAtMs).toBeLessThan(patience(1_000));
+      }
+      for (const reader of readers) reader.destroy();
+      await expect.poll(countWaiting, within).toBe(0);
+    },
+    patience(60_000),
+  );
 
   const CROWD = 300;
 

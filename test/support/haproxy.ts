@@ -65,7 +65,7 @@ function configurationFor(folder: string, port: number, { c1, c2 }: HaproxyWish[
     .replace(/bind 127\.0\.0\.1:\d+/, `bind 127.0.0.1:${port}`)
     .replaceAll(/10\.0\.1\.1\d:8080/g, new URL(c1).host);
   return c2 === null
-    ? text.replace(/^backend cell_c2\n(?:.+\n)*/m, "")
+    ? text.replaceAll(/^backend \w+_c2\n(?:.+\n)*/gm, "")
     : text.replaceAll(/10\.0\.2\.1\d:8080/g, new URL(c2).host);
 }
 
