@@ -179,7 +179,8 @@ export async function loadSecretsKey(pool: Pool, config: Config): Promise<Secret
 }
 
 async function refuseOtherKeys(pool: Pool, secretsKey: SecretsKey): Promise<void> {
-  if (!(await keepSecretsKey(pool, secretsKey, { isFirst: false }))) throw new UsageError(WRONG_SECRETS_KEY);
+  if (!(await keepSecretsKey(pool, secretsKey, { isStoring: false })))
+    throw new UsageError(WRONG_SECRETS_KEY);
 }
 
 /** @throws UsageError when there is no such account, or it is erased */

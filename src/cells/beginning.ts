@@ -145,7 +145,7 @@ export async function beginMove(move: Move): Promise<moves.StoredMove> {
   await refuseDifferences(move);
   await refuseTarget(move, await moves.findMove(target.pool, accountId));
   // In a cell that is new, what is copied is the first that is sealed there.
-  if (!(await keepSecretsKey(target.pool, target.secretsKey, { isFirst: true }))) {
+  if (!(await keepSecretsKey(target.pool, target.secretsKey, { isStoring: true }))) {
     throw new MoveRefusedError(WRONG_TARGET_KEY);
   }
   const id = randomUUID();

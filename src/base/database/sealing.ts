@@ -147,21 +147,22 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Secr
 }
 
 /**
- * The same, and seals the canary where it is missing; where nothing is sealed yet, only with `isFirst`. Of two with
+ * The same, and seals the canary where it is missing; where nothing is sealed yet, only with `isStoring`. Of two with
  * different keys one waits for the other's transaction, and is not right then. The first that has a second key seals
- * the next canary with it, and whoever has one key alone ends that: a mistyped one can be replaced.
+ * the next canary with it, and whoever starts with one key alone ends that: a mistyped one can be replaced. What stores
+ * with one key ends nothing: it may be a process of before the rotation.
  */
 export async function keepSecretsKey(
   database: ClientBase | Pool,
   secretsKey: SecretsKey,
-  { isFirst }: { readonly isFirst: boolean },
+  { isStoring }: { readonly isStoring: boolean },
 ): Promise<boolean> {
   const sealed = await readSealed(database);
   if (!isOpenedBy(sealed, secretsKey)) return false;
-  if (sealed === null && !isFirst) return true;
+  if (sealed === null && !isStoring) return true;
   if (sealed?.id === CANARY.id) {
     const [other] = otherKeys(sealed, secretsKey);
-    if ((other === undefined) === (sealed.next == null)) return true;
+    if ((other === undefined) === (sealed.next == null) || (other === undefined && isStoring)) return true;
     const next = other === undefined ? null : seal("canary", other, NEXT_CANARY).toString("base64");
     await database.query(
       "update sealpost.settings set secrets_canary_next = $1 where $1::text is null or secrets_canary_next is null",
@@ -186,7 +187,7 @@ export async function resealCanary(database: ClientBase | Pool, secretsKey: Secr
 
 /** Before a secret is stored: the database may have been away at the start. @throws SecretsKeyError for another key */
 export async function requireSecretsKey(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
-  if (!(await keepSecretsKey(database, secretsKey, { isFirst: true }))) throw new SecretsKeyError();
+  if (!(await keepSecretsKey(database, secretsKey, { isStoring: true }))) throw new SecretsKeyError();
 }
 
 async function readSealed(database: ClientBase | Pool): Promise<Sealed | null> {

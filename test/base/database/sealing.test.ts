@@ -24,7 +24,7 @@ const forgetCanary = () => database.pool.query("update sealpost.settings set sec
 describe("the key of a database's secrets", () => {
   test("is any while nothing is sealed, and that of the first secret from then on", async () => {
     for (const key of [RIGHT, WRONG]) {
-      expect(await keepSecretsKey(database.pool, key, { isFirst: false })).toBe(true);
+      expect(await keepSecretsKey(database.pool, key, { isStoring: false })).toBe(true);
       expect(await isRight(key)).toBe(true);
     }
     expect(await canary()).toBeNull();
@@ -50,7 +50,7 @@ describe("the key of a database's secrets", () => {
 
   test("is one of two that are first at the same moment", async () => {
     const first = await begin(database.pool);
-    expect(await keepSecretsKey(first.client, RIGHT, { isFirst: true })).toBe(true);
+    expect(await keepSecretsKey(first.client, RIGHT, { isStoring: true })).toBe(true);
     const second = make(WRONG);
     await Promise.race([second.catch(() => undefined), untilSomebodyWaits(database.pool)]);
     await first.commit();
@@ -63,18 +63,20 @@ describe("the key of a database's secrets", () => {
     await make(RIGHT);
     await forgetCanary();
     expect([await isRight(RIGHT), await isRight(WRONG)]).toEqual([true, false]);
-    expect(await keepSecretsKey(database.pool, WRONG, { isFirst: true })).toBe(false);
+    expect(await keepSecretsKey(database.pool, WRONG, { isStoring: true })).toBe(false);
     expect(await canary()).toBeNull();
-    expect(await keepSecretsKey(database.pool, RIGHT, { isFirst: false })).toBe(true);
+    expect(await keepSecretsKey(database.pool, RIGHT, { isStoring: false })).toBe(true);
     expect(await canary()).not.toBeNull();
   });
 
   test("has to be one of the same two in every process, while it is rotated", async () => {
     const [old, next, mistyped] = [RIGHT, Buffer.alloc(32, 3), WRONG];
     const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isFirst: false });
+      keepSecretsKey(database.pool, keys, { isStoring: false });
     const { accountId } = await make(old);
     expect(await keep(old, next)).toBe(true);
+    // A process that still has the old one alone stores a secret.
+    await make(old);
     for (const keys of [
       [mistyped, old],
       [old, mistyped],
@@ -98,7 +100,7 @@ describe("the key of a database's secrets", () => {
   test("can be replaced where it was mistyped, by a start with the old one alone", async () => {
     await make(RIGHT);
     const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isFirst: false });
+      keepSecretsKey(database.pool, keys, { isStoring: false });
     expect(await keep(RIGHT, WRONG)).toBe(true);
     expect(await keep(RIGHT, Buffer.alloc(32, 3))).toBe(false);
     expect(await keep(RIGHT)).toBe(true);
