@@ -23,7 +23,7 @@ import {
 } from "../delivery/promote-sql.ts";
 import {
   findAnsweredLanes,
-  findProven,
+  findEndedRests,
   receiverTurns,
   rememberAnsweredLanes,
 } from "../delivery/receivers-sql.ts";
@@ -111,7 +111,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
     upkeep: {
       findAnswered: (lanes) => findAnsweredLanes(general, lanes),
       rememberAnswered: (lanes) => rememberAnsweredLanes(general, lanes),
-      findProven: (receivers) => findProven(pool, receivers),
+      findEndedRests: (resting) => findEndedRests(pool, resting),
       takeBack: (overflows) => takeBackOverflow(general, overflows),
     },
     claim: (input) => claimDeliveries(pool, { ...input, at: null }),

@@ -150,7 +150,10 @@ const UNKNOWN: LaneAnswer = { kind: "unknown" };
 
 export type DispatcherOptions = Omit<AttemptsOptions, "isInQuarantine"> & {
   readonly lanes: LaneLimits;
-  readonly upkeep: Pick<LaneUpkeepOptions, "findAnswered" | "rememberAnswered" | "findProven" | "takeBack">;
+  readonly upkeep: Pick<
+    LaneUpkeepOptions,
+    "findAnswered" | "rememberAnswered" | "findEndedRests" | "takeBack"
+  >;
   /** Wakes other dispatchers for deliveries that waited here and will not be claimed here any more. */
   readonly giveBack: (deliveryIds: readonly string[]) => Promise<void>;
   /** Frees what a claim under this token leased when its answer is no longer waited for. */

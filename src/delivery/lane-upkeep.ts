@@ -1,5 +1,5 @@
 import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
-import type { LaneKey, Overflow } from "./lane.ts";
+import type { LaneKey, Overflow, RestingLane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { TakenBack } from "./promote-sql.ts";
 
@@ -17,7 +17,7 @@ export type LaneUpkeepOptions = {
   readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
   readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
   /** Those of the receivers (each `account_id origin`) that have been proven, here or elsewhere. */
-  readonly findProven: (receivers: readonly string[]) => Promise<readonly string[]>;
+  readonly findEndedRests: (resting: readonly RestingLane[]) => Promise<readonly string[]>;
   /** Deliveries of lanes that had no room for them, in the same order. */
   readonly takeBack: (overflows: readonly Overflow[]) => Promise<readonly TakenBack[]>;
   /** Something may have become startable. */
@@ -108,10 +108,10 @@ export class LaneUpkeep {
   }
 
   async #prove(): Promise<void> {
-    const resting = this.#lanes.rests.receivers(LANES_PER_STATEMENT_MAX);
-    const proven = await this.#options.findProven(resting);
-    for (const receiver of proven) this.#lanes.rests.endAll(receiver);
-    if (proven.length > 0) this.#options.onChanged();
+    const resting = this.#lanes.rests.resting(LANES_PER_STATEMENT_MAX);
+    const ended = await this.#options.findEndedRests(resting);
+    for (const receiver of ended) this.#lanes.rests.endAll(receiver);
+    if (ended.length > 0) this.#options.onChanged();
   }
 
   async #remember(): Promise<void> {

@@ -63,6 +63,9 @@ export class LaneState {
 /** At a receiver that has proven nothing: ms until it may have another; null: it has proven itself meanwhile. */
 export type TurnTaken = { readonly origin: string; readonly restMs: number | null };
 
+/** A lane that rests. `receiver`: `account_id origin`, asked in its last turn. */
+export type RestingLane = { readonly receiver: string; readonly lane: string };
+
 /** While one of a receiver's lanes does nothing with its turn, this is how long the next one waits for it. */
 const NEXT_LANE_MS = 1_000;
 
@@ -70,7 +73,7 @@ const NEXT_LANE_MS = 1_000;
  * Lanes whose receivers have proven nothing. However its URLs are spelled a receiver has one turn at a time, and so of
  * its lanes one starts when the rest is over.
  */
-export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
+export class ReceiverRests<Lane extends { readonly key: string; limit: number; isResting: boolean }> {
   readonly #rests = new Map<string, { readonly lanes: Set<Lane>; untilMs: number }>();
   /** Since their receiver was last proven: what was put off meanwhile is still to be had. */
   readonly #rested = new WeakSet<Lane>();
@@ -118,18 +121,21 @@ export class ReceiverRests<Lane extends { limit: number; isResting: boolean }> {
     return this.#rests.size;
   }
 
-  /** Receivers whose lanes rest, at most so many, in turn: elsewhere they may have been proven meanwhile. */
-  receivers(max: number): string[] {
+  /** Of at most so many receivers, in turn: elsewhere they may have been proven, or left, meanwhile. */
+  resting(max: number): RestingLane[] {
     const next = [...this.#rests].slice(0, max);
     // Behind all others, or thousands that one account has waiting would be all that is ever looked at.
     for (const [receiver, rest] of next) {
       this.#rests.delete(receiver);
       this.#rests.set(receiver, rest);
     }
-    return next.map(([receiver]) => receiver);
+    const resting = next.flatMap(([receiver, { lanes }]) =>
+      [...lanes].map(({ key }) => ({ receiver, lane: key })),
+    );
+    return resting.slice(0, max);
   }
 
-  /** It has proven itself. @param own lanes that do not rest */
+  /** It has proven itself, or was left. @param own lanes that do not rest */
   endAll(receiver: string, ...own: Lane[]): void {
     const lanes = this.#rests.get(receiver)?.lanes ?? [];
     this.#rests.delete(receiver);

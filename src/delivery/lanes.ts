@@ -179,7 +179,7 @@ export class Lanes {
   }
 
   /** Lanes whose receivers have proven nothing. */
-  get rests(): Pick<ReceiverRests<Lane>, "look" | "size" | "receivers" | "endAll"> {
+  get rests(): Pick<ReceiverRests<Lane>, "look" | "size" | "resting" | "endAll"> {
     return this.#rests;
   }
 

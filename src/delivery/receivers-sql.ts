@@ -3,7 +3,7 @@ import type { Config } from "../base/config/config.ts";
 import { notErased } from "../base/database/account-rows.ts";
 import { type Admit, ConnectError } from "../egress/egress.ts";
 import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
-import type { LaneKey, TurnTaken } from "./lane.ts";
+import type { LaneKey, RestingLane, TurnTaken } from "./lane.ts";
 
 /** Of one account; more receivers than that are tried like new ones after a restart. */
 const LANES_PER_ACCOUNT_MAX = 10_000;
@@ -57,15 +57,24 @@ export async function forgetReceivers(pool: Pool): Promise<number> {
   return (await pool.query<{ forgotten: number }>(text, [FORGOTTEN_PER_STEP])).rows[0]!.forgotten;
 }
 
-/** Those of the receivers, each `account_id origin`, that are proven. */
-export async function findProven(pool: Pool, receivers: readonly string[]): Promise<readonly string[]> {
+/** Those of the receivers that no lane rests for any more: it is proven, or the endpoint has left it. */
+export async function findEndedRests(
+  pool: Pool,
+  resting: readonly RestingLane[],
+): Promise<readonly string[]> {
   const { rows } = await pool.query<{ receiver: string }>({
-    name: "find_proven",
-    text: `select asked as receiver from unnest($1::text[]) as asked
-      join sealpost.receivers as r on r.account_id = any (array[split_part(asked, ' ', 1)::uuid])
-        and r.origin = any (array[split_part(asked, ' ', 2)]) and r.next_at is null
-        and r.proven_at > now() - interval '30 days'`,
-    values: [receivers],
+    name: "find_ended_rests",
+    text: `select distinct receiver from unnest($1::text[], $2::bigint[]) as asked (receiver, lane)
+      cross join lateral (select split_part(receiver, ' ', 1)::uuid as account, split_part(receiver, ' ', 2) as origin) as asked_of
+      where exists (
+        select from sealpost.receivers as r
+        where r.account_id = any (array[account]) and r.origin = any (array[asked_of.origin]) and r.next_at is null
+          and r.proven_at > now() - interval '30 days')
+      or lane = sealpost.lane(account, null) and not exists (
+        select from sealpost.endpoints as e
+        where e.account_id = any (array[account]) and (sealpost.origin(e.url) = asked_of.origin
+          or not sealpost.is_normalized_origin(sealpost.origin(e.url))))`,
+    values: [resting.map(({ receiver }) => receiver), resting.map(({ lane }) => lane)],
   });
   return rows.map(({ receiver }) => receiver);
 }
@@ -79,12 +88,12 @@ export async function proveFromLog(database: Pool | ClientBase): Promise<void> {
 /** The newest; one refusal in a hundred looks for more. */
 const REFUSALS_PER_ACCOUNT_MAX = 10_000;
 
-/** The one form of all URLs that ask for the same: no empty query, and nothing in the path encoded without need. */
+/** The one form of all URLs that ask for the same: no empty query, and nothing in the path encoded that may be plain. */
 export function requestForm(url: string): string {
   const parsed = new URL(url);
   parsed.pathname = parsed.pathname.replaceAll(/%[0-9a-f]{2}/gi, (byte) => {
     const character = String.fromCharCode(Number.parseInt(byte.slice(1), 16));
-    return /[\w.~-]/.test(character) ? character : byte.toUpperCase();
+    return /[!-~]/.test(character) && !/[/\\?#%]/.test(character) ? character : byte.toUpperCase();
   });
   if (parsed.search === "") parsed.search = "";
   return parsed.href;

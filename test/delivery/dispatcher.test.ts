@@ -78,7 +78,7 @@ function startDispatcher(
     upkeep: {
       findAnswered: async () => [],
       rememberAnswered: async () => undefined,
-      findProven: async () => [],
+      findEndedRests: async () => [],
       takeBack: (overflows) => takeBackOverflow(pool, overflows),
     },
     claim: hands.claim?.(claim) ?? claim,

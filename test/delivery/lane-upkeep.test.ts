@@ -28,7 +28,7 @@ function startUpkeep(does: Partial<LaneUpkeepOptions>) {
   const upkeep = new LaneUpkeep(lanes, {
     findAnswered: async () => [],
     rememberAnswered: async () => undefined,
-    findProven: async () => [],
+    findEndedRests: async () => [],
     takeBack: async (overflows) => overflows.map(() => ({ deliveryIds: [], nextFromId: null })),
     onChanged: () => undefined,
     onError: () => undefined,

@@ -128,13 +128,13 @@ describe("a lane's limit", () => {
 
 describe("receivers that rest", () => {
   it("are all looked for in turn, however many there are", () => {
-    const rests = new ReceiverRests<{ limit: number; isResting: boolean }>(() => undefined);
+    const rests = new ReceiverRests<{ key: string; limit: number; isResting: boolean }>(() => undefined);
     const names = ["a", "b", "c", "d", "e"];
-    for (const origin of names)
-      rests.learn({ limit: 1, isResting: false }, "me", { origin, restMs: 60_000 }, true);
-    const inTurn = [rests.receivers(2), rests.receivers(2), rests.receivers(2)].flat();
-    expect(inTurn).toEqual([...names, "a"].map((name) => `me ${name}`));
+    for (const [key, origin] of names.entries())
+      rests.learn({ key: `${key}`, limit: 1, isResting: false }, "me", { origin, restMs: 60_000 }, true);
+    const inTurn = [rests.resting(2), rests.resting(2), rests.resting(2)].flat();
+    expect(inTurn.map(({ receiver }) => receiver)).toEqual([...names, "a"].map((name) => `me ${name}`));
     rests.endAll("me b");
-    expect(rests.receivers(9).sort()).toEqual(["a", "c", "d", "e"].map((name) => `me ${name}`));
+    expect(rests.resting(9).map(({ lane }) => lane)).toEqual(["2", "3", "4", "0"]);
   });
 });

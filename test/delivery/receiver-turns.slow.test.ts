@@ -2,6 +2,7 @@
 import { describe, expect, it } from "vitest";
 import {
   endTurn,
+  findEndedRests,
   forgetReceivers,
   requestForm,
   restingBetweenTurns,
@@ -81,6 +82,7 @@ it.each([
   ["/%69n%2f%C3%a9?%69", "/in%2F%C3%A9?%69"],
   ["/%7ea/%2e%2e/b%3F", "/b%3F"],
   ["/in?x=1", "/in?x=1"],
+  ["/a%7Cb%5bc]%21%40%3b%2F%5c", "/a|b[c]!@;%2F%5C"],
 ])("what %s asks for is %s", (path, form) => {
   expect(requestForm(`HTTPS://hooks.example.com:443${path}`)).toBe(`https://hooks.example.com${form}`);
 });
@@ -107,6 +109,22 @@ it("a receiver whose name leads nowhere takes no turn, and the next look-up wait
   }
   await dispatcher.stop();
   await Promise.all([names.close(), receiver.close()]);
+});
+
+it.each([
+  ["proven meanwhile", { proven_at: new Date() }, "https://old.example.com/in", null, true],
+  ["the endpoint's", {}, "https://OLD.example.com:443/in", null, false],
+  ["left by the endpoint", {}, "https://new.example.com/in", null, true],
+  ["perhaps the endpoint's", {}, "https://%6fld.example.com/in", null, false],
+  ["a webhook_url's", {}, "https://new.example.com/in", "https://old.example.com/in", false],
+])("the rest of a receiver that is %s is over: %s", async (_, row, endpoint, webhookUrl, is) => {
+  const { accountId } = await createTestAccount(database, endpoint);
+  const receiver = { account_id: accountId, origin: "https://old.example.com" };
+  await insertRow(database.pool, "receivers", { ...receiver, ...row });
+  const lanes = "select sealpost.lane($1, $2)::text as lane";
+  const { lane } = (await database.pool.query(lanes, [accountId, webhookUrl])).rows[0];
+  const resting = { receiver: `${accountId} ${receiver.origin}`, lane };
+  expect(await findEndedRests(database.pool, [resting])).toEqual(is ? [resting.receiver] : []);
 });
 
 describe("a turn", () => {

@@ -89,7 +89,7 @@ export class DispatchingWorld {
       upkeep: {
         findAnswered: this.#findAnswered,
         rememberAnswered: () => this.#asked("remember", async () => undefined),
-        findProven: async () => [],
+        findEndedRests: async () => [],
         takeBack: this.#takeBack,
       },
       claim: this.#claim,
