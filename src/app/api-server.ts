@@ -39,7 +39,7 @@ import { confirmationsOf } from "../notices/mail-sending.ts";
 import { aboutWebhooks, receiversGuide } from "../receivers/guide.ts";
 import { createPackageRoutes } from "../receivers/packages.ts";
 import { CHECK_POLICY } from "../receivers/receivers-api.ts";
-import { apiPartsOf, eraseFromRuns, guardPublishing } from "./areas.ts";
+import { apiPartsOf, eraseFromRuns, guardPublishing, seesRun } from "./areas.ts";
 import { createSessionStore } from "./console-sessions.ts";
 import { keyClassOf } from "./create-api-key.ts";
 import { createTranslateError, throttled } from "./database-errors.ts";
@@ -161,6 +161,7 @@ export async function createApiServer(options: ApiServerOptions): Promise<Fastif
     replayLimits: limits.replays,
     guardPublishing,
     eraseFromRuns,
+    seesRun,
     publicUrl,
     consoleAncestors: config.consoleAncestors ?? [],
     checkReceiver: createReceiverChecking(config),

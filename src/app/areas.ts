@@ -287,7 +287,7 @@ export function startAreaSteps(
 type RunNews = { readonly taken: number } | { readonly fault: RunnerWork } | { readonly share: number };
 
 /** Whatever areas are on: runs may be another process's. */
-export { eraseFromRuns, guardPublishing, idsOfRuns } from "../workspace/store/awaited-analyses.ts";
+export { eraseFromRuns, guardPublishing, idsOfRuns, seesRun } from "../workspace/store/awaited-analyses.ts";
 
 /** Why the account cannot be moved to another cell, in a sentence; null: it can. Whatever areas are on. */
 export async function findMoveHindrance(pool: Pool, accountId: string): Promise<string | null> {

@@ -4,6 +4,7 @@ import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
 import { isTransactionConflict } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
+import type { Reader } from "../base/model/reader.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { LockWaitError } from "../http/idempotent-write.ts";
@@ -116,7 +117,9 @@ export const Published = z
 const ErasedAnalysis = z
   .object({
     analysis_id: analysisId,
-    delivery_id: id.nullable().describe("Null: its delivery is not known any more, after a restore."),
+    delivery_id: id
+      .nullable()
+      .describe("Null: of a run that has published nothing, or not known any more, after a restore."),
     in_flight: z.boolean().describe("An attempt was under way, which may still arrive."),
     came_from: z
       .array(z.string())
@@ -154,6 +157,7 @@ export type AnalysisDependencies = {
   readonly secretsKey: SecretsKey;
   readonly guardPublishing: GuardPublishing;
   readonly eraseFromRuns: EraseFromRuns;
+  readonly seesRun: (tx: ClientBase, reader: Reader, id: string) => Promise<boolean>;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -167,8 +171,11 @@ export function analysisOperations({
   secretsKey,
   guardPublishing,
   eraseFromRuns,
+  seesRun,
   now,
 }: AnalysisDependencies): readonly Operation[] {
+  const isErasable = async (tx: ClientBase, reader: Reader, id: string) =>
+    (await findAnalysis(tx, reader, id)) !== null || (await seesRun(tx, reader, id));
   return [
     read({
       key: "analyses.get",
@@ -199,8 +206,9 @@ export function analysisOperations({
         "The log keeps the delivery without its text, the feed its place with `data: null`, and the id stays taken: " +
         "publishing it again changes nothing. A run that works with it is cancelled, and what it has published is " +
         "erased, too. With a run's own analysis go those that its nodes were given, and with any of them the input " +
-        "of a run that has succeeded; any other keeps it, to be retried. " +
-        "A key that acts for a user needs `can_delete` in the space of a run's analysis.",
+        "of a run that has succeeded; any other keeps it, to be retried. The id of a run that has published nothing " +
+        "ends that run, and erases what it holds, its input, too. " +
+        "A key that acts for a user needs `can_delete` in the space of the run, or of its analysis.",
       method: "DELETE",
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:erase",
@@ -208,14 +216,15 @@ export function analysisOperations({
       params: z.strictObject({ analysis_id: analysisId }),
       audit: ({ params }) => ({ analysis_id: params.analysis_id }),
       judgeRepeat: async ({ reader, params }, tx) =>
-        (await findAnalysis(tx, await reader(tx), params.analysis_id)) === null ? "gone" : "again",
+        (await isErasable(tx, await reader(tx), params.analysis_id)) ? "again" : "gone",
       response: jsonResponse(200, ErasedAnalysis),
       errors: ["not_found", "access_denied"],
       handle: async ({ accountId, reader, caller, params: { analysis_id }, problem }, tx) => {
-        if ((await findAnalysis(tx, await reader(tx), analysis_id)) === null) throw problem("not_found");
-        const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller);
+        const isSeen = await isErasable(tx, await reader(tx), analysis_id);
+        const erased = isSeen ? await eraseAnalysis(tx, eraseFromRuns, accountId, analysis_id, caller) : null;
+        if (erased === null) throw problem("not_found");
         if (erased === "refused") throw problem("access_denied");
-        const { deliveryId, inFlight, cameFrom } = erased!;
+        const { deliveryId, inFlight, cameFrom } = erased;
         const came_from = [...cameFrom];
         return { body: { analysis_id, delivery_id: deliveryId, in_flight: inFlight, came_from } };
       },

@@ -17,9 +17,9 @@ export type EraseFromRuns = (
 ) => Promise<readonly string[] | null>;
 
 /**
- * `deliveryId` null: it was erased before a restore, to when it was not there yet. `inFlight`: an attempt was under
- * way, which may arrive. `cameFrom`: the cells where the account was before, which may have it still; empty: it was
- * always here. Null: the account has no such analysis.
+ * `deliveryId` null: it is a run that has published nothing, or was erased before a restore, to when it was not there
+ * yet. `inFlight`: an attempt was under way, which may arrive. `cameFrom`: the cells where the account was before, and
+ * may have it still; empty: it was always here. Null: the account has no such analysis.
  */
 export type Erased = {
   readonly deliveryId: string | null;
@@ -37,6 +37,8 @@ export async function eraseAnalysis(
 ): Promise<Erased | "refused"> {
   const others = await eraseFromRuns(tx, accountId, analysisId, by);
   if (others === null) return "refused";
+  // There is a run of this id, and if it has published nothing, nobody will in its name.
+  if (others.includes(analysisId)) await knowAsErased(tx, accountId, analysisId);
   // In the log's order, as bulk replays lock them.
   const { rows } = await tx.query<{ id: string }>(
     "select id from sealpost.analyses where account_id = $1 and id = any ($2) order by delivery_id",
@@ -53,8 +55,8 @@ export async function eraseAnalysis(
 }
 
 /**
- * After a restore: what is not known here yet is known as erased from now on, so that nobody publishes it again. False:
- * the account is not known either.
+ * What is not known here (of a run that published nothing, or not yet after a restore) is known as erased from now on,
+ * so that nobody publishes it. False: the account is not known either.
  */
 export async function knowAsErased(tx: ClientBase, accountId: string, analysisId: string): Promise<boolean> {
   const { rowCount } = await tx.query(

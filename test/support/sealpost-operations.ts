@@ -36,6 +36,7 @@ export function declaredRegistry(areas: readonly Area[] = AREAS): OperationRegis
     consoleAncestors: [],
     guardPublishing: (pool, _asked, _waitMs, publish) => publish(pool, new Set()),
     eraseFromRuns: async () => [],
+    seesRun: async () => false,
     sendsMail: true,
     now: () => 0,
   };

@@ -2,11 +2,10 @@
 import { randomUUID } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { eraseFromRuns, idsOfRuns } from "../../src/app/areas.ts";
-import { inTransaction } from "../../src/base/database/transaction.ts";
 import { removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
-import { eraseAnalysis, forgetDelivered, knowAsErased } from "../../src/delivery/erase-sql.ts";
+import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
 import { changeRows, countRows, insertRow, tablesWith } from "../support/installation.ts";
-import { EXTERNAL, publishIt, read, waiting } from "./external-world.ts";
+import { EXTERNAL, eraseAgain, isLeftOfRuns, publishIt, read, waiting } from "./external-world.ts";
 import { post, published } from "./hook-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
 import { api, database, runs, space, stepping, useRuns } from "./run-world.ts";
@@ -164,13 +163,14 @@ describe.each(["forgotten", "erased on request"])("what is %s takes along", (how
     await expectKept(run, 1, "not_found");
   });
 
-  test("nothing of a run that was cancelled before, nor in its name", async () => {
+  test("nothing of a run that was cancelled before, nor what is forgotten in its name", async () => {
     const { run, analysisId } = await waiting();
     await runs.cancel(run.id);
     await end(analysisId);
     await expectKept(await runs.get(run.id), 1, "not_found");
     await end(run.id);
-    expect(await itemsOf(run.id)).toBe(1);
+    // Who asks for it by the run's id means the run.
+    expect(await itemsOf(run.id)).toBe(how === "forgotten" ? 1 : 0);
   });
 
   test("the words of a run that it has failed", async () => {
@@ -201,6 +201,14 @@ test("is not taken along by what is forgotten when its run is deleted for good",
   expect(await codeOf(analysisId)).toBe(undefined);
 });
 
+test("goes with whatever is erased under its id, once its run is deleted for good and nothing tells more", async () => {
+  const { analysisId } = await runIn((await documents.newSpace()).id, "kept.txt");
+  const other = `${analysisId}:${randomUUID()}`;
+  await publishIt(other);
+  await deleteForGood(analysisId);
+  expect([(await erase(other)).status, await codeOf(analysisId)]).toEqual([200, "analysis_erased"]);
+});
+
 test("takes along none that only has an id like a run's", async () => {
   const id = randomUUID();
   await publishOwn(id);
@@ -227,20 +235,6 @@ test.each(["kept", "deleted for good"])(
   },
 );
 
-/** Whether any row of the workspace's runs has the text, or what is counted of them is not what there is. */
-async function isLeftOfRuns(text: string): Promise<readonly boolean[]> {
-  const { rows } = await database.pool.query<[boolean, boolean]>({
-    rowMode: "array",
-    text: `select exists (select from workspace.runs as r where strpos(r::text, $2) > 0)
-        or exists (select from workspace.node_items as i where strpos(i::text, $2) > 0),
-      (select ended_runs from workspace.storage where account_id = $1 and holder_id = $1) is distinct from (
-        select sum(workspace.run_bytes(input, item_bytes, item_count, node_run_count)) from workspace.runs
-        where account_id = $1 and completed_at is not null)`,
-    values: [api.account.accountId, text],
-  });
-  return rows[0]!;
-}
-
 test("takes along what its run was given, and a repeat at its hook is known all the same", async () => {
   const { hook } = await published();
   const canary = randomUUID();
@@ -254,15 +248,6 @@ test("takes along what its run was given, and a repeat at its hook is known all 
   expect(await runs.get(run_id)).toMatchObject({ status: "SUCCEEDED", input: {} });
   expect((await postOnce()).body).toEqual({ run_id });
 });
-
-/** As `erasures reapply` does. */
-async function eraseAgain(id: string): Promise<void> {
-  await inTransaction(database.pool, async (tx) => {
-    const { accountId } = api.account;
-    const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, id, "reapplying");
-    if (erased === null) expect(await knowAsErased(tx, accountId, id)).toBe(true);
-  });
-}
 
 test.each(["not begun", "handed it on"])("goes after a restore to when its run had %s, too", async (how) => {
   const canary = randomUUID();

@@ -1,4 +1,8 @@
 // Nodes that wait for an analysis, and who publishes it.
+import { expect } from "vitest";
+import { eraseFromRuns } from "../../src/app/areas.ts";
+import { inTransaction } from "../../src/base/database/transaction.ts";
+import { eraseAnalysis, knowAsErased } from "../../src/delivery/erase-sql.ts";
 import { publish } from "../support/installation.ts";
 import { api, database, runs, space, stepping } from "./run-world.ts";
 import { chain, type Run, readFeeds, stepAll } from "./support/runs.ts";
@@ -19,3 +23,26 @@ export function publishIt(id: string, more: object | string = {}, accountId = ap
 }
 
 export const read = () => readFeeds(database.pool);
+
+/** Whether any row of the workspace's runs has the text, or what is counted of them is not what there is. */
+export async function isLeftOfRuns(text: string): Promise<readonly boolean[]> {
+  const { rows } = await database.pool.query<[boolean, boolean]>({
+    rowMode: "array",
+    text: `select exists (select from workspace.runs as r where strpos(r::text, $2) > 0)
+        or exists (select from workspace.node_items as i where strpos(i::text, $2) > 0),
+      (select ended_runs from workspace.storage where account_id = $1 and holder_id = $1) is distinct from (
+        select sum(workspace.run_bytes(input, item_bytes, item_count, node_run_count)) from workspace.runs
+        where account_id = $1 and completed_at is not null)`,
+    values: [api.account.accountId, text],
+  });
+  return rows[0]!;
+}
+
+/** As `erasures reapply` does. */
+export async function eraseAgain(id: string): Promise<void> {
+  await inTransaction(database.pool, async (tx) => {
+    const { accountId } = api.account;
+    const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, id, "reapplying");
+    if (erased === null) expect(await knowAsErased(tx, accountId, id)).toBe(true);
+  });
+}

@@ -1,5 +1,6 @@
 import type { ClientBase, Pool } from "pg";
 import { inTransaction } from "../../base/database/transaction.ts";
+import type { Reader } from "../../base/model/reader.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
 import { dropItems } from "./node-runs.ts";
 import { cancelRun, forgetInput, lockRun } from "./runs.ts";
@@ -169,12 +170,13 @@ export async function guardPublishing<T>(
 
 /**
  * Erases what the run has handed on whose analysis this is, or that was given it, what went wrong in words, and what it
- * was given if it has succeeded. What only has an id like one of these takes nothing along. A run that goes on is
- * cancelled, unless an endpoint forgets: then, and where the user may not delete, it is null. After a restore, one that
- * the id names would work again with what was erased, perhaps at a node that it comes to under another id: it is
- * cancelled, too, and keeps no input. Returns what the run has made of it: its own analysis, which stays when the run
- * is deleted for good, and then goes on request alone; or of the run's own, the analyses that it was given, which only
- * the run knows. Those are not forgotten with it: each would have the other forgotten again, without end.
+ * was given if it has succeeded. What only has an id like one of these takes nothing along; but who asks by a run's own
+ * id means the run, which keeps no input if it has published nothing. A run that goes on is cancelled, unless an
+ * endpoint forgets: then, and where the user may not delete, it is null. After a restore, one that the id names would
+ * work again with what was erased, perhaps at a node that it comes to under another id: it is cancelled, too, and keeps
+ * no input. Returns what the run has made of it: its own analysis, which stays when the run is deleted for good, and
+ * then goes on request alone; or of the run's own, if asked by it, itself and the analyses that the run was given: only
+ * the run knows them. Those are not forgotten with it: each would have the other forgotten again, without end.
  */
 export async function eraseFromRuns(
   tx: ClientBase,
@@ -193,14 +195,25 @@ export async function eraseFromRuns(
     if (role === null || !allows(role.role, "delete")) return null;
   }
   const isToCome = by === "reapplying" && run?.isUnfinished === true;
-  if (run === null ? by === "forgetting" : !isOfRun && !isToCome) return [];
+  const isNamed = run !== null && nodeRunId === undefined && by !== "forgetting";
+  if (run === null ? by === "forgetting" : !isOfRun && !isToCome && !isNamed) return [];
   if (by === "forgetting" && run?.isUnfinished) return null;
   await cancelRun(tx, accountId, runId);
   await dropItems(tx, accountId, runId);
   await forgetErrors(tx, accountId, runId);
-  await forgetInput(tx, accountId, runId, isToCome);
+  await forgetInput(tx, accountId, runId, isToCome || (isNamed && !isOfRun));
   if (nodeRunId !== undefined) return [runId];
-  return by === "forgetting" ? [] : given;
+  return isNamed ? [runId, ...given] : [];
+}
+
+/** Whether a run that the reader sees has this id, whatever it has published. Waits for no lock. */
+export async function seesRun(tx: ClientBase, { accountId, spaceIds }: Reader, id: string): Promise<boolean> {
+  if (ID_OF_RUN.exec(id.toLowerCase())?.[1] !== id || !(await isInstalled(tx))) return false;
+  const { rowCount } = await tx.query(
+    "select from workspace.runs where account_id = $1 and id = $2 and ($3::uuid[] is null or space_id = any ($3))",
+    [accountId, id, spaceIds],
+  );
+  return rowCount === 1;
 }
 
 /** The ids of those that are a run's, or were given to one: only a run that is there has anything to forget. */
