@@ -30,12 +30,12 @@ export function readConfig(env: Environment): Config {
   const problems: string[] = [];
   const values: Values & Record<string, unknown> = {};
   for (const [name, variable] of Object.entries<Variable<unknown>>(variables)) {
-    const { found, problem } = lookUp(name, variable, env);
+    const { found, problem, file = name } = lookUp(name, variable, env);
     if (problem) problems.push(problem);
     if (found === undefined) continue;
     const parsed = found === null ? { success: true, data: null } : variable.kind.schema.safeParse(found);
     if (parsed.success) values[camel(name)] = parsed.data;
-    else problems.push(`${name} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
+    else problems.push(`${file} ${foundText(variable, found ?? "")} but must be ${variable.kind.expected}.`);
   }
   for (const [name, now] of Object.entries(removedVariables)) {
     if (env[name]) problems.push(`${name} is set but is no longer read: ${now}. Unset it.`);
@@ -56,9 +56,9 @@ export function plainSettings(env: Environment): Readonly<Record<string, string>
 }
 
 type Environment = Readonly<Record<string, string | undefined>>;
-type Found = { found: string | null; problem?: undefined } | { found?: undefined; problem: string };
+type Found = { readonly found?: string | null; readonly problem?: string; readonly file?: string };
 
-/** A secret may be in a file that `…_FILE` names, as orchestrators mount them. `found` null: it is unset. */
+/** A secret may be in a file that `…_FILE` names, as orchestrators mount them: `file`. `found` null: it is unset. */
 function lookUp(name: string, { kind, fallback }: Variable<unknown>, env: Environment): Found {
   const path = kind.isSecret && env[`${name}_FILE`];
   if (!path) return { found: env[name] || fallback };
@@ -66,7 +66,7 @@ function lookUp(name: string, { kind, fallback }: Variable<unknown>, env: Enviro
   const named = `${name}_FILE is ${JSON.stringify(path)}, which`;
   try {
     const found = readFileSync(path, "utf8").replace(/\r?\n$/, "");
-    return found === "" ? { problem: `${named} is empty.` } : { found };
+    return found === "" ? { problem: `${named} is empty.` } : { found, file: named };
   } catch (error) {
     return { problem: `${named} cannot be read: ${(error as NodeJS.ErrnoException).code}.` };
   }

@@ -25,7 +25,9 @@ describe("a secret in a file", () => {
       const path = file("hunter2 \n");
       const [problem = "", ...others] = problemsOf({ [`${name}_FILE`]: path });
       if (name.startsWith("AWS_")) expect(problem).toContain("must be an access key's");
-      expect(problem).toMatch(new RegExp(`^${name} has a value that is not shown here but must be `));
+      expect(problem).toContain(
+        `${name}_FILE is ${JSON.stringify(path)}, which has a value that is not shown here but must be `,
+      );
       expect([others, problem.includes("hunter2")]).toEqual([[], false]);
       const missing = join(folder, "missing");
       expect(
@@ -43,8 +45,14 @@ describe("a secret in a file", () => {
     expect(config.secretsKey?.export().toString("base64")).toBe(secretsKey);
   });
 
-  test("may not end with two, nor be empty, nor a folder", () => {
-    expect(problemsOf({ SECRETS_KEY_FILE: file(`${secretsKey}\n\n`) })).toHaveLength(1);
+  test("may not have two, a space or a byte order mark, nor be empty, nor a folder", () => {
+    for (const text of [`${secretsKey}\n\n`, `${secretsKey} `, `\uFEFF${secretsKey}`]) {
+      const path = file(text);
+      expect(problemsOf({ SECRETS_KEY_FILE: path })).toEqual([
+        `SECRETS_KEY_FILE is ${JSON.stringify(path)}, which has a value ` +
+          "that is not shown here but must be exactly 32 bytes in base64, as `openssl rand -base64 32` prints them.",
+      ]);
+    }
     for (const text of ["", "\n"]) {
       const path = file(text);
       // Nothing is said of what else production lacks then.
