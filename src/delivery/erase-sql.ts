@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { emptyDetached } from "../base/database/partitions.ts";
 import { inTransaction, UNPRUNED } from "../base/database/transaction.ts";
 
 /** `reapplying`: it was erased before a restore, which may be to when a run had not published it yet. */
@@ -40,14 +41,15 @@ export async function eraseAnalysis(
   // There is a run of this id, and if it has published nothing, nobody will in its name.
   if (others.includes(analysisId)) await knowAsErased(tx, accountId, analysisId);
   // In the log's order, as bulk replays lock them.
-  const { rows } = await tx.query<{ id: string }>(
-    "select id from sealpost.analyses where account_id = $1 and id = any ($2) order by delivery_id",
+  const { rows } = await tx.query<{ id: string; delivery_id: string }>(
+    "select id, delivery_id from sealpost.analyses where account_id = $1 and id = any ($2) order by delivery_id",
     [accountId, [analysisId, ...others]],
   );
   let erased: Erased = null;
   let inFlight = false;
-  for (const { id } of rows) {
+  for (const { id, delivery_id } of rows) {
     const one = await eraseOne(tx, accountId, id);
+    await emptyDetached(tx, "delivery_id", [delivery_id]);
     if (id === analysisId) erased = one;
     inFlight ||= one?.inFlight === true;
   }
@@ -246,6 +248,7 @@ async function forgetTogether(
     ];
     const given = "unnest($1::uuid[], $2::text[]) as given (account_id, analysis_id)";
     await tx.query(`select sealpost.erase_analysis(account_id, analysis_id) from ${given}`, columns(erased));
+    await emptyDetached(tx, "delivery_id", done);
     await tx.query(
       `insert into sealpost.forgetting (delivery_id, account_id, look_at)
        select a.delivery_id, a.account_id, now() from ${given}

@@ -2,7 +2,15 @@
 import { readFileSync } from "node:fs";
 import { expect, test } from "vitest";
 import { deleteMoved } from "../../src/cells/calling-off.ts";
-import { countRows, createTestAccount, publish, SECRETS_KEY } from "../support/installation.ts";
+import { publishAt } from "../support/delivery-rows.ts";
+import {
+  countRows,
+  createTestAccount,
+  leaveDetaching,
+  makePartitionsFrom,
+  publish,
+  SECRETS_KEY,
+} from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
@@ -15,7 +23,12 @@ test("has no text there any more, and so nothing to send", async () => {
   await publish(pool, accountId, '{"id":"1","status":"succeeded"}');
   const texts = () => countRows(pool, "bodies", { account_id: accountId });
   expect(await texts()).toBe(1);
+  // And one in a day that somebody's snapshot keeps from being dropped.
+  await makePartitionsFrom(pool, "2020-01-01", 1);
+  await publishAt(pool, accountId, new Date("2020-01-01T12:00:00Z"), ["2"]);
+  await (await leaveDetaching(pool, "bodies_20200101")).rollback();
   for (const statement of statements) await pool.query(statement.replaceAll("ACCOUNT_ID", accountId));
   await deleteMoved({ pool, secretsKey: SECRETS_KEY }, accountId);
   expect(await texts()).toBe(0);
+  expect(await countRows(pool, "bodies_20200101")).toBe(0);
 });

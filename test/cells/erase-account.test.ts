@@ -1,6 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { accountExists } from "../../src/accounts/accounts-sql.ts";
+import { idFloor } from "../../src/base/database/partitions.ts";
 import { DAY_MS } from "../../src/base/model/time.ts";
 import { type Erasure, eraseAccount } from "../../src/cells/erase-account.ts";
 import { noteCertificates, noteEndpointNews } from "../../src/delivery/endpoint-health-sql.ts";
@@ -11,7 +12,7 @@ import { sequenceEvents } from "../../src/feed/feed-sql.ts";
 import { listAccountPage } from "../../src/log/accounts-sql.ts";
 import { addNotice } from "../../src/notices/notices-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
-import { attemptOf, claimOne, openDispatchPool } from "../support/delivery-rows.ts";
+import { attemptOf, claimOne, openDispatchPool, publishAt } from "../support/delivery-rows.ts";
 import {
   begin,
   changeRows,
@@ -20,6 +21,8 @@ import {
   createTestKey,
   deleteRows,
   insertRow,
+  leaveDetaching,
+  makePartitionsFrom,
   publish,
   publishAny,
   publishMany,
@@ -163,6 +166,28 @@ describe("erasing an account", () => {
     await other.commit();
     expect(await erasing).toMatchObject({ outcome: "erased" });
     expect(await tablesWith(accountId)).toEqual(KEPT);
+  });
+
+  it("leaves nothing in a day that a snapshot has kept from being dropped, nor if it was erased before", async () => {
+    const { pool } = database;
+    await makePartitionsFrom(pool, "2020-01-01", 2);
+    for (const day of ["2020-01-01", "2020-01-02"]) await publishAt(pool, accountId, new Date(day), [day]);
+    await pool.query("alter table sealpost.bodies detach partition sealpost.bodies_20200101 concurrently");
+    await (await leaveDetaching(pool, "bodies_20200102")).rollback();
+    expect(await tablesWith(accountId)).toContain("bodies_20200101");
+    const inDays = async () => {
+      const one = "select account_id from sealpost.bodies_2020010";
+      return (await pool.query(`${one}1 union all ${one}2`)).rowCount;
+    };
+    expect([await inDays(), (await erase()).outcome, await inDays()]).toEqual([2, "erased", 0]);
+    const row = {
+      account_id: accountId,
+      delivery_id: idFloor(Date.parse("2020-01-01")),
+      event: "e",
+      analysis: "{}",
+    };
+    await insertRow(pool, "bodies_20200101", row);
+    expect([await inDays(), (await erase()).outcome, await inDays()]).toEqual([1, "erased", 0]);
   });
 
   it.each(["test", "erased"])(

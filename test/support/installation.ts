@@ -182,6 +182,25 @@ export async function dropPartitionAhead(database: Database, table: string, days
   return rows[0]!.name;
 }
 
+/** Leaves a partition, such as `bodies_20200101`, as a drop does that met this transaction, which can see it still. */
+export async function leaveDetaching(pool: Pool, name: string): Promise<Transaction> {
+  const reader = await begin(
+    pool,
+    "set transaction isolation level repeatable read; select count(*) from sealpost.deliveries, sealpost.bodies",
+  );
+  const table = name.replace(/_\d{8}$/, "");
+  const detaching = `alter table sealpost.${table} detach partition sealpost.${name} concurrently`;
+  const client = await pool.connect();
+  try {
+    await client.query("set statement_timeout = 200");
+    const { code } = await client.query(detaching).catch((error) => error);
+    if (code !== "57014") throw new Error(`a snapshot did not hold it up: ${code}`);
+  } finally {
+    client.release(true);
+  }
+  return reader;
+}
+
 /**
  * PostgreSQL's statistics hold all that the pools' idle sessions have done when this resolves. Left alone, a session
  * tells it once a second at most, when it has been idle for ten, or some time after its client has closed it.

@@ -1,5 +1,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { ClientBase, Pool } from "pg";
+import { emptyDetached } from "./partitions.ts";
 import { inTransaction } from "./transaction.ts";
 
 /** A table with rows of accounts. */
@@ -89,6 +90,8 @@ export async function deleteAll(
       return gone;
     });
   }
+  if (tables.some(({ name }) => name === "deliveries"))
+    await inTransaction(pool, (tx) => emptyDetached(tx, "account_id", [accountId]));
   return deleted;
 }
 

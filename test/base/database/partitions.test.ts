@@ -3,16 +3,19 @@ import { afterAll, afterEach, beforeAll, describe, expect, it } from "vitest";
 import {
   countOpenOfDay,
   dropPartition,
+  emptyDetached,
   findPartitionsOlderThan,
   forgetAnalysesOfDay,
   type LogPlace,
   makePartitions,
 } from "../../../src/base/database/partitions.ts";
+import { inTransaction } from "../../../src/base/database/transaction.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import { claimOne, deliveryRow, publishAt } from "../../support/delivery-rows.ts";
 import {
   begin,
   countRows,
+  deleteRows,
   dropPartitionAhead,
   flushStatistics,
   forgetOpen,
@@ -21,6 +24,7 @@ import {
   publish,
   readIndexReads,
   rowsOf,
+  untilSomebodyWaits,
 } from "../../support/installation.ts";
 import { patience } from "../../support/time-limits.ts";
 
@@ -175,6 +179,28 @@ describe("dropping a day", () => {
       dropPartition(pool, partition("deliveries_20200104", "2020-01-04"), AbortSignal.abort()),
     ).rejects.toThrow();
     expect(await tables()).toContain("deliveries_20200104");
+  });
+});
+
+describe("emptying days that are detached and not dropped", () => {
+  it("takes what is the account's, of no day that its table still has, and passes by one that is dropped", async () => {
+    await makePartitionsFrom(pool, "2020-03-01", 3);
+    const mine = await insertAccount(pool, "https://receiver.example.com/");
+    for (const owner of [mine, accountId])
+      for (const of of ["2020-03-01", "2020-03-02", "2020-03-03"])
+        await publishAt(pool, owner, day(of), [`e-${published++}`]);
+    for (const name of ["bodies_20200301", "bodies_20200302"])
+      await pool.query(`alter table sealpost.bodies detach partition sealpost.${name} concurrently`);
+    const dropping = await begin(pool, "drop table sealpost.bodies_20200301");
+    const emptying = inTransaction(pool, (tx) => emptyDetached(tx, "account_id", [mine]));
+    await untilSomebodyWaits(pool);
+    await dropping.commit();
+    await emptying;
+    const owners = async (name: string) => (await rowsOf(pool, name)).map((row) => row.account_id).sort();
+    expect(await owners("bodies_20200302")).toEqual([accountId]);
+    expect(await owners("bodies_20200303")).toEqual([mine, accountId].sort());
+    await pool.query("drop table sealpost.bodies_20200302");
+    await deleteRows(pool, "open_deliveries", { account_id: mine });
   });
 });
 
