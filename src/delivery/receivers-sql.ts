@@ -65,7 +65,8 @@ export async function findEndedRests(
   const { rows } = await pool.query<{ receiver: string }>({
     name: "find_ended_rests",
     text: `select distinct receiver from unnest($1::text[], $2::bigint[]) as asked (receiver, lane)
-      cross join lateral (select split_part(receiver, ' ', 1)::uuid as account, split_part(receiver, ' ', 2) as origin) as asked_of
+      cross join lateral (
+        select split_part(receiver, ' ', 1)::uuid as account, split_part(receiver, ' ', 2) as origin) as asked_of
       where exists (
         select from sealpost.receivers as r
         where r.account_id = any (array[account]) and r.origin = any (array[asked_of.origin]) and r.next_at is null
@@ -88,7 +89,7 @@ export async function proveFromLog(database: Pool | ClientBase): Promise<void> {
 /** The newest; one refusal in a hundred looks for more. */
 const REFUSALS_PER_ACCOUNT_MAX = 10_000;
 
-/** The one form of all URLs that ask for the same: no empty query, and nothing in the path encoded that may be plain. */
+/** The one form of all URLs that ask for the same: no empty query, nothing in the path encoded that may be plain. */
 export function requestForm(url: string): string {
   const parsed = new URL(url);
   parsed.pathname = parsed.pathname.replaceAll(/%[0-9a-f]{2}/gi, (byte) => {

@@ -31,7 +31,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * made told in flight 3, a port that no socket gets by chance 10, a file of certificates away for a while survived 20;
  * readiness that stays away while commits wait 25, turns that are asked for before there are rests, and proofs before
  * an upgrade ends 7, what a run was given erased with it 20, what was put off had where no turn is needed any more 16,
- * what moves have copied erased with the rest 30, rests that end with the endpoint 18, marks of a rotation that stay 2;
+ * what moves have copied erased with the rest 30, rests that end with the endpoint 19, marks of a rotation that stay 2;
  * runs that published nothing erased by their ids 25, days whose drop waits emptied 24; and for what the console's
  * users asked for: its truth about replays, hosts and times 122, its density (search, groups by cause, an explanation
  * in parts, who replayed, an endpoint's health, who is told, a pause's banner) 957 and a file, runs' pages and
@@ -54,7 +54,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_343,
+    max: 58_344,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
