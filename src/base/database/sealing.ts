@@ -57,7 +57,7 @@ function associated(owner: SealedFor): Buffer {
 export const WRONG_SECRETS_KEY =
   "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
   "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR. While it is rotated, both keys " +
-  "must be those of all other processes.";
+  "must be those of all other processes, and the old one is SECRETS_KEY until all of them have both.";
 
 /** Thrown before a secret is stored that the others' key would not open. */
 export class SecretsKeyError extends Error {
@@ -117,12 +117,18 @@ export const SEALED = `coalesce(
   (select json_build_object('accountId', account_id, 'id', id, 'text', encode(sealed, 'base64'))
     from sealpost.signing_secrets order by id desc limit 1))`;
 
-/** Any key is right while nothing is sealed. Of two, either may be the canary's, and the other has to be `next`'s. */
+/**
+ * Any key is right while nothing is sealed. Of two, either may be the canary's, and the other has to be `next`'s; where
+ * there is none, no rotation has begun, or it is over: then nothing is sealed with the other one.
+ */
 export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey): boolean {
   if (sealed === null) return true;
+  const [first] = keysOf(secretsKey);
   const others = otherKeys(sealed, secretsKey);
   if (others.length === keysOf(secretsKey).length) return false;
-  return sealed.next == null || opensAll(others, sealed.next);
+  return sealed.next == null
+    ? sealed.id !== CANARY.id || !others.includes(first)
+    : opensAll(others, sealed.next);
 }
 
 function otherKeys(sealed: Sealed, secretsKey: SecretsKey): readonly Uint8Array[] {
@@ -176,12 +182,18 @@ export async function keepSecretsKey(
   return await isSecretsKey(database, secretsKey);
 }
 
-/** From now on a process with none but the other keys is refused: everything else is to be resealed before. */
+/**
+ * From now on a process with none but the other key is refused: everything else is to be resealed before. One with both
+ * in either order is not, until a process starts with the first alone.
+ */
 export async function resealCanary(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
   const sealed = await readSealed(database);
-  if (sealed?.id !== CANARY.id || isOpenedBy(sealed, keysOf(secretsKey)[0])) return;
-  await database.query("update sealpost.settings set secrets_canary = $1, secrets_canary_next = null", [
-    seal("canary", secretsKey, CANARY).toString("base64"),
+  const [first, other] = keysOf(secretsKey);
+  if (sealed?.id !== CANARY.id || isOpenedBy(sealed, first)) return;
+  const next = other === undefined ? null : seal("canary", other, NEXT_CANARY).toString("base64");
+  await database.query("update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2", [
+    seal("canary", first, CANARY).toString("base64"),
+    next,
   ]);
 }
 

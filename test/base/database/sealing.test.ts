@@ -93,7 +93,16 @@ describe("the key of a database's secrets", () => {
     await resealCanary(database.pool, [next, old]);
     expect(await keep(next, old)).toBe(true);
     expect([await keep(next, mistyped), await keep(old)]).toEqual([false, false]);
+    expect(await keep(old, next), "it can be taken back").toBe(true);
     expect(await keep(next), "the rotation is over").toBe(true);
+    // Nobody else could read what such a process seals.
+    for (const keys of [
+      [old, next],
+      [mistyped, next],
+    ] as const)
+      expect(await keep(...keys)).toBe(false);
+    expect(await keep(next, old), "as a process that has not been restarted yet").toBe(true);
+    expect(await keep(next)).toBe(true);
     expect(await keep(next, Buffer.alloc(32, 4)), "and another may begin").toBe(true);
   });
 
