@@ -178,6 +178,7 @@ test("every command is answered as the documents say", async () => {
   expect(await runNext("/replays -H")).toMatchObject({ status: 200, body: listed });
   expect(await runNext("/cancel ")).toMatchObject({ status: 200, body: { id: ids.REPLAY_ID } });
 
+  expect(await runNext("/refusals/lift")).toMatchObject({ status: 404, body: { code: "not_found" } });
   expect(await runNext("/notices/recipients")).toMatchObject({
     status: 409,
     body: { code: "mail_not_configured" },
@@ -300,6 +301,8 @@ test("every command is answered as the documents say", async () => {
     status: 200,
     body: { id: ids.SPACE_ID, document_count: 1 },
   });
+  // Its key is of somebody who may not: it has another scope.
+  expect(await runNext("-X DELETE")).toMatchObject({ status: 403, body: { code: "access_denied" } });
   expect(left).toEqual([]);
 });
 
