@@ -47,12 +47,13 @@ export async function eraseAnalysis(
   );
   let erased: Erased = null;
   let inFlight = false;
-  for (const { id, delivery_id } of rows) {
+  for (const { id } of rows) {
     const one = await eraseOne(tx, accountId, id);
-    await emptyDetached(tx, "delivery_id", [delivery_id]);
     if (id === analysisId) erased = one;
     inFlight ||= one?.inFlight === true;
   }
+  const deliveryIds = rows.map(({ delivery_id }) => delivery_id);
+  await emptyDetached(tx, "delivery_id", deliveryIds);
   return erased && { ...erased, inFlight };
 }
 
@@ -138,7 +139,6 @@ type OfAnalysis = Pick<Looked, "accountId" | "analysisId">;
 
 /** The ids of those that may have something in a run: of the others `EraseFromRuns` finds nothing to forget. */
 type IdsOfRuns = (tx: ClientBase, those: readonly OfAnalysis[]) => Promise<ReadonlySet<string>>;
-const all: IdsOfRuns = async (_, those) => new Set(those.map(({ analysisId }) => analysisId));
 
 /**
  * One step of erasing what was delivered `afterMs` ago to endpoints that forget; accounts have equal shares of it. What
@@ -149,7 +149,7 @@ export async function forgetDelivered(
   pool: Pool,
   eraseFromRuns: EraseFromRuns,
   afterMs: number,
-  idsOfRuns = all,
+  idsOfRuns: IdsOfRuns,
 ): Promise<number> {
   const look = (tx: ClientBase) =>
     tx.query<Looked>(

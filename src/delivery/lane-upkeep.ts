@@ -16,7 +16,7 @@ export type LaneUpkeepOptions = {
   /** Those whose receiver has answered at some time, as the database remembers. */
   readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
   readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
-  /** Those of the receivers (each `account_id origin`) that have been proven, here or elsewhere. */
+  /** Those of their receivers that were proven, here or elsewhere, or that the endpoint has left. */
   readonly findEndedRests: (resting: readonly RestingLane[]) => Promise<readonly string[]>;
   /** Deliveries of lanes that had no room for them, in the same order. */
   readonly takeBack: (overflows: readonly Overflow[]) => Promise<readonly TakenBack[]>;

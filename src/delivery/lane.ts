@@ -12,6 +12,7 @@ export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
 
 /** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
 export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
+
 /** Of a lane whose receiver is proven: what the promoter has put off is known to nobody, as if it had overflowed. */
 export const FIRST_ID = "00000000-0000-0000-0000-000000000000";
 

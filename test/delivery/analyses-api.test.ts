@@ -240,7 +240,12 @@ describe("a day that a snapshot keeps from being dropped", () => {
     const forgetting = { account_id: accountId, delivery_id: deliveryId, look_at: new Date(0) };
     await insertRow(pool(), "forgetting", forgetting);
     const reader = await leaveDetaching(pool(), "bodies_20200102");
-    const forgotten = await forgetDelivered(pool(), async () => [], 0);
+    const forgotten = await forgetDelivered(
+      pool(),
+      async () => [],
+      0,
+      async () => new Set(),
+    );
     await reader.rollback();
     expect([forgotten, await tablesWith(pool(), "canary-late-2")]).toEqual([1, []]);
   });

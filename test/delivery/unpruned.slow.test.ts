@@ -78,7 +78,18 @@ test.each<[string, string, string[], () => Promise<unknown>]>([
     [TOKEN],
     () => pool.query("select sealpost.send_to_endpoint($1, $2, now())", [ids, TOKEN]),
   ],
-  ["forgetting", FORGETTING, [], () => forgetDelivered(pool, async () => undefined as never, 1e9)],
+  [
+    "forgetting",
+    FORGETTING,
+    [],
+    () =>
+      forgetDelivered(
+        pool,
+        async () => [],
+        1e9,
+        async () => new Set(),
+      ),
+  ],
   [
     "letting go",
     HOLDING,

@@ -78,8 +78,7 @@ export async function migrate(options: MigrateOptions): Promise<readonly string[
       const sets = Map.groupBy(files, ({ name }) => dirname(name)).values();
       const missing = [...sets].flatMap((set) => chooseMissing(set, everApplied));
       for (const file of missing) {
-        const isBefore = before[file.name]?.(client);
-        if (isBefore !== undefined) await explained(isBefore, `before ${file.name}`, null);
+        await explained(Promise.resolve(before[file.name]?.(client)), `before ${file.name}`, null);
         log(`applying ${file.name}`);
         await applyInTime(client, file);
       }
