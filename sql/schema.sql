@@ -65,6 +65,7 @@ create table sealpost.answered_lanes (
   account_id uuid not null,
   lane bigint not null,
   answered_at timestamptz default now() not null,
+  suspended_at timestamptz,
   constraint answered_lanes_pkey PRIMARY KEY (account_id, lane)
 ) with (autovacuum_vacuum_scale_factor=0.1);
 
@@ -1275,7 +1276,7 @@ function sealpost.take_let_go(of_accounts uuid[], of_lanes bigint[], from_ids uu
 function sealpost.take_replay_to_count(at timestamptz) returns uuid
   sql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.take_turn(whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean, lease interval, receiver_every interval, address_every interval, OUT is_proven boolean, OUT wait_ms double precision) returns record
-  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, 0010_delivery.sql
+  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, 0013_receivers.sql
 function sealpost.unpark_deliveries(of_account uuid) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.uuid_v7(at timestamptz DEFAULT clock_timestamp()) returns uuid

@@ -1,5 +1,5 @@
 import { abortableDelay, type Backoff, createBackoff } from "../base/model/backoff.ts";
-import type { LaneKey, Overflow, RestingLane } from "./lane.ts";
+import type { AnsweredLane, LaneKey, Overflow, RestingLane } from "./lane.ts";
 import type { Lanes } from "./lanes.ts";
 import type { TakenBack } from "./promote-sql.ts";
 
@@ -14,8 +14,8 @@ const BACKOFF = { baseMs: 100, maxMs: 5_000 };
 
 export type LaneUpkeepOptions = {
   /** Those whose receiver has answered at some time, as the database remembers. */
-  readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly LaneKey[]>;
-  readonly rememberAnswered: (lanes: readonly LaneKey[]) => Promise<void>;
+  readonly findAnswered: (lanes: readonly LaneKey[]) => Promise<readonly AnsweredLane[]>;
+  readonly rememberAnswered: (lanes: readonly AnsweredLane[]) => Promise<void>;
   /** Those of their receivers that were proven, here or elsewhere, or that the endpoint has left. */
   readonly findEndedRests: (resting: readonly RestingLane[]) => Promise<readonly string[]>;
   /** Deliveries of lanes that had no room for them, in the same order. */
@@ -42,7 +42,7 @@ export class LaneUpkeep {
   readonly #backoffs: Readonly<Record<Work, Backoff>>;
   readonly #askingAgain: NodeJS.Timeout;
   /** Drained from the lanes and not yet in the database. */
-  #unremembered: readonly LaneKey[] = [];
+  #unremembered: readonly AnsweredLane[] = [];
 
   constructor(lanes: Lanes, options: LaneUpkeepOptions) {
     this.#lanes = lanes;

@@ -10,6 +10,9 @@ export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
 export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
 
+/** A lane whose receiver has answered at some time. `isSuspended`: lately it only failed. */
+export type AnsweredLane = LaneKey & { readonly isSuspended: boolean };
+
 /** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
 export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
 
@@ -56,6 +59,8 @@ export class LaneState {
   /** In a row, and since when by the monotonic clock: no answer, or none that is a 2xx. */
   failures = 0;
   failingSinceMs = 0;
+  /** For that: one at a time until the next 2xx, also in the next process. */
+  isSuspended = false;
   /** Time to the first byte when the receiver is at ease, and lately. Milliseconds; 0: not known. */
   easyMs = 0;
   recentMs = 0;
@@ -174,11 +179,16 @@ const RISING_RATIO = 4;
 const RISING_MIN_MS = 250;
 
 /** It has answered before, as the database remembers: tried like any other receiver that answers. */
-export function setAnsweredBefore(state: LaneState): void {
+export function setAnsweredBefore(state: LaneState, isSuspended: boolean): void {
+  // While the database was asked, it may have answered here; only a 2xx opens it.
+  if (isSuspended && (state.failures > 0 || !state.hasAnswered)) {
+    state.isSuspended = true;
+    state.limit = 1;
+  }
   if (state.hasAnswered) return;
   state.hasAnswered = true;
   state.isSilent = false;
-  state.limit = FIRST_LIMIT;
+  if (!state.isSuspended) state.limit = FIRST_LIMIT;
 }
 
 /** Learns from an attempt that was started in `epoch`. `nowMs` by the monotonic clock. */
@@ -191,9 +201,12 @@ export function learn(
 ): void {
   learnLimit(state, answer, epoch, limitMax);
   if (answer.kind === "unknown") return;
-  if (answer.kind === "answered" && answer.isFailure !== true) state.failures = 0;
-  else if (state.failures++ === 0) state.failingSinceMs = nowMs;
-  if (state.failures >= SUSPENDED_FAILURES && nowMs - state.failingSinceMs >= SUSPENDED_MS) state.limit = 1;
+  if (answer.kind === "answered" && answer.isFailure !== true) {
+    state.failures = 0;
+    state.isSuspended = false;
+  } else if (state.failures++ === 0) state.failingSinceMs = nowMs;
+  state.isSuspended ||= state.failures >= SUSPENDED_FAILURES && nowMs - state.failingSinceMs >= SUSPENDED_MS;
+  if (state.isSuspended) state.limit = 1;
 }
 
 function learnLimit(state: LaneState, answer: LaneAnswer, epoch: number, limitMax: number): void {

@@ -1,5 +1,6 @@
 import { AccountTurns, drain, first, Share } from "./account-turns.ts";
 import {
+  type AnsweredLane,
   FIRST_ID,
   type LaneAnswer,
   type LaneKey,
@@ -156,17 +157,15 @@ export class Lanes {
     if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
     this.#turns.countInFlight(lane.account, -1, lane.isSilent);
     lane.inFlight--;
-    const before = { isSilent: lane.isSilent, hasAnswered: lane.hasAnswered };
+    const before = { isSilent: lane.isSilent, isSuspended: lane.isSuspended };
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
     this.#rests.learn(lane, accountId, turn, answer.kind === "answered");
     if (before.isSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
     if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
-    if (lane.hasAnswered && !before.hasAnswered) {
-      this.answered.add(lane);
-      this.#neverAnswered.delete(lane);
-    }
+    const isFirst = lane.hasAnswered && this.#neverAnswered.delete(lane);
+    if (isFirst || (lane.hasAnswered && lane.isSuspended !== before.isSuspended)) this.answered.add(lane);
     this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   }
@@ -220,18 +219,19 @@ export class Lanes {
     }
   }
 
-  /** Lanes that answered for the first time since the last call: worth remembering. */
-  drainAnswered(max: number): LaneKey[] {
-    return drain(this.answered, max).map(keyOf);
+  /** Lanes that answered for the first time, or were suspended or opened, since the last call: worth remembering. */
+  drainAnswered(max: number): AnsweredLane[] {
+    return drain(this.answered, max).map((lane) => ({ ...keyOf(lane), isSuspended: lane.isSuspended }));
   }
 
   /** It has answered before, in another process or another life of this one. */
-  setAnsweredBefore({ accountId, lane: key }: LaneKey): void {
+  setAnsweredBefore({ accountId, lane: key, isSuspended }: AnsweredLane): void {
     const lane = this.#accounts.get(accountId)?.lanes.get(key);
-    if (lane === undefined || lane.hasAnswered) return;
-    setAnsweredBefore(lane);
+    if (lane === undefined) return;
+    const { isSilent } = lane;
+    setAnsweredBefore(lane, isSuspended);
     this.#neverAnswered.delete(lane);
-    this.#changeSides(lane);
+    if (lane.isSilent !== isSilent) this.#changeSides(lane);
     this.#requeue(lane);
   }
 

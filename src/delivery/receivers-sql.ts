@@ -3,7 +3,7 @@ import type { Config } from "../base/config/config.ts";
 import { notErased } from "../base/database/account-rows.ts";
 import { type Admit, ConnectError } from "../egress/egress.ts";
 import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
-import type { LaneKey, RestingLane, TurnTaken } from "./lane.ts";
+import type { AnsweredLane, LaneKey, RestingLane, TurnTaken } from "./lane.ts";
 
 /** Of one account; more receivers than that are tried like new ones after a restart. */
 const LANES_PER_ACCOUNT_MAX = 10_000;
@@ -12,10 +12,13 @@ const REMEMBERED_DAYS = 30;
 const FORGOTTEN_PER_STEP = 10_000;
 
 /** Those of the lanes whose receiver has answered at some time. */
-export async function findAnsweredLanes(pool: Pool, lanes: readonly LaneKey[]): Promise<readonly LaneKey[]> {
-  const { rows } = await pool.query<LaneKey>({
+export async function findAnsweredLanes(
+  pool: Pool,
+  lanes: readonly LaneKey[],
+): Promise<readonly AnsweredLane[]> {
+  const { rows } = await pool.query<AnsweredLane>({
     name: "find_answered_lanes",
-    text: `select a.account_id as "accountId", a.lane
+    text: `select a.account_id as "accountId", a.lane, a.suspended_at is not null as "isSuspended"
       from unnest($1::uuid[], $2::bigint[]) as asked (account_id, lane)
       join sealpost.answered_lanes as a
         on a.account_id = any (array[asked.account_id]) and a.lane = any (array[asked.lane])`,
@@ -25,16 +28,19 @@ export async function findAnsweredLanes(pool: Pool, lanes: readonly LaneKey[]): 
 }
 
 /** Remembers that these receivers have answered. Written in one order by everybody, so that nobody deadlocks. */
-export async function rememberAnsweredLanes(pool: Pool, lanes: readonly LaneKey[]): Promise<void> {
+export async function rememberAnsweredLanes(pool: Pool, lanes: readonly AnsweredLane[]): Promise<void> {
   await pool.query({
     name: "remember_answered_lanes",
-    text: `insert into sealpost.answered_lanes (account_id, lane)
-      select distinct account_id, lane from unnest($1::uuid[], $2::bigint[]) as answered (account_id, lane)
+    text: `insert into sealpost.answered_lanes as a (account_id, lane, suspended_at)
+      select distinct account_id, lane, case when suspended then now() end
+      from unnest($1::uuid[], $2::bigint[], $3::boolean[]) as answered (account_id, lane, suspended)
       where ${notErased("account_id")}
       order by account_id, lane
-      on conflict (account_id, lane) do update set answered_at = excluded.answered_at
-      where answered_lanes.answered_at < excluded.answered_at - interval '1 day'`,
-    values: arraysOf(lanes),
+      on conflict (account_id, lane) do update
+        set answered_at = excluded.answered_at, suspended_at = excluded.suspended_at
+      where a.answered_at < excluded.answered_at - interval '1 day'
+        or (a.suspended_at is null) <> (excluded.suspended_at is null)`,
+    values: [...arraysOf(lanes), lanes.map(({ isSuspended }) => isSuspended)],
   });
 }
 

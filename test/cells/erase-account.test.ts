@@ -220,7 +220,7 @@ describe("erasing an account", () => {
     await noteCertificates(pool, [{ accountId, host: "hooks.example.com", expiresAtMs: 1e12 }]);
     const failed = { failingSinceMs: 1, failedAttempts: 1, abandoned: 0, errorCode: "status_500" } as const;
     await noteEndpointNews(pool, [{ accountId, url, succeededAtMs: null, ...failed }]);
-    await rememberAnsweredLanes(pool, [{ accountId, lane: "1" }]);
+    await rememberAnsweredLanes(pool, [{ accountId, lane: "1", isSuspended: false }]);
     await refuseUrl(pool, accountId, url);
     const asked = { accountId, origin, address: "192.0.2.1", leaseMs: 1_000 };
     const turn = await takeTurn(pool, { ...asked, isFirst: true, isFurther: false });

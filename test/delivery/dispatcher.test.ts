@@ -133,7 +133,7 @@ async function publishIn(lanes: number, perLane: number, text?: (id: string) => 
 function wake(dispatcher: Dispatcher, waiting: readonly WaitingDelivery[]): void {
   for (const one of waiting) {
     dispatcher.wake([one]);
-    dispatcher.lanes.setAnsweredBefore(one);
+    dispatcher.lanes.setAnsweredBefore({ ...one, isSuspended: false });
   }
 }
 

@@ -150,7 +150,7 @@ describe("what a lane let go", () => {
 
 describe("receivers that answered", () => {
   it("are remembered once, and found among those that are asked for", async () => {
-    const lanes = [1, 2, 3].map((lane) => ({ accountId, lane: String(lane) }));
+    const lanes = [1, 2, 3].map((lane) => ({ accountId, lane: String(lane), isSuspended: false }));
     await rememberAnsweredLanes(pool, [...lanes.slice(0, 2), lanes[0]!]);
     await rememberAnsweredLanes(pool, lanes.slice(0, 2));
     expect(await countRows(database.pool, "answered_lanes", { account_id: accountId })).toBe(2);
@@ -158,6 +158,14 @@ describe("receivers that answered", () => {
     const asked = [...lanes, { accountId: other, lane: "1" }];
     const found = await findAnsweredLanes(pool, asked);
     expect([...found].sort((one, two) => Number(one.lane) - Number(two.lane))).toEqual(lanes.slice(0, 2));
+  });
+
+  it("are suspended until they are told otherwise, however lately they answered", async () => {
+    const told = { accountId, lane: "1" };
+    for (const isSuspended of [false, true, true, false]) {
+      await rememberAnsweredLanes(pool, [{ ...told, isSuspended }]);
+      expect(await findAnsweredLanes(pool, [told])).toEqual([{ ...told, isSuspended }]);
+    }
   });
 
   it("are forgotten a month after they answered, and beyond what is kept of one account", async () => {

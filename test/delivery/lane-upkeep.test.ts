@@ -56,7 +56,8 @@ describe("what lanes need of the database", () => {
       findAnswered: async (wanted) => {
         asked.push(keys(wanted));
         if (asked.length === 1) throw refused;
-        return asked.length === 2 ? [] : wanted.filter(({ lane }) => lane === "1");
+        const found = asked.length === 2 ? [] : wanted.filter(({ lane }) => lane === "1");
+        return found.map((one) => ({ ...one, isSuspended: false }));
       },
       onChanged: () => tell(),
     });
@@ -100,7 +101,7 @@ describe("what lanes need of the database", () => {
         add(`new ${asked.length}`, "1");
         if (asked.length === 4) {
           // A lane that has let one go, and has room for it. This failure counts before the other's first.
-          lanes.setAnsweredBefore(created[0]!);
+          lanes.setAnsweredBefore({ ...created[0]!, isSuspended: false });
           for (const id of ["2", "3"]) add(created[0]!.lane, id);
           lanes.take(10);
           setImmediate(() => upkeep.look());

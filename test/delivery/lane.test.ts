@@ -40,10 +40,10 @@ describe("a lane's limit", () => {
 
   it("is two at once for a receiver that has answered elsewhere", () => {
     const state = new LaneState();
-    setAnsweredBefore(state);
+    setAnsweredBefore(state, false);
     expect(state).toMatchObject({ limit: 2, isSilent: false, hasAnswered: true });
     learn(state, answered(), 0, LIMIT_MAX);
-    setAnsweredBefore(state);
+    setAnsweredBefore(state, false);
     expect(state.limit, "told once more, nothing changes").toBe(3);
   });
 
@@ -62,6 +62,22 @@ describe("a lane's limit", () => {
     expect(state.limit).toBe(2);
     for (let n = 0; n < 99; n++) fail(n === 0 ? 0 : 9_000_000);
     expect(state.limit, "few, though for long").toBeGreaterThan(1);
+  });
+
+  it("stays one after a restart, if it was one for that reason", () => {
+    const state = new LaneState();
+    setAnsweredBefore(state, true);
+    expect(state).toMatchObject({ limit: 1, isSilent: false, hasAnswered: true });
+    learn(state, { ...answered(), isFailure: true } as LaneAnswer, 0, LIMIT_MAX);
+    learn(state, { kind: "unknown" }, 0, LIMIT_MAX);
+    expect(state).toMatchObject({ limit: 1, isSuspended: true });
+    learn(state, answered(), 0, LIMIT_MAX);
+    expect(state).toMatchObject({ limit: 2, isSuspended: false });
+    setAnsweredBefore(state, true);
+    expect(state.limit, "told late, after a 2xx").toBe(2);
+    const failing = laneAfter(...answers(5), { ...answered(), isFailure: true } as LaneAnswer);
+    setAnsweredBefore(failing, true);
+    expect(failing, "told late, after a failure").toMatchObject({ limit: 1, isSuspended: true });
   });
 
   it("halves with every silence, down to one", () => {

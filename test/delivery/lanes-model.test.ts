@@ -190,9 +190,9 @@ function play(step: Step, lanes: Lanes, model: Model): void {
     }
     case "answered before": {
       const lane = model.lanes.get(`${step.account}/${step.lane}`);
-      lanes.setAnsweredBefore({ accountId: step.account, lane: step.lane });
+      lanes.setAnsweredBefore({ accountId: step.account, lane: step.lane, isSuspended: false });
       // Known to both or to neither: a lane that was let go of at once is none here.
-      if (lane !== undefined && lane.ids.length + lane.inFlight > 0) setAnsweredBefore(lane);
+      if (lane !== undefined && lane.ids.length + lane.inFlight > 0) setAnsweredBefore(lane, false);
       return;
     }
     case "refill":

@@ -57,7 +57,7 @@ describe("places in flight", () => {
     const bench = new LanesBench({ inFlightMax: 3, silentInFlightMax: 3 });
     for (const name of ["a/1", "b/1", "c/1", "d/1"]) bench.fill(name, 2);
     expect(bench.takeAll()).toHaveLength(3);
-    bench.lanes.setAnsweredBefore({ accountId: "d", lane: "1" });
+    bench.lanes.setAnsweredBefore({ accountId: "d", lane: "1", isSuspended: false });
     expect(bench.lanes.takeOfIdle(10), "not even for who has none").toEqual([]);
     bench.end("b/1", UNKNOWN);
     expect(bench.takeAll()).toHaveLength(1);
@@ -182,7 +182,7 @@ describe("what is told of lanes", () => {
     ]);
     bench.take(1);
     expect(asked(10), "of one nothing waits any more").toHaveLength(2);
-    bench.lanes.setAnsweredBefore({ accountId: "c", lane: "1" });
+    bench.lanes.setAnsweredBefore({ accountId: "c", lane: "1", isSuspended: false });
     expect(asked(10)).toEqual(["b"]);
   });
 
@@ -195,7 +195,7 @@ describe("what is told of lanes", () => {
     const { lanes } = bench;
     expect([lanes.created.size, lanes.answered.size, lanes.silentLanes]).toEqual([0, 0, 0]);
     lanes.askAgain(10);
-    lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
+    lanes.setAnsweredBefore({ accountId: "a", lane: "1", isSuspended: false });
     lanes.setOverBudget("a", true);
     lanes.refill({ accountId: "a", lane: "1" }, [], null);
     expect([lanes.created.size, lanes.silentLanes, lanes.waitingIds]).toEqual([0, 0, 0]);

@@ -1,131 +1,10 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
-import {
-  endTurn,
-  findEndedRests,
-  forgetReceivers,
-  requestForm,
-  restingBetweenTurns,
-  takeTurn,
-} from "../../src/delivery/receivers-sql.ts";
-import { startTestDispatcher } from "../support/dispatching.ts";
-import {
-  changeRows,
-  countRows,
-  createTestAccount,
-  insertAccount,
-  insertRow,
-  publishMany,
-  rowOf,
-  rowsOf,
-} from "../support/installation.ts";
-import { startNameServer } from "../support/name-server.ts";
+import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
+import { changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
-import { startReceiver } from "../support/receiver.ts";
 
 const database = await openDatabase();
-
-it.each([
-  "https://Hooks.Example.com/in?x=1",
-  "https://hooks.example.com:443",
-  "https://HOOKS.example.com:443?x",
-  "https://hooks.example.com:8443/",
-  "https://[2001:DB8::1]:443/",
-])("the origin of %s is what its URL means", async (url) => {
-  const { rows } = await database.pool.query<{ origin: string }>("select sealpost.origin($1) as origin", [
-    url,
-  ]);
-  expect(rows[0]!.origin).toBe(new URL(url).origin);
-});
-
-it.each([
-  ["https://n1.example.com/x", true],
-  ["https://N1.example.com:443?x", true],
-  ["https://%6e1.example.com/x", true],
-  ["https://n1.example.com:0443/x", true],
-  ["https://b\u00fccher.example.com/x", true],
-  ["https://134744072/x", true],
-  ["https://n2.example.com/x", false],
-  ["https://xn--bcher-kva.example.com/x", false],
-])("what is for %s waits for its receiver's turn: %s", async (url, is) => {
-  const account = await insertAccount(database.pool);
-  const isResting = async () => {
-    const resting = restingBetweenTurns("$1::uuid", "$2::text");
-    return (await database.pool.query(`select ${resting} as is`, [account, url])).rows[0].is;
-  };
-  expect(await isResting()).toBe(false);
-  const row = { account_id: account, origin: "https://n1.example.com", next_at: new Date() };
-  await insertRow(database.pool, "receivers", row);
-  expect(await isResting()).toBe(is);
-  await endTurn(database.pool, account, url, true);
-  expect(await isResting(), "it is proven").toBe(false);
-  await endTurn(database.pool, account, "https://n3.example.com/", true);
-  expect(await isResting(), "and stays so").toBe(false);
-});
-
-it.each([
-  [
-    "https://B\u00fccher.example.com:0443/x",
-    ["https://b\u00fccher.example.com:0443", "https://xn--bcher-kva.example.com"],
-  ],
-  ["https://Hooks.example.com:443/x", ["https://hooks.example.com"]],
-  ["https:/mine.example.com/victim.example.com", ["https://mine.example.com"]],
-])("what is proven by %s is %j", async (url, origins) => {
-  const account_id = await insertAccount(database.pool);
-  await endTurn(database.pool, account_id, url, true);
-  const rows = await rowsOf(database.pool, "receivers", { account_id });
-  expect(rows.map(({ origin }) => origin).sort()).toEqual(origins);
-});
-
-it.each([
-  ["/in?", "/in"],
-  ["/%69n%2f%C3%a9?%69", "/in%2F%C3%A9?%69"],
-  ["/%7ea/%2e%2e/b%3F", "/b%3F"],
-  ["/in?x=1", "/in?x=1"],
-  ["/a%7Cb%5bc]%21%40%3b%2F%5c", "/a|b[c]!@;%2F%5C"],
-])("what %s asks for is %s", (path, form) => {
-  expect(requestForm(`HTTPS://hooks.example.com:443${path}`)).toBe(`https://hooks.example.com${form}`);
-});
-
-it("a receiver whose name leads nowhere takes no turn, and the next look-up waits for none", async () => {
-  const names = await startNameServer();
-  names.script("private.example.com", [["10.1.2.3"]]);
-  const env = { TARGET_CONSENT: "success", TARGET_DNS_SERVERS: names.address };
-  const receiver = await startReceiver();
-  const dispatcher = startTestDispatcher(database, [receiver], env);
-  for (const host of ["unknown.example.com", "private.example.com"]) {
-    const { accountId } = await createTestAccount(database, `https://${host}/in`);
-    const each = Array.from({ length: 5 }, (_, n) => `{"id":"n-${n}","status":"succeeded"}`);
-    const before = dispatcher.attempts.length;
-    await publishMany(
-      database.pool,
-      each.map(() => accountId),
-      each,
-      each.map(() => null),
-    );
-    // With rests of 6.7 s the fourth came after 20.
-    await dispatcher.waitForAttempts(before + 5, 15_000);
-    expect(await rowsOf(database.pool, "receivers", { account_id: accountId })).toEqual([]);
-  }
-  await dispatcher.stop();
-  await Promise.all([names.close(), receiver.close()]);
-});
-
-it.each([
-  ["proven meanwhile", { proven_at: new Date() }, "https://old.example.com/in", null, true],
-  ["the endpoint's", {}, "https://OLD.example.com:443/in", null, false],
-  ["left by the endpoint", {}, "https://new.example.com/in", null, true],
-  ["perhaps the endpoint's", {}, "https://%6fld.example.com/in", null, false],
-  ["a webhook_url's", {}, "https://new.example.com/in", "https://old.example.com/in", false],
-])("the rest of a receiver that is %s is over: %s", async (_, row, endpoint, webhookUrl, is) => {
-  const { accountId } = await createTestAccount(database, endpoint);
-  const receiver = { account_id: accountId, origin: "https://old.example.com" };
-  await insertRow(database.pool, "receivers", { ...receiver, ...row });
-  const lanes = "select sealpost.lane($1, $2)::text as lane";
-  const { lane } = (await database.pool.query(lanes, [accountId, webhookUrl])).rows[0];
-  const resting = { receiver: `${accountId} ${receiver.origin}`, lane };
-  expect(await findEndedRests(database.pool, [resting])).toEqual(is ? [resting.receiver] : []);
-});
 
 describe("a turn", () => {
   const asked = (accountId: string, origin: string, changes = {}) =>
@@ -191,6 +70,27 @@ describe("a turn", () => {
       untilMs = performance.now() + waitMs;
     }
     expect(turns).toBe(0);
+  });
+
+  it("is not taken by a stream of names that led elsewhere before, either", async () => {
+    const greedy = await Promise.all(Array.from({ length: 3 }, () => insertAccount(database.pool)));
+    const other = await insertAccount(database.pool);
+    const address = "192.0.2.78";
+    const rows = greedy.map((account, n) => insertWaiting(account, `192.0.2.${100 + n}`, 500, new Date(0)));
+    await Promise.all(rows);
+    await asked(greedy[0]!, "https://n501.example.com", { address });
+    await asked(other, "https://other.example.com", { address });
+    const startedAtMs = performance.now();
+    let turns = 0;
+    for (let n = 1; n <= 150; n++) {
+      await changeRows(database.pool, "receiver_addresses", { address }, { next_at: new Date(0) });
+      for (const account of greedy)
+        if ((await asked(account, `https://n${n}.example.com`, { address })).waitMs === null) turns++;
+    }
+    // One of each account at first, and one in as many as there are accounts from then on.
+    const shareMs = 4 * 1_050;
+    expect(turns).toBeGreaterThan(0);
+    expect(turns).toBeLessThanOrEqual(3 * (1 + (performance.now() - startedAtMs) / shareMs));
   });
 
   it("comes to another account's first name, however many wait", async () => {

@@ -85,7 +85,7 @@ describe("silent receivers", () => {
     expect(bench.takeAll()).toEqual([]);
     expect(bench.lanes.drainCreated(10)).toEqual([{ accountId: "a", lane: "1" }]);
     expect(bench.lanes.drainCreated(10)).toEqual([]);
-    bench.lanes.setAnsweredBefore({ accountId: "a", lane: "1" });
+    bench.lanes.setAnsweredBefore({ accountId: "a", lane: "1", isSuspended: false });
     expect(bench.takeAll()).toHaveLength(2);
     bench.end("a/1", ANSWERED);
     expect(bench.lanes.drainAnswered(10), "known already").toEqual([]);
@@ -94,7 +94,19 @@ describe("silent receivers", () => {
   it("are told of once when they answer for the first time", () => {
     const bench = new LanesBench();
     bench.answering("a/1", 3);
-    expect(bench.lanes.drainAnswered(10)).toEqual([{ accountId: "a", lane: "1" }]);
+    expect(bench.lanes.drainAnswered(10)).toEqual([{ accountId: "a", lane: "1", isSuspended: false }]);
     expect(bench.lanes.drainAnswered(10)).toEqual([]);
+  });
+
+  it("are told of again when they are suspended, and when they are no longer", () => {
+    const bench = new LanesBench();
+    bench.fill("a/1", 3);
+    bench.lanes.setAnsweredBefore({ accountId: "a", lane: "1", isSuspended: true });
+    expect(bench.takeAll(), "one at a time").toHaveLength(1);
+    bench.end("a/1", { kind: "answered", firstByteMs: null, isFailure: true });
+    expect(bench.lanes.drainAnswered(10), "known already").toEqual([]);
+    expect(bench.takeAll()).toHaveLength(1);
+    bench.end("a/1", ANSWERED);
+    expect(bench.lanes.drainAnswered(10)).toEqual([{ accountId: "a", lane: "1", isSuspended: false }]);
   });
 });

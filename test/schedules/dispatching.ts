@@ -5,7 +5,13 @@ import { readConfig } from "../../src/base/config/config.ts";
 import type { Claim } from "../../src/delivery/claim-sql.ts";
 import { createDelivering } from "../../src/delivery/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/delivery/dispatcher.ts";
-import { LANE_LIMITS, type LaneKey, type LaneLimits, type Overflow } from "../../src/delivery/lane.ts";
+import {
+  type AnsweredLane,
+  LANE_LIMITS,
+  type LaneKey,
+  type LaneLimits,
+  type Overflow,
+} from "../../src/delivery/lane.ts";
 import type { TakenBack } from "../../src/delivery/promote-sql.ts";
 import type { Recording } from "../../src/delivery/record-sql.ts";
 import { webhookId } from "../../src/delivery/webhook.ts";
@@ -287,11 +293,11 @@ export class DispatchingWorld {
     this.#rows.free(deliveryIds, leaseToken);
   };
 
-  readonly #findAnswered = (lanes: readonly LaneKey[]): Promise<readonly LaneKey[]> =>
+  readonly #findAnswered = (lanes: readonly LaneKey[]): Promise<readonly AnsweredLane[]> =>
     this.#asked("find answered lanes", async () => {
       const found = lanes.filter(() => this.#schedule.chance.isTrue(0.4));
       for (const { accountId, lane } of found) this.#answering.add(`${accountId}/${lane}`);
-      return found;
+      return found.map((one) => ({ ...one, isSuspended: this.#schedule.chance.isTrue(0.1) }));
     });
 
   readonly #takeBack = (overflows: readonly Overflow[]): Promise<readonly TakenBack[]> =>
