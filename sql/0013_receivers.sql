@@ -12,8 +12,9 @@ alter table sealpost.answered_lanes add column suspended_at timestamptz;
 -- there are turns; retries half as often as first attempts. A new name comes behind those of others that wait. An
 -- attempt that comes with a further address, or whose name led elsewhere before, asks when it likes, for any of a
 -- thousand names that begin elsewhere. So while others wait there, all such attempts of an account together get one
--- turn in as many as there are accounts. (To let them wait for good was the other way: a name whose first address is
--- dead, or that leads to another one each time, would use up its attempts.)
+-- turn in twice as many as there are accounts: as they ask more often, they would get nearly all. (To let them wait for
+-- good was the other way: a name whose first address is dead, or that leads to another one each time, would use up its
+-- attempts.)
 create or replace function sealpost.take_turn(
   whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean,
   lease interval, receiver_every interval, address_every interval,
@@ -95,7 +96,7 @@ begin
     when address_at > at or is_new and others > 0 or has_moved and others > 0 and exists (
       select from sealpost.receivers
       where account_id = whose and origin = at_address and next_at > at
-        and next_at <= at + (waiting_max + 1) * address_every)
+        and next_at <= at + 2 * (waiting_max + 1) * address_every)
     then
       -- Spread behind the bound: who were all told the same would come together, and all but one for nothing.
       least(wait_max / 1.5, greatest(1, own) * accounts * address_every * case when is_first then 0.5 else 1 end)
@@ -108,7 +109,7 @@ begin
     where account_id = whose and origin = of_origin;
     if has_moved and others > 0 then
       insert into sealpost.receivers (account_id, origin, next_at)
-      values (whose, at_address, at + (accounts + (own = 0)::integer) * address_every)
+      values (whose, at_address, at + 2 * (accounts + (own = 0)::integer) * address_every)
       on conflict (account_id, origin) do update set next_at = excluded.next_at;
     end if;
     return;
