@@ -96,7 +96,7 @@ begin
     when address_at > at or is_new and others > 0 or has_moved and others > 0 and exists (
       select from sealpost.receivers
       where account_id = whose and origin = at_address and next_at > at
-        and next_at <= at + 2 * (waiting_max + 1) * address_every)
+        and next_at <= at + (waiting_max + 1) * address_every)
     then
       -- Spread behind the bound: who were all told the same would come together, and all but one for nothing.
       least(wait_max / 1.5, greatest(1, own) * accounts * address_every * case when is_first then 0.5 else 1 end)
@@ -109,7 +109,7 @@ begin
     where account_id = whose and origin = of_origin;
     if has_moved and others > 0 then
       insert into sealpost.receivers (account_id, origin, next_at)
-      values (whose, at_address, at + 2 * (accounts + (own = 0)::integer) * address_every)
+      values (whose, at_address, at + least(2 * (accounts + (own = 0)::integer), waiting_max + 1) * address_every)
       on conflict (account_id, origin) do update set next_at = excluded.next_at;
     end if;
     return;
