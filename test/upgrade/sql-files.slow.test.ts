@@ -47,13 +47,14 @@ test("an edited, a removed and a squeezed-in file are each noticed; one at the e
   ]);
   before.set(SHOWN, "create table first ();");
   expect(breaches(before, withFile(SHOWN, "create table second ();"))).toEqual([]);
+  expect(breaches(before, withFile("0003_third.sql", "select 3;\n"))).toEqual([]);
 });
 
 function breaches(before: SqlFiles, now: SqlFiles): string[] {
   // Those of an area are numbered by themselves.
   const newestBeside = (name: string) =>
     [...before.keys()]
-      .filter((one) => dirname(one) === dirname(name))
+      .filter((one) => one !== SHOWN && dirname(one) === dirname(name))
       .sort()
       .at(-1) ?? "";
   const broken = [...before]
