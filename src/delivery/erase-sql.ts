@@ -138,7 +138,7 @@ type Looked = {
 type OfAnalysis = Pick<Looked, "accountId" | "analysisId">;
 
 /** The ids of those that may have something in a run: of the others `EraseFromRuns` finds nothing to forget. */
-type IdsOfRuns = (tx: ClientBase, those: readonly OfAnalysis[]) => Promise<ReadonlySet<string>>;
+type IdsOfRuns = (database: ClientBase | Pool, those: readonly OfAnalysis[]) => Promise<ReadonlySet<string>>;
 
 /**
  * One step of erasing what was delivered `afterMs` ago to endpoints that forget; accounts have equal shares of it. What
@@ -202,28 +202,28 @@ export async function forgetDelivered(
     );
   const { rows } = await inTransaction(pool, look, UNPRUNED);
   const over = rows.filter(({ isOver }) => isOver);
-  await forgetTogether(pool, eraseFromRuns, idsOfRuns, over).catch(async () => {
-    // Each by itself: the others have nothing to do with what is wrong with one.
-    const failures: unknown[] = [];
-    for (const one of over)
-      await forgetTogether(pool, eraseFromRuns, idsOfRuns, [one]).catch((error: unknown) =>
-        failures.push(error),
-      );
-    if (failures.length > 0) throw failures[0];
-  });
+  const ofRuns = await idsOfRuns(pool, over);
+  const [together = [], alone = []] = [false, true].map((is) =>
+    over.filter(({ analysisId }) => ofRuns.has(analysisId) === is),
+  );
+  // What fails, each by itself: the others have nothing to do with what is wrong with one. So is what runs have, as a
+  // run is locked before what its account has stored.
+  await forgetTogether(pool, null, together).catch(() => alone.push(...together));
+  const failures: unknown[] = [];
+  for (const one of alone)
+    await forgetTogether(pool, eraseFromRuns, [one]).catch((error: unknown) => failures.push(error));
+  if (failures.length > 0) throw failures[0];
   return rows.length;
 }
 
-/** All of them, but for those of accounts that close for a move, and what unfinished runs have. */
+/** All of them, but for those of accounts that close for a move, and of unfinished runs. Null: no run has any. */
 async function forgetTogether(
   pool: Pool,
-  eraseFromRuns: EraseFromRuns,
-  idsOfRuns: IdsOfRuns,
+  eraseFromRuns: EraseFromRuns | null,
   those: readonly Looked[],
 ): Promise<void> {
   if (those.length === 0) return;
   await inTransaction(pool, async (tx) => {
-    const ofRuns = await idsOfRuns(tx, those);
     // Not closed for a move meanwhile; from here on the move waits for this transaction.
     const { rows } = await tx.query<{ id: string }>(
       `select id from sealpost.accounts as a where id = any ($1) and ${IS_FORGOTTEN_HERE}`,
@@ -235,11 +235,10 @@ async function forgetTogether(
     const done: string[] = [];
     for (const { accountId, analysisId, deliveryId } of those) {
       if (!here.has(accountId)) continue;
-      const isAsked = ofRuns.has(analysisId);
-      const itsMade = isAsked ? await eraseFromRuns(tx, accountId, analysisId, "forgetting") : [];
-      if (itsMade === null) continue;
+      const itsMade = eraseFromRuns && (await eraseFromRuns(tx, accountId, analysisId, "forgetting"));
+      if (eraseFromRuns !== null && itsMade === null) continue;
       erased.push({ accountId, analysisId });
-      made.push(...itsMade.map((id) => ({ accountId, analysisId: id })));
+      made.push(...(itsMade ?? []).map((id) => ({ accountId, analysisId: id })));
       done.push(deliveryId);
     }
     const columns = (of: readonly OfAnalysis[]) => [

@@ -4,7 +4,14 @@ import { describe, expect, test } from "vitest";
 import { eraseFromRuns, idsOfRuns } from "../../src/app/areas.ts";
 import { removeEndpoint, setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { forgetDelivered } from "../../src/delivery/erase-sql.ts";
-import { changeRows, countRows, insertRow, tablesWith } from "../support/installation.ts";
+import {
+  begin,
+  changeRows,
+  countRows,
+  insertRow,
+  tablesWith,
+  untilSomebodyWaits,
+} from "../support/installation.ts";
 import { EXTERNAL, eraseAgain, isLeftOfRuns, publishIt, read, waiting } from "./external-world.ts";
 import { post, published } from "./hook-world.ts";
 import { documents, newUser, publishOwn, runIn, setRole } from "./membership-world.ts";
@@ -99,14 +106,9 @@ test("ends no run whose id it has in capitals", async () => {
 
 const delivered = async (id: string) => {
   await changeRows(database.pool, "deliveries", { id }, { status: "succeeded", reason: null });
-  const attempt = {
-    delivery_id: id,
-    account_id: api.account.accountId,
-    run: 1,
-    number: 1,
-    outcome: "succeeded",
-  };
-  await insertRow(database.pool, "attempts", { ...attempt, started_at: new Date(), ended_at: new Date() });
+  const first = { delivery_id: id, account_id: api.account.accountId, run: 1, number: 1 };
+  const times = { started_at: new Date(), ended_at: new Date() };
+  await insertRow(database.pool, "attempts", { ...first, ...times, outcome: "succeeded" });
 };
 const toForget = (delivery_id: string) =>
   insertRow(database.pool, "forgetting", {
@@ -374,4 +376,22 @@ test("is forgotten once its run has ended, and what that has published is forgot
   expect(await codeOf(run.id)).toBe("analysis_erased");
   for (const id of [delivery_id, own])
     expect(await countRows(database.pool, "forgetting", { delivery_id: id })).toBe(0);
+});
+
+test("is forgotten by itself: what its account stores is not held while another run is locked", async () => {
+  const workflow = await runs.newWorkflow(space.id, chain());
+  const both = [await runs.started(workflow), await runs.started(workflow)];
+  await stepAll(stepping());
+  for (const { id } of both) {
+    const own = String((await runs.get(id)).delivery_id);
+    await Promise.all([delivered(own), toForget(own)]);
+  }
+  const step = await begin(database.pool);
+  await step.client.query("select from workspace.runs where id = $1 for update", [both[1]!.id]);
+  const forgetting = forget();
+  await untilSomebodyWaits(database.pool);
+  expect((await runs.started(workflow)).status).toBe("QUEUED");
+  await step.rollback();
+  await forgetting;
+  for (const { id } of both) expect(await codeOf(id)).toBe("analysis_erased");
 });

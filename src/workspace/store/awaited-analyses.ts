@@ -1,5 +1,5 @@
 import type { ClientBase, Pool } from "pg";
-import { inTransaction } from "../../base/database/transaction.ts";
+import { inTransaction, UNPRUNED } from "../../base/database/transaction.ts";
 import type { Reader } from "../../base/model/reader.ts";
 import { allows, type SpaceRole } from "../model/roles.ts";
 import { dropItems } from "./node-runs.ts";
@@ -148,7 +148,7 @@ export async function guardPublishing<T>(
     return userId === null || runId === undefined ? [] : [{ index, accountId, userId, runId, nodeRunId }];
   });
   if (looked.length === 0 || !(await isInstalled(pool))) return await publish(pool, new Set());
-  return await inTransaction(pool, async (tx) => {
+  const guard = async (tx: ClientBase) => {
     const { rows } = await tx.query<{ index: number; role: SpaceRole | null }>(
       `select asked.index, case when exists (select ${awaitingOf('asked."nodeRunId"')}) then (
          select role from workspace.space_members as m
@@ -165,7 +165,8 @@ export async function guardPublishing<T>(
     );
     const refused = rows.filter(({ role }) => role === null || !allows(role, "run_workflows"));
     return await publish(tx, new Set(refused.map(({ index }) => index)));
-  });
+  };
+  return await inTransaction(pool, guard, UNPRUNED);
 }
 
 /**
@@ -218,12 +219,12 @@ export async function seesRun(tx: ClientBase, { accountId, spaceIds }: Reader, i
 
 /** The ids of those that are a run's, or were given to one: only a run that is there has anything to forget. */
 export async function idsOfRuns(
-  tx: ClientBase,
+  database: ClientBase | Pool,
   those: readonly { readonly accountId: string; readonly analysisId: string }[],
 ): Promise<ReadonlySet<string>> {
   const asked = those.filter(({ analysisId }) => ID_OF_RUN.test(analysisId));
-  if (asked.length === 0 || !(await isInstalled(tx))) return new Set();
-  const { rows } = await tx.query<{ id: string }>(
+  if (asked.length === 0 || !(await isInstalled(database))) return new Set();
+  const { rows } = await database.query<{ id: string }>(
     `select given.id from unnest($1::uuid[], $2::text[]) as given (account_id, id)
      join workspace.runs as r
        on r.account_id = any (array[given.account_id]) and r.id = any (array[left(given.id, 36)::uuid])`,
