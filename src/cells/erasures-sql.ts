@@ -90,22 +90,29 @@ export async function listErasures(pool: Pool, since: Date | null): Promise<read
   return rows;
 }
 
-/** Erases at a move's target, perhaps restored, what was erased at its source after it was copied, and is still so. */
+/**
+ * Erases at a move's target, perhaps restored, what was erased or forgotten at its source after it was copied, and is
+ * still so.
+ */
 export async function eraseCopied(source: Pool, target: Pool, accountId: string): Promise<void> {
   for (let after: string | undefined = ""; after !== undefined; ) {
-    const { rows } = await source.query<{ id: string }>(
-      `select id from sealpost.erasures as e join sealpost.analyses as a using (account_id)
-       where account_id = $1 and id = analysis_id and analysis_id > $2 and digest = '' order by analysis_id limit 200`,
+    const { rows } = await source.query<{ id: string; isAsked: boolean }>(
+      `select id, exists (
+         select from sealpost.erasures as e where e.account_id = a.account_id and e.analysis_id = a.id
+       ) as "isAsked"
+       from sealpost.analyses as a
+       where account_id = $1 and id > $2 and digest = '' order by id limit 200`,
       [accountId, after],
     );
     const ids: readonly string[] = rows.map(({ id }) => id);
+    const asked = rows.flatMap(({ id, isAsked }) => (isAsked ? [id] : []));
     await target.query(
       `with kept as (
-         insert into sealpost.erasures (account_id, analysis_id) select $1, unnest($2::text[]) on conflict do nothing
+         insert into sealpost.erasures (account_id, analysis_id) select $1, unnest($3::text[]) on conflict do nothing
        )
        select sealpost.erase_analysis(account_id, id) from sealpost.analyses
        where account_id = $1 and id = any ($2) and digest <> ''`,
-      [accountId, ids],
+      [accountId, ids, asked],
     );
     after = ids.at(-1);
   }

@@ -5,7 +5,7 @@ import { callOffLostMove, callOffMove, deleteMoved } from "../../src/cells/calli
 import { eraseAccount } from "../../src/cells/erase-account.ts";
 import type { MovePart } from "../../src/cells/move.ts";
 import { moveAccount } from "../../src/cells/move-account.ts";
-import { eraseAnalysis } from "../../src/delivery/erase-sql.ts";
+import { eraseAnalysis, forgetDelivered } from "../../src/delivery/erase-sql.ts";
 import { killedAt, TARGET_KEY } from "../support/cells.ts";
 import {
   begin,
@@ -145,6 +145,31 @@ describe("a move whose target is lost", () => {
       expect(await rowOf(cells.target.pool, "deliveries", again)).toMatchObject({ status: "pending" });
     },
   );
+
+  it("and restored to the middle of the copy lacks what was forgotten here since", async () => {
+    const { pool } = cells.source;
+    const id = await publish(pool, accountId, '{"id":"old","status":"succeeded","text":"canary"}');
+    const onProgress = (_: MovePart, table: string | null) => {
+      if (table === "forgetting") throw new Error("killed");
+    };
+    await expect(moveAccount(cells.move(accountId, { onProgress }))).rejects.toThrow("killed");
+    await changeRows(pool, "moves", { account_id: accountId }, { step: "done", ended_at: new Date() });
+    const look = { delivery_id: id, account_id: accountId, look_at: new Date(0) };
+    await insertRow(pool, "forgetting", look);
+    await changeRows(pool, "deliveries", { id }, { status: "succeeded", attempts_count: 1 });
+    const attempt = { delivery_id: id, account_id: accountId, run: 1, number: 1, outcome: "succeeded" };
+    await insertRow(pool, "attempts", { ...attempt, started_at: new Date(0), ended_at: new Date(0) });
+    await forgetDelivered(
+      pool,
+      async () => [],
+      0,
+      async () => new Set(),
+    );
+    expect(await tablesWith(pool, "canary")).toEqual([]);
+    await moveAccount(cells.move(accountId));
+    expect(await tablesWith(cells.target.pool, "canary")).toEqual([]);
+    expect(await countRows(cells.target.pool, "erasures", { account_id: accountId })).toBe(0);
+  });
 
   /** As a list of what was erased has it. */
   const eraseThere = (pool = cells.target.pool) =>
