@@ -1,4 +1,4 @@
-import { createCipheriv, createDecipheriv, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHash, randomBytes } from "node:crypto";
 import type { ClientBase, Pool } from "pg";
 import { keysOf, type SecretsKey } from "../model/secrets-key.ts";
 
@@ -102,6 +102,16 @@ const CANARY = { accountId: "settings", id: "secrets_canary" } as const satisfie
 /** Sealed with the other of two keys. */
 const NEXT_CANARY = { accountId: "settings", id: "secrets_canary_next" } as const satisfies SealedFor;
 
+const CANARY_TEXT = "canary";
+/** The canary's text once all else is sealed with its key: while it has this one, the rotation from it may end. */
+const resealedFrom = (other: Uint8Array) => createHash("sha256").update(other).digest("base64");
+
+/** In base64; the second is null without another key. */
+function sealedCanaries(key: SecretsKey, other: Uint8Array | undefined, text: string) {
+  const next = other === undefined ? null : seal(CANARY_TEXT, other, NEXT_CANARY).toString("base64");
+  return [seal(text, key, CANARY).toString("base64"), next];
+}
+
 /** What only the right key opens, in base64. `next`: what only the other one of a rotation does; null: no other. */
 export type Sealed = SealedFor & { readonly text: string; readonly next?: string | null };
 
@@ -155,8 +165,8 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Secr
 /**
  * The same, and seals the canary where it is missing; where nothing is sealed yet, only with `isStoring`. Of two with
  * different keys one waits for the other's transaction, and is not right then. The first that has a second key seals
- * the next canary with it, and whoever starts with one key alone ends that: a mistyped one can be replaced. What stores
- * with one key ends nothing: it may be a process of before the rotation.
+ * the next canary with it. Whoever starts with one key alone ends that, if all was resealed with it: else it may be a
+ * process or command of before the rotation, as may what stores with one key.
  */
 export async function keepSecretsKey(
   database: ClientBase | Pool,
@@ -168,15 +178,19 @@ export async function keepSecretsKey(
   if (sealed === null && !isStoring) return true;
   if (sealed?.id === CANARY.id) {
     const [other] = otherKeys(sealed, secretsKey);
-    if ((other === undefined) === (sealed.next == null) || (other === undefined && isStoring)) return true;
-    const next = other === undefined ? null : seal("canary", other, NEXT_CANARY).toString("base64");
+    if ((other === undefined) === (sealed.next == null)) return true;
+    const text = unseal(Buffer.from(sealed.text, "base64"), secretsKey, CANARY);
+    if (other === undefined && (isStoring || text === CANARY_TEXT)) return true;
+    const key = keysOf(secretsKey).find((one) => one !== other)!;
+    const isResealed = other === undefined || text === resealedFrom(other);
     await database.query(
-      "update sealpost.settings set secrets_canary_next = $1 where $1::text is null or secrets_canary_next is null",
-      [next],
+      `update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2
+       where $2::text is null or secrets_canary_next is null`,
+      sealedCanaries(key, other, isResealed ? text : CANARY_TEXT),
     );
   } else {
     await database.query("update sealpost.settings set secrets_canary = $1 where secrets_canary is null", [
-      seal("canary", secretsKey, CANARY).toString("base64"),
+      sealedCanaries(secretsKey, undefined, CANARY_TEXT)[0],
     ]);
   }
   return await isSecretsKey(database, secretsKey);
@@ -184,17 +198,16 @@ export async function keepSecretsKey(
 
 /**
  * From now on a process with none but the other key is refused: everything else is to be resealed before. One with both
- * in either order is not, until a process starts with the first alone.
+ * in either order is not, until a process starts with the first alone. With one key alone a rotation ends at once.
  */
 export async function resealCanary(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
   const sealed = await readSealed(database);
   const [first, other] = keysOf(secretsKey);
-  if (sealed?.id !== CANARY.id || isOpenedBy(sealed, first)) return;
-  const next = other === undefined ? null : seal("canary", other, NEXT_CANARY).toString("base64");
-  await database.query("update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2", [
-    seal("canary", first, CANARY).toString("base64"),
-    next,
-  ]);
+  if (sealed?.id !== CANARY.id) return;
+  await database.query(
+    "update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2",
+    sealedCanaries(first, other, other === undefined ? CANARY_TEXT : resealedFrom(other)),
+  );
 }
 
 /** Before a secret is stored: the database may have been away at the start. @throws SecretsKeyError for another key */

@@ -94,6 +94,7 @@ describe("the key of a database's secrets", () => {
     expect(await keep(next, old)).toBe(true);
     expect([await keep(next, mistyped), await keep(old)]).toEqual([false, false]);
     expect(await keep(old, next), "it can be taken back").toBe(true);
+    expect(await keep(next, old), "a process that is restarted in vain").toBe(true);
     expect(await keep(next), "the rotation is over").toBe(true);
     // Nobody else could read what such a process seals.
     for (const keys of [
@@ -106,13 +107,32 @@ describe("the key of a database's secrets", () => {
     expect(await keep(next, Buffer.alloc(32, 4)), "and another may begin").toBe(true);
   });
 
-  test("can be replaced where it was mistyped, by a start with the old one alone", async () => {
+  test("is still one of the two, though somebody starts with the old one alone before all is resealed", async () => {
+    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+      keepSecretsKey(database.pool, keys, { isStoring: false });
+    await make(RIGHT);
+    const third = Buffer.alloc(32, 3);
+    for (const [old, next] of [
+      [RIGHT, third],
+      [third, Buffer.alloc(32, 4)],
+    ] as const) {
+      expect(await keep(old, next)).toBe(true);
+      expect(await keep(next, old)).toBe(true);
+      expect(await keep(old), "one that was forgotten").toBe(true);
+      expect(await keep(next, old)).toBe(true);
+      await resealCanary(database.pool, [next, old]);
+      expect(await keep(next)).toBe(true);
+      expect([await keep(old, next), await keep(old)]).toEqual([false, false]);
+    }
+  });
+
+  test("can be replaced where it was mistyped, by resealing with the old one alone", async () => {
     await make(RIGHT);
     const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
       keepSecretsKey(database.pool, keys, { isStoring: false });
     expect(await keep(RIGHT, WRONG)).toBe(true);
     expect(await keep(RIGHT, Buffer.alloc(32, 3))).toBe(false);
-    expect(await keep(RIGHT)).toBe(true);
+    await resealCanary(database.pool, RIGHT);
     expect(await keep(RIGHT, Buffer.alloc(32, 3))).toBe(true);
   });
 
