@@ -11,6 +11,7 @@ import {
   readingLog,
   shareOf,
 } from "../base/database/pools.ts";
+import { tlsFaultOf } from "../base/database/transaction.ts";
 import { type ApiMetrics, createApiMetrics } from "../base/metrics/api-metrics.ts";
 import { createDatabaseMetrics, createFaults, type PoolName } from "../base/metrics/database-metrics.ts";
 import { createMetricsRegistry } from "../base/metrics/registry.ts";
@@ -150,9 +151,12 @@ function startLogReading(
       metrics.standbyFaults.of({ why }).add();
       log.debug({ why, err }, "the standby could not be used");
     },
-    onChange: (isUsed, why) => {
+    onChange: (isUsed, why, error) => {
+      const problem =
+        error === null ? null : tlsFaultOf(error)?.replaceAll("DATABASE_URL", "READ_DATABASE_URL");
       if (isUsed) log.info("lists of the log are read from the standby");
-      else log.warn({ why }, "lists of the log are read from the primary: the standby cannot be used");
+      else
+        log.warn({ why, problem }, "lists of the log are read from the primary: the standby cannot be used");
     },
   });
 }

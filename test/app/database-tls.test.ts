@@ -131,6 +131,37 @@ describe("sslmode=verify-full", () => {
   });
 });
 
+test("says which file has no certificate, no key, or another one's key", async () => {
+  const file = (name: string, text: string) => {
+    writeFileSync(join(folder, name), text);
+    return join(folder, name);
+  };
+  const [one, other] = [await ours(["one"]), await ours(["other"])];
+  const cut = file("cut.pem", one.certPem.slice(0, 300));
+  const [cert, key] = [file("cert.pem", one.certPem), file("key.pem", other.keyPem)];
+  for (const [given, told] of [
+    [`sslrootcert=${cut}`, `sslrootcert=${cut}, which has no certificate in PEM.`],
+    [`sslkey=${cut}&sslcert=${cert}`, `sslkey=${cut}, which has no key in PEM without a passphrase.`],
+    [`sslkey=${key}&sslcert=${cert}`, `sslkey=${key}, which is not the key of sslcert=${cert}.`],
+  ]) {
+    const { code, stderr } = await list(`postgres://a:hunter2@localhost/b?sslmode=verify-full&${given}`);
+    expect([code, stderr]).toEqual([2, `DATABASE_URL has ${told}\n`]);
+  }
+});
+
+test("is told of for a standby, too", async () => {
+  const other = await (await createCertificateAuthority()).issue({ names: ["localhost"] });
+  const serve = new SealpostProcess(["serve"], {
+    DATABASE_URL: database.url,
+    READ_DATABASE_URL: await urlOf(other),
+    SECRETS_KEY: SECRETS_KEY.toString("base64"),
+    PORT: "0",
+  });
+  const { problem } = await serve.waitForLine(({ msg }) => /standby cannot be used/.test(String(msg)));
+  expect(problem).toContain("in READ_DATABASE_URL, with sslrootcert=FILE");
+  await serve.stop();
+});
+
 describe("a file that cannot be read for a while", () => {
   const file = join(folder, "renewed.pem");
   const give = async () => {

@@ -1,3 +1,4 @@
+import { createPrivateKey, X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { DAY_SECONDS } from "../model/time.ts";
 import { removedVariables, type Variable, variables } from "./variables.ts";
@@ -118,11 +119,17 @@ function findConflicts(config: Values): string[] {
   }
   for (const name of ["DATABASE_URL", "READ_DATABASE_URL"] as const) {
     const url = config[name === "DATABASE_URL" ? "databaseUrl" : "readDatabaseUrl"];
-    for (const [parameter, path] of url ? new URL(url).searchParams : []) {
-      const fault = /^ssl(?:rootcert|cert|key)$/.test(parameter) ? faultOf(path) : null;
-      const mend = "mount the file, or correct the path.";
-      if (fault) problems.push(`${name} has ${parameter}=${path}, which cannot be read (${fault}): ${mend}`);
-    }
+    const given = url ? new URL(url).searchParams : new URLSearchParams();
+    const files = ["sslrootcert", "sslcert", "sslkey"].filter((parameter) => given.get(parameter));
+    const faults = files.flatMap((parameter) => {
+      const path = given.get(parameter)!;
+      const fault = faultOf(path, parameter === "sslkey");
+      return fault === null ? [] : [`${name} has ${parameter}=${path}, which ${fault}.`];
+    });
+    const [cert, key] = [given.get("sslcert"), given.get("sslkey")];
+    if (cert && key && faults.length === 0 && !isItsKey(cert, key))
+      faults.push(`${name} has sslkey=${key}, which is not the key of sslcert=${cert}.`);
+    problems.push(...faults);
   }
   if (smtpUrl) {
     needs("NOTICES_FROM", config.noticesFrom, "SMTP_URL is set.");
@@ -154,12 +161,23 @@ function findConflicts(config: Values): string[] {
   return problems;
 }
 
-/** Why this user cannot read the file, as a code of the system's; null: they can. */
-function faultOf(path: string): string | null {
+/** What is wrong with a file of certificates, or of a key, that is read as text; null: nothing. */
+function faultOf(path: string, isKey: boolean): string | null {
+  let text: string;
   try {
-    readFileSync(path);
-    return null;
+    text = readFileSync(path, "utf8");
   } catch (error) {
-    return (error as NodeJS.ErrnoException).code ?? "unreadable";
+    const { code = "unreadable" } = error as NodeJS.ErrnoException;
+    return `cannot be read (${code}): mount the file, or correct the path`;
+  }
+  try {
+    if (isKey) createPrivateKey(text);
+    else new X509Certificate(text);
+    return null;
+  } catch {
+    return isKey ? "has no key in PEM without a passphrase" : "has no certificate in PEM";
   }
 }
+
+const isItsKey = (cert: string, key: string) =>
+  new X509Certificate(readFileSync(cert)).checkPrivateKey(createPrivateKey(readFileSync(key)));

@@ -96,7 +96,7 @@ export type LogReaderOptions = {
   readonly onRead: (server: LogServer) => void;
   readonly onFault: (fault: StandbyFault, error: unknown) => void;
   /** The standby is read from, from now on or no longer. */
-  readonly onChange: (isUsed: boolean, fault: StandbyFault | null) => void;
+  readonly onChange: (isUsed: boolean, fault: StandbyFault | null, error: unknown) => void;
 };
 
 /**
@@ -116,7 +116,7 @@ export function createLogReader(options: LogReaderOptions) {
   function setAside(fault: StandbyFault, error: unknown): void {
     onFault(fault, error);
     if (fault === "cancelled" || isUsed === false) return;
-    onChange(false, fault);
+    onChange(false, fault, error);
     if (isUsed) trying = tryUntilUsed(TRY_AGAIN_MS);
     isUsed = false;
   }
@@ -126,7 +126,7 @@ export function createLogReader(options: LogReaderOptions) {
     while (!stopping.signal.aborted) {
       if ((await onStandby(async () => true)) !== null) {
         isUsed = true;
-        return onChange(true, null);
+        return onChange(true, null, null);
       }
       await abortableDelay(TRY_AGAIN_MS, stopping.signal);
     }
