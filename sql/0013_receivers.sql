@@ -32,6 +32,7 @@ declare
   wait_max constant interval := '20 minutes';
   receiver sealpost.receivers;
   address_at timestamptz;
+  is_free boolean;
   is_from_elsewhere boolean;
   is_new boolean;
   -- It has had, or waited for, a turn at another address.
@@ -42,6 +43,8 @@ declare
   at timestamptz;
   wait interval;
 begin
+  -- What a server that crashes forgets of the last turns is less than a receiver has room for in a minute.
+  perform set_config('synchronous_commit', 'off', true);
   if at_address like '%:%' then
     at_address := network(set_masklen(at_address::inet, 64));
   end if;
@@ -61,7 +64,7 @@ begin
     return;
   end if;
   insert into sealpost.receiver_addresses (address, next_at) values (at_address, '-infinity') on conflict do nothing;
-  select next_at into address_at from sealpost.receiver_addresses where address = at_address for update;
+  select next_at into address_at from sealpost.receiver_addresses where address = at_address;
   at := clock_timestamp();
   -- What is further ahead than any is ever set is of a clock that has been set back. It is as after a turn now, no
   -- sooner: the last one may only just have begun.
@@ -79,29 +82,37 @@ begin
   is_from_elsewhere := receiver.address is distinct from at_address and not is_further;
   is_new := is_from_elsewhere and receiver.address is null;
   has_moved := is_further or is_from_elsewhere and not is_new;
-  if is_from_elsewhere or is_further or address_at > at then
-    select count(*) filter (where account_id = whose), count(*) filter (where account_id <> whose),
-      greatest(1, count(distinct account_id))
-    into own, others, accounts
-    from (
-      select account_id from sealpost.receivers
-      where address = at_address and next_at > at - interval '1 minute' order by next_at limit waiting_max
-    ) as those;
-    kept_max := least(kept_max, greatest(1, waiting_max / (2 * accounts)));
-  end if;
-  wait := case
-    when receiver.busy_until > at and not is_further then look_again
-    when receiver.next_at > at and not is_further then receiver.next_at - at
-    -- Whoever has waited comes before another account's new name.
-    when address_at > at or is_new and others > 0 or has_moved and others > 0 and exists (
-      select from sealpost.receivers
-      where account_id = whose and origin = at_address and next_at > at
-        and next_at <= at + (waiting_max + 1) * address_every)
-    then
-      -- Spread behind the bound: who were all told the same would come together, and all but one for nothing.
-      least(wait_max / 1.5, greatest(1, own) * accounts * address_every * case when is_first then 0.5 else 1 end)
-        * (0.5 + random())
-  end;
+  is_free := address_at <= at;
+  loop
+    if is_from_elsewhere or is_further or not is_free then
+      select count(*) filter (where account_id = whose), count(*) filter (where account_id <> whose),
+        greatest(1, count(distinct account_id))
+      into own, others, accounts
+      from (
+        select account_id from sealpost.receivers
+        where address = at_address and next_at > at - interval '1 minute' order by next_at limit waiting_max
+      ) as those;
+      kept_max := least(kept_max, greatest(1, waiting_max / (2 * accounts)));
+    end if;
+    wait := case
+      when receiver.busy_until > at and not is_further then look_again
+      when receiver.next_at > at and not is_further then receiver.next_at - at
+      -- Whoever has waited comes before another account's new name.
+      when not is_free or is_new and others > 0 or has_moved and others > 0 and exists (
+        select from sealpost.receivers
+        where account_id = whose and origin = at_address and next_at > at
+          and next_at <= at + (waiting_max + 1) * address_every)
+      then
+        -- Spread behind the bound: who were all told the same would come together, and all but one for nothing.
+        least(wait_max / 1.5, greatest(1, own) * accounts * address_every * case when is_first then 0.5 else 1 end)
+          * (0.5 + random())
+    end;
+    exit when wait is not null;
+    -- Of all that find it free one has it, and nobody waits for another's commit: all others' attempts would, too.
+    perform from sealpost.receiver_addresses where address = at_address and next_at <= at for update skip locked;
+    exit when found;
+    is_free := false;
+  end loop;
   if wait is null then
     update sealpost.receiver_addresses set next_at = at + address_every where address = at_address;
     update sealpost.receivers

@@ -73,10 +73,12 @@ export function openDispatcherPools(
   const general = createGeneralPool(optionsOf("general"));
   /** Its share for housekeeping, counting activity, notices and objects: they may take seconds. */
   const slow = shareOf(general, connections.slow);
+  /** And one for turns of unproven receivers, of which an account may ask for thousands. */
+  const turns = shareOf(general, connections.slow);
   const own = { dispatch, wakeups: wakeups.pool, general };
   for (const [name, pool] of Object.entries(own)) database.watch(name as keyof typeof own, pool);
   const end = async () => void (await Promise.all(Object.values(own).map((pool) => pool.end())));
-  return { dispatch, wakeups, general, slow, end };
+  return { dispatch, wakeups, general, slow, turns, end };
 }
 
 export type DispatchProcessOptions = DeliveringOptions & {
@@ -98,7 +100,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   const { config, log, metrics } = options;
   const { dispatch: pool, general, slow } = pools;
   const analysisRetentionMs = config.analysisRetentionSeconds * 1_000;
-  const delivering = createDelivering({ ...options, turns: receiverTurns(general) });
+  const delivering = createDelivering({ ...options, turns: receiverTurns(pools.turns) });
   const laneLimits = {
     ...LANE_LIMITS,
     inFlightMax: config.dispatchInFlightMax,

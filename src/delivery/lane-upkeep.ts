@@ -102,8 +102,11 @@ export class LaneUpkeep {
     // What this turn of the event loop brings belongs to the same look-up.
     await new Promise(setImmediate);
     const created = this.#lanes.drainCreated(LANES_PER_STATEMENT_MAX);
-    // One that fails is let be: its lanes are asked about again soon.
-    for (const lane of await this.#options.findAnswered(created)) this.#lanes.setAnsweredBefore(lane);
+    const found = await this.#options.findAnswered(created).catch((error: unknown) => {
+      this.#lanes.askAgainFor(created);
+      throw error;
+    });
+    for (const lane of found) this.#lanes.setAnsweredBefore(lane);
     this.#options.onChanged();
   }
 

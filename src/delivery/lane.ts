@@ -10,8 +10,8 @@ export type TakenDelivery = WaitingDelivery & { readonly epoch: number };
 
 export type LaneKey = Pick<WaitingDelivery, "accountId" | "lane">;
 
-/** A lane whose receiver has answered at some time. `isSuspended`: lately it only failed. */
-export type AnsweredLane = LaneKey & { readonly isSuspended: boolean };
+/** A lane whose receiver has answered at some time. */
+export type AnsweredLane = LaneKey & Pick<LaneState, "isSuspended">;
 
 /** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
 export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
@@ -59,8 +59,11 @@ export class LaneState {
   /** In a row, and since when by the monotonic clock: no answer, or none that is a 2xx. */
   failures = 0;
   failingSinceMs = 0;
-  /** For that: one at a time until the next 2xx, also in the next process. */
-  isSuspended = false;
+  /** For that: one at a time until the next 2xx, also in the next process. Null: not known here yet. */
+  isSuspended: boolean | null = null;
+  /** What the database was told of that, or has told, and when it was told; by the monotonic clock. */
+  told: LaneState["isSuspended"] = null;
+  toldAtMs = Number.NEGATIVE_INFINITY;
   /** Time to the first byte when the receiver is at ease, and lately. Milliseconds; 0: not known. */
   easyMs = 0;
   recentMs = 0;
@@ -179,16 +182,27 @@ const RISING_RATIO = 4;
 const RISING_MIN_MS = 250;
 
 /** It has answered before, as the database remembers: tried like any other receiver that answers. */
-export function setAnsweredBefore(state: LaneState, isSuspended: boolean): void {
+export function setAnsweredBefore(state: LaneState, isSuspended: LaneState["isSuspended"]): void {
   // While the database was asked, it may have answered here; only a 2xx opens it.
-  if (isSuspended && (state.failures > 0 || !state.hasAnswered)) {
-    state.isSuspended = true;
-    state.limit = 1;
-  }
+  state.told = isSuspended;
+  state.isSuspended ??= isSuspended;
+  if (state.isSuspended) state.limit = 1;
   if (state.hasAnswered) return;
   state.hasAnswered = true;
   state.isSilent = false;
   if (!state.isSuspended) state.limit = FIRST_LIMIT;
+}
+
+/** As often the database notes that a receiver goes on answering. */
+const TOLD_EVERY_MS = 86_400_000;
+
+/** Whether it has answered for the first time in a day, or was suspended or opened, since this was last true. */
+export function isToBeTold(state: LaneState, nowMs = performance.now()): boolean {
+  const isNew = !state.isSilent && nowMs - state.toldAtMs >= TOLD_EVERY_MS;
+  if (!state.hasAnswered || (!isNew && state.told === state.isSuspended)) return false;
+  state.told = state.isSuspended;
+  state.toldAtMs = nowMs;
+  return true;
 }
 
 /** Learns from an attempt that was started in `epoch`. `nowMs` by the monotonic clock. */
@@ -205,7 +219,8 @@ export function learn(
     state.failures = 0;
     state.isSuspended = false;
   } else if (state.failures++ === 0) state.failingSinceMs = nowMs;
-  state.isSuspended ||= state.failures >= SUSPENDED_FAILURES && nowMs - state.failingSinceMs >= SUSPENDED_MS;
+  if (state.failures >= SUSPENDED_FAILURES && nowMs - state.failingSinceMs >= SUSPENDED_MS)
+    state.isSuspended = true;
   if (state.isSuspended) state.limit = 1;
 }
 
@@ -225,6 +240,8 @@ function learnLimit(state: LaneState, answer: LaneAnswer, epoch: number, limitMa
     case "answered": {
       const isFirst = !state.hasAnswered;
       hear(state);
+      // It may have been suspended before: until a 2xx, or the database, says that it is not, it is tried no faster.
+      if (answer.isFailure && state.isSuspended === null) return;
       if (isFirst) state.limit = FIRST_LIMIT;
       // What was in flight when it was halved would bring the limit right back up.
       if (isFirst || epoch < state.epoch) return;

@@ -2,6 +2,7 @@ import { AccountTurns, drain, first, Share } from "./account-turns.ts";
 import {
   type AnsweredLane,
   FIRST_ID,
+  isToBeTold,
   type LaneAnswer,
   type LaneKey,
   type LaneLimits,
@@ -157,15 +158,15 @@ export class Lanes {
     if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
     this.#turns.countInFlight(lane.account, -1, lane.isSilent);
     lane.inFlight--;
-    const before = { isSilent: lane.isSilent, isSuspended: lane.isSuspended };
+    const wasSilent = lane.isSilent;
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
     this.#rests.learn(lane, accountId, turn, answer.kind === "answered");
-    if (before.isSilent && answer.kind !== "unknown") {
+    if (wasSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
-    if (lane.isSilent !== before.isSilent) this.#changeSides(lane);
-    const isFirst = lane.hasAnswered && this.#neverAnswered.delete(lane);
-    if (isFirst || (lane.hasAnswered && lane.isSuspended !== before.isSuspended)) this.answered.add(lane);
+    if (lane.isSilent !== wasSilent) this.#changeSides(lane);
+    if (lane.hasAnswered) this.#neverAnswered.delete(lane);
+    if (isToBeTold(lane)) this.answered.add(lane);
     this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   }
@@ -211,6 +212,12 @@ export class Lanes {
     return drain(this.created, max).map(keyOf);
   }
 
+  /** Nobody could say: those of them that are still here are as new. */
+  askAgainFor(keys: readonly LaneKey[]): void {
+    const lanes = keys.map(({ accountId, lane }) => this.#accounts.get(accountId)?.lanes.get(lane));
+    for (const lane of lanes) if (lane !== undefined) this.created.add(lane);
+  }
+
   /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
   askAgain(max: number): void {
     for (const lane of drain(this.#neverAnswered, max)) {
@@ -219,7 +226,7 @@ export class Lanes {
     }
   }
 
-  /** Lanes that answered for the first time, or were suspended or opened, since the last call: worth remembering. */
+  /** Lanes that answered for the first time in a day, or were suspended or opened, since the last call. */
   drainAnswered(max: number): AnsweredLane[] {
     return drain(this.answered, max).map((lane) => ({ ...keyOf(lane), isSuspended: lane.isSuspended }));
   }
@@ -338,14 +345,8 @@ export class Lanes {
   #accountOf(id: string): Account {
     let account = this.#accounts.get(id);
     if (account === undefined) {
-      const empty = {
-        lanes: new Map(),
-        ready: new Set<Lane>(),
-        silentReady: new Set<Lane>(),
-        ids: 0,
-        silentIds: 0,
-      };
-      account = { ...new Share(), ...empty, id };
+      const [ready, silentReady] = [new Set<Lane>(), new Set<Lane>()];
+      account = { ...new Share(), id, lanes: new Map(), ready, silentReady, ids: 0, silentIds: 0 };
       this.#accounts.set(id, account);
     }
     return account;

@@ -27,19 +27,27 @@ export async function findAnsweredLanes(
   return rows;
 }
 
-/** Remembers that these receivers have answered. Written in one order by everybody, so that nobody deadlocks. */
+/**
+ * Remembers that these receivers have answered, and which of them are suspended; where that is not known, what was
+ * remembered stays. Written in one order by everybody, so that nobody deadlocks.
+ */
 export async function rememberAnsweredLanes(pool: Pool, lanes: readonly AnsweredLane[]): Promise<void> {
   await pool.query({
     name: "remember_answered_lanes",
-    text: `insert into sealpost.answered_lanes as a (account_id, lane, suspended_at)
-      select distinct account_id, lane, case when suspended then now() end
-      from unnest($1::uuid[], $2::bigint[], $3::boolean[]) as answered (account_id, lane, suspended)
-      where ${notErased("account_id")}
+    text: `with news as (
+        select distinct given.*, a.suspended_at as known, a.account_id is not null as is_known
+        from unnest($1::uuid[], $2::bigint[], $3::boolean[]) as given (account_id, lane, suspended)
+        left join sealpost.answered_lanes as a
+          on a.account_id = any (array[given.account_id]) and a.lane = any (array[given.lane])
+        where (a.answered_at >= now() - interval '1 day'
+          and (suspended is null or suspended = (suspended_at is not null))) is not true
+      )
+      insert into sealpost.answered_lanes (account_id, lane, suspended_at)
+      select account_id, lane, case when suspended is null then known when suspended then coalesce(known, now()) end
+      from news where ${notErased("account_id")}
       order by account_id, lane
       on conflict (account_id, lane) do update
-        set answered_at = excluded.answered_at, suspended_at = excluded.suspended_at
-      where a.answered_at < excluded.answered_at - interval '1 day'
-        or (a.suspended_at is null) <> (excluded.suspended_at is null)`,
+        set answered_at = excluded.answered_at, suspended_at = excluded.suspended_at`,
     values: [...arraysOf(lanes), lanes.map(({ isSuspended }) => isSuspended)],
   });
 }
@@ -212,7 +220,8 @@ export async function takeTurn(pool: Pool, asked: TurnRequest): Promise<Turn> {
 export async function endTurn(pool: Pool, accountId: string, url: string, isProof: boolean): Promise<void> {
   await pool.query({
     name: "end_turn",
-    text: "select sealpost.end_turn($1, $2, $3, $4)",
+    // What a server that crashes forgets of it, the next POST tells again.
+    text: "select set_config('synchronous_commit', 'off', true), sealpost.end_turn($1, $2, $3, $4)",
     values: [accountId, new URL(url).origin, url, isProof],
   });
 }

@@ -7,7 +7,14 @@ import {
   rememberAnsweredLanes,
 } from "../../src/delivery/receivers-sql.ts";
 import { claimOne, openRow, publishAt } from "../support/delivery-rows.ts";
-import { changeRows, countRows, forgetOpen, insertAccount, insertRow } from "../support/installation.ts";
+import {
+  changeRows,
+  countRows,
+  forgetOpen,
+  insertAccount,
+  insertRow,
+  rowOf,
+} from "../support/installation.ts";
 import { openForDispatch } from "../support/open.ts";
 import { takeWakeups } from "../support/wakeup-jobs.ts";
 
@@ -158,6 +165,17 @@ describe("receivers that answered", () => {
     const asked = [...lanes, { accountId: other, lane: "1" }];
     const found = await findAnsweredLanes(pool, asked);
     expect([...found].sort((one, two) => Number(one.lane) - Number(two.lane))).toEqual(lanes.slice(0, 2));
+  });
+
+  it("are remembered for as long as they go on answering", async () => {
+    const ago = new Date(Date.now() - 2 * 86_400_000);
+    const one = { accountId, lane: "1", isSuspended: null };
+    const row = { account_id: accountId, lane: 1 };
+    await insertRow(database.pool, "answered_lanes", { ...row, answered_at: ago, suspended_at: ago });
+    await rememberAnsweredLanes(pool, [one]);
+    const { answered_at, suspended_at } = await rowOf(database.pool, "answered_lanes", row);
+    expect(answered_at.getTime()).toBeGreaterThan(Date.now() - 60_000);
+    expect(suspended_at, "nobody knows better").toEqual(ago);
   });
 
   it("are suspended until they are told otherwise, however lately they answered", async () => {

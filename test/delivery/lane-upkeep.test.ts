@@ -76,6 +76,24 @@ describe("what lanes need of the database", () => {
     expect(keys(lanes.drainCreated(10)), "only the other one is still unknown").toEqual(["2"]);
   });
 
+  it("is asked for again where nobody could say, though its receiver has answered meanwhile", async () => {
+    const asked: string[][] = [];
+    const { lanes, upkeep, add, answer, tell, until } = startUpkeep({
+      findAnswered: async (wanted) => {
+        asked.push(keys(wanted));
+        if (asked.length === 1) answer("1");
+        tell();
+        if (asked.length === 1) throw refused;
+        return [];
+      },
+    });
+    add("1", "id-1");
+    upkeep.look();
+    await until(() => asked.length === 2);
+    expect(asked).toEqual([["1"], ["1"]]);
+    expect(lanes.silentLanes).toBe(0);
+  });
+
   it("is remembered later when it could not be at once", async () => {
     const asked: string[][] = [];
     const { upkeep, answer, tell, until } = startUpkeep({

@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import {
+  isToBeTold,
   type LaneAnswer,
   LaneState,
   learn,
@@ -10,6 +11,8 @@ import {
 const LIMIT_MAX = 128;
 const SILENT: LaneAnswer = { kind: "silent" };
 const OVERLOADED: LaneAnswer = { kind: "overloaded" };
+
+const FAILED: LaneAnswer = { kind: "answered", firstByteMs: null, isFailure: true };
 
 function answered(firstByteMs: number | null = null): LaneAnswer {
   return { kind: "answered", firstByteMs };
@@ -49,8 +52,7 @@ describe("a lane's limit", () => {
 
   it("is one after a hundred failures in a row over ten minutes, until the next 2xx", () => {
     const state = laneAfter(...answers(127));
-    const fail = (nowMs: number) =>
-      learn(state, { ...answered(), isFailure: true } as LaneAnswer, 0, LIMIT_MAX, nowMs);
+    const fail = (nowMs: number) => learn(state, FAILED, 0, LIMIT_MAX, nowMs);
     for (let n = 0; n < 1_000; n++) fail(599_999);
     expect(state.limit, "an outage of minutes").toBe(128);
     fail(1_199_998);
@@ -68,16 +70,42 @@ describe("a lane's limit", () => {
     const state = new LaneState();
     setAnsweredBefore(state, true);
     expect(state).toMatchObject({ limit: 1, isSilent: false, hasAnswered: true });
-    learn(state, { ...answered(), isFailure: true } as LaneAnswer, 0, LIMIT_MAX);
+    learn(state, FAILED, 0, LIMIT_MAX);
     learn(state, { kind: "unknown" }, 0, LIMIT_MAX);
     expect(state).toMatchObject({ limit: 1, isSuspended: true });
     learn(state, answered(), 0, LIMIT_MAX);
     expect(state).toMatchObject({ limit: 2, isSuspended: false });
     setAnsweredBefore(state, true);
     expect(state.limit, "told late, after a 2xx").toBe(2);
-    const failing = laneAfter(...answers(5), { ...answered(), isFailure: true } as LaneAnswer);
+    const failing = laneAfter(FAILED, FAILED, FAILED);
+    expect(failing.limit, "not known yet").toBe(1);
     setAnsweredBefore(failing, true);
-    expect(failing, "told late, after a failure").toMatchObject({ limit: 1, isSuspended: true });
+    expect(failing, "told late, after failures").toMatchObject({ limit: 1, isSuspended: true });
+    const known = new LaneState();
+    setAnsweredBefore(known, false);
+    learn(known, FAILED, 0, LIMIT_MAX);
+    expect(known.limit, "known not to be").toBe(3);
+  });
+
+  it("is told of once a day, and when it is suspended or opened", () => {
+    const day = 86_400_000;
+    const state = laneAfter();
+    const isTold = (answer: LaneAnswer, nowMs: number) => {
+      learn(state, answer, 0, LIMIT_MAX, nowMs);
+      return isToBeTold(state, nowMs);
+    };
+    expect(isTold(SILENT, 0), "it has never answered").toBe(false);
+    expect([isTold(FAILED, 1), state.told]).toEqual([true, null]);
+    expect([isTold(FAILED, 2), isTold(answered(), 3), state.told]).toEqual([false, true, false]);
+    expect([isTold(answered(), 4), isTold(answered(), day + 3), isTold(FAILED, day + 4)]).toEqual([
+      false,
+      true,
+      false,
+    ]);
+    expect(isTold(SILENT, 3 * day), "no answer").toBe(false);
+    for (let n = 0; n < 100; n++) learn(state, SILENT, 0, LIMIT_MAX, 3 * day + n);
+    expect([isTold(SILENT, 4 * day), state.told]).toEqual([true, true]);
+    expect([isTold(answered(), 4 * day + 1), state.told]).toEqual([true, false]);
   });
 
   it("halves with every silence, down to one", () => {

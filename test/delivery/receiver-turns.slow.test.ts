@@ -190,7 +190,8 @@ describe("a turn", () => {
     const counts = [...names.values()].sort((one, other) => one - other);
     expect(counts).toHaveLength(60);
     expect(counts.at(-1)).toBeLessThanOrEqual(2 * counts[0]!);
-    expect(counts.reduce((sum, count) => sum + count)).toBeLessThanOrEqual(2_000);
+    // Who asks at the same moment as others does not see them.
+    expect(counts.reduce((sum, count) => sum + count)).toBeLessThan(2_000 + accounts.length);
   });
 
   it("is not waited for by more names than may be counted, once another account has come", async () => {

@@ -33,7 +33,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * an upgrade ends 7, what a run was given erased with it 20, what was put off had where no turn is needed any more 16,
  * what moves have copied erased with the rest 30, rests that end with the endpoint 19, marks of a rotation that stay,
  * and keys that are over refused 14, runs that published nothing erased by their ids 25, suspensions that outlast a
- * restart 20, rotations that a forgotten process does not end 10, files of TLS read at startup 22, runs forgotten one
+ * restart 52, rotations that a forgotten process does not end 10, files of TLS read at startup 22, runs forgotten one
  * by one, and what a restored target has with them 9, days whose drop waits emptied 24; and for what the console's
  * users asked for: its truth about replays, hosts and times 122, its density (search, groups by cause, an explanation
  * in parts, who replayed, an endpoint's health, who is told, a pause's banner) 957 and a file, runs' pages and
@@ -56,7 +56,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_417,
+    max: 58_449,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
