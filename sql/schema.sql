@@ -253,6 +253,7 @@ create table sealpost.erasures (
   erased_at timestamptz default now() not null,
   constraint erasures_account_id_analysis_id_key UNIQUE NULLS NOT DISTINCT (account_id, analysis_id)
 );
+CREATE INDEX erasures_in_order ON sealpost.erasures USING btree (erased_at, account_id, COALESCE(analysis_id, ''));
 
 create table sealpost.feed (
   account_id uuid not null,

@@ -6,6 +6,8 @@ export const UNNAMED_CELL = "(unnamed)";
 /** What an account is called of which nothing is left; the table wants a name. */
 export const ERASED_NAME = "erased";
 
+const NO_ACCOUNT = "00000000-0000-0000-0000-000000000000";
+
 export type ErasableAccount = {
   readonly name: string;
   readonly movedTo: string | null;
@@ -77,17 +79,29 @@ export type StoredErasure = {
   readonly erased_at: Date;
 };
 
+const ERASURES_PER_PAGE = 10_000;
+
 /**
- * The oldest first. @param since null: all; with those of the hour before it, as one that takes long has the time when
- * it began
+ * In pages, the oldest first. @param since null: all; with those of the hour before it, as one that takes long has the
+ * time when it began
  */
-export async function listErasures(pool: Pool, since: Date | null): Promise<readonly StoredErasure[]> {
-  const { rows } = await pool.query<StoredErasure>(
-    `select account_id, analysis_id, erased_at from sealpost.erasures
-     where $1::timestamptz is null or erased_at >= $1 - interval '1 hour' order by erased_at, account_id, analysis_id`,
-    [since],
-  );
-  return rows;
+export async function* listErasures(
+  pool: Pool,
+  since: Date | null,
+): AsyncGenerator<readonly StoredErasure[]> {
+  let after = [since === null ? "-infinity" : new Date(since.getTime() - 3_600_000), NO_ACCOUNT, ""];
+  for (;;) {
+    const { rows } = await pool.query<StoredErasure & { readonly place: string }>(
+      `select account_id, analysis_id, erased_at, erased_at::text as place from sealpost.erasures
+       where (erased_at, account_id, coalesce(analysis_id, '')) > ($1, $2, $3)
+       order by erased_at, account_id, coalesce(analysis_id, '') limit ${ERASURES_PER_PAGE}`,
+      after,
+    );
+    yield rows.map(({ place, ...erasure }) => erasure);
+    const last = rows.at(-1);
+    if (rows.length < ERASURES_PER_PAGE || last === undefined) return;
+    after = [last.place, last.account_id, last.analysis_id ?? ""];
+  }
 }
 
 /**

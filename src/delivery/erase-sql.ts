@@ -38,8 +38,8 @@ export async function eraseAnalysis(
 ): Promise<Erased | "refused"> {
   const others = await eraseFromRuns(tx, accountId, analysisId, by);
   if (others === null) return "refused";
-  // There is a run of this id, and if it has published nothing, nobody will in its name.
-  if (others.includes(analysisId)) await knowAsErased(tx, accountId, analysisId);
+  // There is a run of this id. What it has not published, or was not given yet, nobody publishes any more.
+  if (others.includes(analysisId)) for (const id of others) await knowAsErased(tx, accountId, id);
   // In the log's order, as bulk replays lock them.
   const { rows } = await tx.query<{ id: string; delivery_id: string }>(
     "select id, delivery_id from sealpost.analyses where account_id = $1 and id = any ($2) order by delivery_id",

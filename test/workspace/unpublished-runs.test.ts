@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { lockRun } from "../../src/workspace/store/runs.ts";
-import { countRows } from "../support/installation.ts";
+import { countRows, tablesWith } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { EXTERNAL, eraseAgain, isLeftOfRuns, publishIt, waiting } from "./external-world.ts";
 import { documents, newUser, setRole } from "./membership-world.ts";
@@ -146,4 +146,13 @@ test("take along what they wait for, and what they were given meanwhile", async 
   await publishIt(analysisId);
   expect((await erase(run.id)).status).toBe(200);
   for (const id of [run.id, analysisId]) expect((await read(id)).body.code).toBe("analysis_erased");
+});
+
+test("are erased with what they wait for: published later, it is not there", async () => {
+  const { run, analysisId } = await waiting();
+  expect((await erase(run.id)).status).toBe(200);
+  const word = randomUUID();
+  await publishIt(analysisId, { text: word });
+  expect((await read(analysisId)).body.code).toBe("analysis_erased");
+  expect(await tablesWith(database.pool, word)).toEqual([]);
 });

@@ -9,6 +9,7 @@ import { readMigrationNames } from "../../base/database/migrate.ts";
 import { createMovePool } from "../../base/database/pools.ts";
 import { isSecretsKey } from "../../base/database/sealing.ts";
 import { writeQuotas } from "../../base/database/storage.ts";
+import { tlsFaultOf } from "../../base/database/transaction.ts";
 import { QUOTAS_SET } from "../../base/model/audit.ts";
 import { CELL_NAME } from "../../base/model/installation.ts";
 import { QUOTA_NAMES, type Quota } from "../../base/model/storage.ts";
@@ -254,6 +255,8 @@ async function readSecretFile(option: string, path: string): Promise<string> {
 }
 
 function explainAway(cause: NodeJS.ErrnoException): never {
+  const fault = tlsFaultOf(cause)?.replace("DATABASE_URL names", "The target's URL names");
+  if (fault) throw new UsageError(fault.replace("DATABASE_URL", "the target's URL"), { cause });
   throw new UsageError(`Cannot reach the target's database (${cause.code ?? "no answer"}).`, { cause });
 }
 

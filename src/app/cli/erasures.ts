@@ -1,6 +1,9 @@
 import { randomUUID } from "node:crypto";
-import { readFile, realpath, rename, rm, stat, writeFile } from "node:fs/promises";
-import { text as textOf } from "node:stream/consumers";
+import { once } from "node:events";
+import { constants, createReadStream } from "node:fs";
+import { copyFile, open, realpath, rename, rm, stat } from "node:fs/promises";
+import { createInterface } from "node:readline";
+import type { Readable } from "node:stream";
 import type { Command } from "commander";
 import type { Pool } from "pg";
 import { analysisId as analysisIdOf } from "../../api/fields.ts";
@@ -9,7 +12,7 @@ import { createMovePool } from "../../base/database/pools.ts";
 import { inTransaction } from "../../base/database/transaction.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { type Erased, eraseAccount } from "../../cells/erase-account.ts";
-import { listErasures } from "../../cells/erasures-sql.ts";
+import { listErasures, type StoredErasure } from "../../cells/erasures-sql.ts";
 import { eraseAnalysis, knowAsErased } from "../../delivery/erase-sql.ts";
 import { endedByScope, unknownAccount, withDatabase } from "../database.ts";
 import { printResult, tellOnce, UsageError } from "../output.ts";
@@ -68,9 +71,10 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
     .option("--file <path>", "add to this file what it lacks, instead of printing; it loses nothing")
     .action(({ since = null, file }) =>
       withDatabase(context, async (pool) => {
-        const lines = (await listErasures(pool, since)).map((erasure) => `${JSON.stringify(erasure)}\n`);
-        if (file === undefined) context.stdout.write(lines.join(""));
-        else await addToFile(file, lines);
+        const pages = listErasures(pool, since);
+        if (file !== undefined) return await addToFile(file, pages);
+        for await (const page of pages)
+          if (!context.stdout.write(page.map(lineOf).join(""))) await once(context.stdout, "drain");
       }),
     );
   erasures
@@ -80,26 +84,19 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
     .option("--wait <time>", "how long to wait for transactions in progress (default: 10m)", parseWait)
     .option("--json", "print JSON, even on a terminal")
     .action(async (options) => {
-      const { stdin } = context;
-      const text = await (options.file === "-" ? textOf(stdin) : readFile(options.file, "utf8")).catch(
-        cannot("read"),
-      );
-      const wanted = readList(text);
-      if (wanted.length === 0)
+      // Accounts first: what is erased with one is not looked for by itself.
+      const [accounts, analyses]: [string[], OfAnalysis[]] = [[], []];
+      const list = options.file === "-" ? context.stdin : createReadStream(options.file);
+      for await (const { accountId, analysisId } of readList(list)) {
+        if (analysisId === null) accounts.push(accountId);
+        else analyses.push({ accountId, analysisId });
+      }
+      if (accounts.length + analyses.length === 0)
         throw new UsageError("The list is empty: nothing was done. Is it the one that was kept?");
-      const { eraseFromRuns } = await import("../areas.ts");
       await withErasing(context, options.wait, async (pool, erase) => {
         const counts = { accounts_erased: 0, analyses_erased: 0, unknown: 0 };
         const refused: UsageError[] = [];
-        for (const { accountId, analysisId } of wanted) {
-          if (analysisId !== null) {
-            const isErased = await inTransaction(pool, async (tx) => {
-              const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
-              return erased !== null || (await knowAsErased(tx, accountId, analysisId));
-            });
-            counts[isErased ? "analyses_erased" : "unknown"]++;
-            continue;
-          }
+        for (const accountId of accounts) {
           // One that fails keeps nobody else's text.
           const outcome = await erase(accountId, null).then(
             (done) => done.outcome,
@@ -108,6 +105,12 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
           if (outcome === "erased") counts.accounts_erased++;
           else if (outcome === "unknown" || outcome === "moved") counts.unknown++;
           else refused.push(outcome instanceof UsageError ? outcome : refusalOf(accountId, outcome));
+        }
+        for (let n = 0; n < analyses.length; n += ANALYSES_PER_STEP) {
+          const step = analyses.slice(n, n + ANALYSES_PER_STEP);
+          const erased = await eraseAgain(pool, step);
+          counts.analyses_erased += erased;
+          counts.unknown += step.length - erased;
         }
         const { accounts_erased, analyses_erased, unknown } = counts;
         const text = `Erased ${accounts_erased} accounts and ${analyses_erased} analyses; ${unknown} are unknown here.`;
@@ -181,9 +184,33 @@ function refusalOf(accountId: string, outcome: Exclude<Erased["outcome"], "erase
   }
 }
 
-type Wanted = { readonly accountId: string; readonly analysisId: string | null };
+type OfAnalysis = { readonly accountId: string; readonly analysisId: string };
+type Wanted = Omit<OfAnalysis, "analysisId"> & { readonly analysisId: string | null };
 
 const keyOf = ({ accountId, analysisId }: Wanted) => `${accountId} ${analysisId ?? ""}`;
+const lineOf = (erasure: StoredErasure) => `${JSON.stringify(erasure)}\n`;
+
+/** In one transaction: with one for each, commits took most of the time. */
+const ANALYSES_PER_STEP = 100;
+
+/** Returns how many are erased, or known as erased; of the others the account is not known. */
+async function eraseAgain(pool: Pool, those: readonly OfAnalysis[]): Promise<number> {
+  const { eraseFromRuns, idsOfRuns } = await import("../areas.ts");
+  const inOne = async (step: readonly OfAnalysis[]) =>
+    await inTransaction(pool, async (tx) => {
+      let done = 0;
+      for (const { accountId, analysisId } of step) {
+        const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
+        if (erased !== null || (await knowAsErased(tx, accountId, analysisId))) done++;
+      }
+      return done;
+    });
+  // What runs have each by itself, as a run is locked before what its account has stored.
+  const ofRuns = await idsOfRuns(pool, those);
+  let done = await inOne(those.filter(({ analysisId }) => !ofRuns.has(analysisId)));
+  for (const one of those) if (ofRuns.has(one.analysisId)) done += await inOne([one]);
+  return done;
+}
 
 const cannot = (what: "read" | "written") => (cause: NodeJS.ErrnoException) => {
   throw new UsageError(`The file that --file names cannot be ${what} (${cause.code}).`, { cause });
@@ -194,42 +221,56 @@ const cannot = (what: "read" | "written") => (cause: NodeJS.ErrnoException) => {
  * its log. (To refuse a list that lacks something would have refused every one after that.) It is replaced as a whole.
  * @throws UsageError that names a bad line, for a file that is something else
  */
-async function addToFile(file: string, lines: readonly string[]): Promise<void> {
+async function addToFile(file: string, pages: AsyncIterable<readonly StoredErasure[]>): Promise<void> {
   // What a link leads to is replaced, and who may read it stays.
   const path = await realpath(file).catch(() => file);
-  const mode = (await stat(path).catch(() => null))?.mode ?? 0o600;
-  const text = await readFile(path, "utf8").catch((cause: NodeJS.ErrnoException) =>
-    cause.code === "ENOENT" ? "" : cannot("read")(cause),
+  const hasBegun = await stat(path).then(
+    () => true,
+    (cause: NodeJS.ErrnoException) => (cause.code === "ENOENT" ? false : cannot("read")(cause)),
   );
-  const known = new Set(readList(text).map(keyOf));
-  const added = lines.filter((line) => !known.has(keyOf(readLine(line)!)));
+  const known = new Set<string>();
+  if (hasBegun) for await (const one of readList(createReadStream(path))) known.add(keyOf(one));
   const draft = `${path}.${randomUUID()}`;
   try {
-    await writeFile(draft, text.replace(/(?<!\n)$/, text && "\n") + added.join(""), {
-      flag: "wx",
-      mode,
-      flush: true,
-    });
-    await rename(draft, path);
-  } catch (cause) {
+    if (hasBegun) await copyFile(path, draft, constants.COPYFILE_EXCL).catch(cannot("written"));
+    await using added = await open(draft, hasBegun ? "a+" : "wx+", 0o600).catch(cannot("written"));
+    const write = (text: string) => added.appendFile(text).catch(cannot("written"));
+    const { size } = await added.stat();
+    const { buffer } = await added.read(Buffer.alloc(1), 0, 1, Math.max(0, size - 1));
+    if (size > 0 && buffer.toString() !== "\n") await write("\n");
+    for await (const page of pages) {
+      const lacks = page.filter(
+        ({ account_id, analysis_id }) =>
+          !known.has(keyOf({ accountId: account_id, analysisId: analysis_id })),
+      );
+      await write(lacks.map(lineOf).join(""));
+    }
+    await added.sync();
+    await rename(draft, path).catch(cannot("written"));
+  } finally {
     await rm(draft, { force: true });
-    cannot("written")(cause as NodeJS.ErrnoException);
   }
 }
 
-/** Accounts first: what is erased with one is not looked for by itself. @throws UsageError that names a bad line */
-function readList(text: string): readonly Wanted[] {
-  const wanted = text.split("\n").flatMap((line, n) => {
-    if (line.trim() === "") return [];
-    const read = readLine(line);
-    if (read === null) {
-      throw new UsageError(
-        `Line ${n + 1} of the list is not one that \`sealpost erasures list\` prints: nothing was done.`,
-      );
+/** @throws UsageError that names a bad line, or says why it cannot be read */
+async function* readList(list: Readable): AsyncGenerator<Wanted> {
+  let n = 0;
+  try {
+    for await (const line of createInterface({ input: list, crlfDelay: Number.POSITIVE_INFINITY })) {
+      n++;
+      if (line.trim() === "") continue;
+      const read = readLine(line);
+      if (read === null) {
+        throw new UsageError(
+          `Line ${n} of the list is not one that \`sealpost erasures list\` prints: nothing was done.`,
+        );
+      }
+      yield read;
     }
-    return [read];
-  });
-  return wanted.toSorted((a, b) => Number(a.analysisId !== null) - Number(b.analysisId !== null));
+  } catch (error) {
+    if (error instanceof UsageError) throw error;
+    cannot("read")(error as NodeJS.ErrnoException);
+  }
 }
 
 function readLine(line: string): Wanted | null {

@@ -223,6 +223,21 @@ test("erasures list keeps a file that loses nothing to an outage, or to a restor
   expect(await readdir(folder)).toEqual(["erasures.jsonl"]);
 });
 
+test("erasures list has each once, however many were erased at one moment", async () => {
+  await using resources = new AsyncDisposableStack();
+  const many = await createTestDatabase();
+  resources.defer(() => many.drop());
+  const { accountId } = await createTestAccount(many);
+  await many.pool.query(
+    `insert into sealpost.erasures (account_id, analysis_id)
+     select $1, 'a' || n from generate_series(1, 20001) as n`,
+    [accountId],
+  );
+  const { code, stdout } = await run(["erasures", "list"], {}, many.url);
+  const lines = stdout.split("\n");
+  expect([code, lines.pop(), lines.length, new Set(lines).size]).toEqual([0, "", 20_001, 20_001]);
+});
+
 test("erasures reapply takes no empty list for one that was kept", async () => {
   for (const input of ["", "\n"]) {
     const done = await run(["erasures", "reapply", "--file", "-"], { input });

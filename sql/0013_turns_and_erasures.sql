@@ -1,4 +1,7 @@
--- Receivers: suspended beyond a restart, and turns that names from elsewhere do not take from others.
+-- Receivers: suspended beyond a restart, and turns that names from elsewhere do not take from others. Erasures in their
+-- order, of which one account may write millions.
+
+create index erasures_in_order on sealpost.erasures (erased_at, account_id, coalesce(analysis_id, ''));
 
 -- suspended_at: since when it has one attempt at a time, until its next 2xx; null: it is not suspended.
 alter table sealpost.answered_lanes add column suspended_at timestamptz;
