@@ -1277,7 +1277,7 @@ function sealpost.take_let_go(of_accounts uuid[], of_lanes bigint[], from_ids uu
 function sealpost.take_replay_to_count(at timestamptz) returns uuid
   sql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.take_turn(whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean, lease interval, receiver_every interval, address_every interval, OUT is_proven boolean, OUT wait_ms double precision) returns record
-  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, 0013_receivers.sql
+  plpgsql, search_path=pg_catalog, pg_temp, enable_seqscan=off, 0013_turns_and_erasures.sql
 function sealpost.unpark_deliveries(of_account uuid) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0010_delivery.sql
 function sealpost.uuid_v7(at timestamptz DEFAULT clock_timestamp()) returns uuid
