@@ -108,6 +108,8 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
         }
         for (let n = 0; n < analyses.length; n += ANALYSES_PER_STEP) {
           const step = analyses.slice(n, n + ANALYSES_PER_STEP);
+          if (n > 0 && n % TOLD_EVERY === 0)
+            context.stderr.write(`${n} of ${analyses.length} analyses are done\n`);
           const erased = await eraseAgain(pool, step);
           counts.analyses_erased += erased;
           counts.unknown += step.length - erased;
@@ -192,6 +194,7 @@ const lineOf = (erasure: StoredErasure) => `${JSON.stringify(erasure)}\n`;
 
 /** In one transaction: with one for each, commits took most of the time. */
 const ANALYSES_PER_STEP = 100;
+const TOLD_EVERY = 10_000;
 
 /** Returns how many are erased, or known as erased; of the others the account is not known. */
 async function eraseAgain(pool: Pool, those: readonly OfAnalysis[]): Promise<number> {
@@ -200,8 +203,10 @@ async function eraseAgain(pool: Pool, those: readonly OfAnalysis[]): Promise<num
     await inTransaction(pool, async (tx) => {
       let done = 0;
       for (const { accountId, analysisId } of step) {
-        const erased = await eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
-        if (erased !== null || (await knowAsErased(tx, accountId, analysisId))) done++;
+        const erase = () => eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
+        const isDone = (await erase()) !== null || (await knowAsErased(tx, accountId, analysisId));
+        // Neither there nor unknown: somebody has published it in between.
+        if (isDone || (await erase()) !== null) done++;
       }
       return done;
     });

@@ -199,6 +199,7 @@ export async function dropPartition(pool: Pool, partition: DayPartition, signal:
 
 /** Deletes what days have that are detached, or about to be: a dump has it, while a snapshot keeps them undropped. */
 export async function emptyDetached(tx: ClientBase, of: "account_id" | "delivery_id", ids: string[]) {
+  if (ids.length === 0) return;
   const days = ids.map((id) => `bodies_${dayOf(id)},attempts_${dayOf(id)}`);
   const are = of === "account_id" ? `~ '^(${PARTITIONED_TABLES.join("|")})_\\d{8}$'` : `= any ('{${days}}')`;
   // Asked after the statements on their tables, which no longer find these days. None, nearly always.

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { runSealpost } from "../../support/command.ts";
 import { createTestDatabase, type TestDatabase } from "../../support/database.ts";
 import {
+  begin,
   changeRows,
   countRows,
   createTestAccount,
@@ -14,6 +15,8 @@ import {
   publish,
   rowOf,
   SECRETS_KEY,
+  tablesWith,
+  untilSomebodyWaits,
 } from "../../support/installation.ts";
 import { startTestApi, type TestApi } from "../../support/sealpost-api.ts";
 
@@ -236,6 +239,19 @@ test("erasures list has each once, however many were erased at one moment", asyn
   const { code, stdout } = await run(["erasures", "list"], {}, many.url);
   const lines = stdout.split("\n");
   expect([code, lines.pop(), lines.length, new Set(lines).size]).toEqual([0, "", 20_001, 20_001]);
+});
+
+test("erasures reapply erases what somebody publishes meanwhile", async () => {
+  const { accountId } = await createTestAccount(database);
+  const publishing = await begin(database.pool);
+  await publish(publishing.client, accountId, '{"id":"late","status":"succeeded","text":"canary-late"}');
+  const line = { account_id: accountId, analysis_id: "late", erased_at: new Date() };
+  const reapplied = run(["erasures", "reapply", "--file", "-"], { input: JSON.stringify(line) });
+  await untilSomebodyWaits(database.pool);
+  await publishing.commit();
+  const { code, stdout } = await reapplied;
+  expect([code, JSON.parse(stdout)]).toEqual([0, { accounts_erased: 0, analyses_erased: 1, unknown: 0 }]);
+  expect(await tablesWith(database.pool, "canary-late")).toEqual([]);
 });
 
 test("erasures reapply takes no empty list for one that was kept", async () => {
