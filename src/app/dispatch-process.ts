@@ -100,7 +100,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
   const { config, log, metrics } = options;
   const { dispatch: pool, general, slow } = pools;
   const analysisRetentionMs = config.analysisRetentionSeconds * 1_000;
-  const delivering = createDelivering({ ...options, turns: receiverTurns(pools.turns) });
+  const delivering = createDelivering({ ...options, turns: receiverTurns(pools.turns, pool) });
   const laneLimits = {
     ...LANE_LIMITS,
     inFlightMax: config.dispatchInFlightMax,
@@ -208,7 +208,7 @@ export async function deliverInQuarantine(
   const lock = await pool.connect();
   try {
     if (!(await tryToLockTable(lock, "quarantine_lock"))) return "busy";
-    const delivering = createDelivering({ ...options, turns: receiverTurns(pool) });
+    const delivering = createDelivering({ ...options, turns: receiverTurns(pool, pool) });
     const attempts = createAttempts({
       delivering,
       claim: (input) => claimDeliveries(pool, { ...input, at: null }),

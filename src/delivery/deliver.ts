@@ -9,11 +9,12 @@ import { createPoster, type PostRequest } from "../egress/post/post.ts";
 import type { PostResult } from "../egress/post/result.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-url.ts";
-import type { LeasedDelivery } from "./claim-sql.ts";
+import type { ClaimedDelivery, LeasedDelivery } from "./claim-sql.ts";
 import { hidingSecrets, sentHeaders, unsealHeaders } from "./endpoint-headers.ts";
 import type { TurnTaken } from "./lane.ts";
 import {
   createTurn,
+  type Meant,
   mustProve,
   type ReceiverTurn,
   type ReceiverTurns,
@@ -151,19 +152,15 @@ export type Delivered = {
  * POST to end before the lease does. A throw is an internal error, never the receiver's failure.
  */
 export async function deliver(
-  claimed: LeasedDelivery,
+  delivery: LeasedDelivery,
   on: Delivering,
   mayStart: () => boolean,
 ): Promise<Delivered> {
-  const target = on.findTarget(claimed);
+  const target = on.findTarget(delivery);
   const url = urlToProve(target, on);
-  const delivery = await withProof(claimed, url, on);
   const waited = waitedFor(delivery, url, on);
-  // The claim has looked for the text; another spelling of what is refused is refused as well.
-  const { accountId } = claimed;
-  const spelled = claimed.webhookUrl ?? claimed.endpointUrl ?? "";
-  const isRespelled = target?.verdict === "allow" && requestForm(target.href) !== spelled;
-  const isRefused = claimed.isRefused || (isRespelled && (await on.turns.isRefusing(accountId, target.href)));
+  const { accountId, isRefused } = delivery;
+  const spelled = spelledUrl(delivery);
   const runStartedAtMs = delivery.runStartedAtMs + waited;
   const verdict = decideBeforeAttempt(
     {
@@ -284,12 +281,32 @@ function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
 }
 
-/** The claim goes by the URL's text: where that is not in normal form, the receiver is looked up by what it means. */
-async function withProof(delivery: LeasedDelivery, url: URL | null, on: Delivering): Promise<LeasedDelivery> {
-  const { accountId, webhookUrl, endpointUrl, provenAtMs } = delivery;
-  const [start] = /^https:\/\/[^/?]*/.exec(webhookUrl ?? endpointUrl ?? "") ?? [];
-  if (url === null || provenAtMs !== null || start === url.origin) return delivery;
-  return { ...delivery, ...(await on.turns.findProof(accountId, url.origin)) };
+const spelledUrl = ({ webhookUrl, endpointUrl }: LeasedDelivery) => webhookUrl ?? endpointUrl ?? "";
+
+/**
+ * A claim goes by the text of URLs. Where that is not what the URL means, in its one form, the receiver is looked up by
+ * that: for all of a claim at once, as every attempt of an account may be spelled so.
+ */
+export async function asMeant(
+  claimed: readonly ClaimedDelivery[],
+  on: Pick<Delivering, "findTarget" | "turns">,
+): Promise<readonly ClaimedDelivery[]> {
+  const meant = new Map<ClaimedDelivery, Meant>();
+  for (const one of claimed) {
+    const target = one.kind === "leased" ? on.findTarget(one) : null;
+    if (one.kind !== "leased" || target?.verdict !== "allow") continue;
+    const url = requestForm(target.href);
+    if (url !== spelledUrl(one)) meant.set(one, { accountId: one.accountId, origin: target.url.origin, url });
+  }
+  if (meant.size === 0) return claimed;
+  const found = await on.turns.findReceivers([...meant.values()]);
+  const of = new Map([...meant.keys()].map((one, n) => [one, found[n]!]));
+  return claimed.map((one) => {
+    const receiver = of.get(one);
+    if (receiver === undefined || one.kind !== "leased") return one;
+    const { provenAtMs, provenSinceMs } = one.provenAtMs === null ? receiver : one;
+    return { ...one, provenAtMs, provenSinceMs, isRefused: one.isRefused || receiver.isRefused };
+  });
 }
 
 function waitedFor(delivery: LeasedDelivery, url: URL | null, on: Delivering): number {

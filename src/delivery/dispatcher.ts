@@ -5,7 +5,7 @@ import { isUnreadableData } from "../base/database/pools.ts";
 import { backoffMs } from "../base/model/backoff.ts";
 import type { DispatchObserver } from "./attempt-observers.ts";
 import type { Claim, ClaimInput, LeasedDelivery } from "./claim-sql.ts";
-import { type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
+import { asMeant, type Delivered, type Delivering, deliver, releaseAfterFault } from "./deliver.ts";
 import type { LaneAnswer, LaneLimits, TakenDelivery, WaitingDelivery } from "./lane.ts";
 import { LaneUpkeep, type LaneUpkeepOptions } from "./lane-upkeep.ts";
 import { Lanes } from "./lanes.ts";
@@ -59,7 +59,7 @@ export function createAttempts(options: AttemptsOptions) {
       const claimed = await options.claim(asked);
       const { databaseNowMs } = claimed;
       if (databaseNowMs !== null) delivering.clock.observe(databaseNowMs, askedAtMs, performance.now());
-      return { ...claimed, askedAtMs };
+      return { ...claimed, deliveries: await asMeant(claimed.deliveries, delivering), askedAtMs };
     },
 
     /** Resolves with the outcome once it is recorded, or its lease is over. `onDelivered` is called in between. */

@@ -226,27 +226,71 @@ export async function endTurn(pool: Pool, accountId: string, url: string, isProo
   });
 }
 
-/** As of a claim. Undefined: it is not proven. */
-async function findProof(pool: Pool, accountId: string, origin: string) {
-  const { rows } = await pool.query<{ provenAtMs: number; provenSinceMs: number | null }>({
-    name: "find_proof",
-    text: `select extract(epoch from proven_at)::float8 * 1000 as "provenAtMs",
-        extract(epoch from proven_since)::float8 * 1000 as "provenSinceMs"
-      from sealpost.receivers
-      where account_id = $1 and origin = $2 and proven_at > now() - interval '30 days'`,
-    values: [accountId, origin],
-  });
-  return rows[0];
+const PROVEN = `proven_at > now() - interval '30 days'`;
+
+export async function isProven(pool: Pool, accountId: string, origin: string): Promise<boolean> {
+  const text = `select from sealpost.receivers where account_id = $1 and origin = $2 and ${PROVEN}`;
+  return (await pool.query(text, [accountId, origin])).rowCount === 1;
 }
 
-/** What attempts ask and tell of receivers that have to be proven. */
-export const receiverTurns = (pool: Pool) => ({
-  findProof: (accountId: string, origin: string) => findProof(pool, accountId, origin),
-  take: (asked: TurnRequest) => takeTurn(pool, asked),
-  end: (accountId: string, url: string, isProof: boolean) => endTurn(pool, accountId, url, isProof),
-  refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),
-  isRefusing: (accountId: string, url: string) => isRefusing(pool, accountId, url),
-});
+/** What an account's URL means, in its `requestForm`. */
+export type Meant = { readonly accountId: string; readonly origin: string; readonly url: string };
+
+/** As of a claim. `provenAtMs` null: it is not proven. */
+export type FoundReceiver = {
+  readonly provenAtMs: number | null;
+  readonly provenSinceMs: number | null;
+  readonly isRefused: boolean;
+};
+
+/** The receivers of URLs that are spelled otherwise than claims look them up, in the same order. */
+async function findReceivers(pool: Pool, meant: readonly Meant[]): Promise<readonly FoundReceiver[]> {
+  const { rows } = await pool.query<FoundReceiver>({
+    name: "find_receivers",
+    text: `select extract(epoch from proven_at)::float8 * 1000 as "provenAtMs",
+        extract(epoch from proven_since)::float8 * 1000 as "provenSinceMs",
+        ${refusing("meant.account_id", "meant.url")} as "isRefused"
+      from unnest($1::uuid[], $2::text[], $3::text[]) with ordinality as meant (account_id, origin, url, place)
+      left join lateral (
+        select proven_at, proven_since from sealpost.receivers as r
+        where r.account_id = any (array[meant.account_id]) and r.origin = any (array[meant.origin]) and ${PROVEN}
+        limit 1
+      ) as r on true
+      order by place`,
+    values: [
+      meant.map(({ accountId }) => accountId),
+      meant.map(({ origin }) => origin),
+      meant.map(({ url }) => url),
+    ],
+  });
+  return rows;
+}
+
+/** Asks of an account that wait for the database at a time, in this process: the next come again. */
+const ASKS_PER_ACCOUNT_MAX = 4;
+
+/** What attempts ask and tell of receivers that have to be proven. @param claims for what all of a claim ask at once */
+export function receiverTurns(pool: Pool, claims: Pool) {
+  const asking = new Map<string, number>();
+  const take = async (asked: TurnRequest): Promise<Turn> => {
+    const { accountId } = asked;
+    const before = asking.get(accountId) ?? 0;
+    // Their names may be thousands, and everybody's first webhook waits behind them.
+    if (before >= ASKS_PER_ACCOUNT_MAX) return { isProven: false, waitMs: 1_000 };
+    asking.set(accountId, before + 1);
+    return await takeTurn(pool, asked).finally(() => {
+      const left = asking.get(accountId)! - 1;
+      if (left === 0) asking.delete(accountId);
+      else asking.set(accountId, left);
+    });
+  };
+  return {
+    take,
+    findReceivers: (meant: readonly Meant[]) => findReceivers(claims, meant),
+    end: (accountId: string, url: string, isProof: boolean) => endTurn(pool, accountId, url, isProof),
+    refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),
+  };
+}
 
 export type ReceiverTurns = ReturnType<typeof receiverTurns>;
 

@@ -10,7 +10,7 @@ import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { Published, throwAsProblem } from "../delivery/analyses-api.ts";
 import { unsealHeaders } from "../delivery/endpoint-headers.ts";
 import { findEndpoint } from "../delivery/endpoint-sql.ts";
-import { createTurn, isRefusing, receiverTurns, refuseUrl } from "../delivery/receivers-sql.ts";
+import { createTurn, isProven, isRefusing, receiverTurns, refuseUrl } from "../delivery/receivers-sql.ts";
 import { findSigningSecrets } from "../delivery/signing-secrets-sql.ts";
 import { exampleAnalysis } from "../delivery/webhook.ts";
 import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
@@ -54,8 +54,8 @@ export function receiverOperations({
   const countCheck = createRequestCounter(pool);
   /** Null: it is proven, or need not be. */
   async function findTurn(accountId: string, url: URL, spelled: string) {
-    const turns = receiverTurns(pool);
-    if (!mustProve(url) || (await turns.findProof(accountId, url.origin)) !== undefined) return null;
+    const turns = receiverTurns(pool, pool);
+    if (!mustProve(url) || (await isProven(pool, accountId, url.origin))) return null;
     return createTurn({ accountId, isFirst: true }, spelled, turns, CHECK_LIMIT_MS);
   }
   return [

@@ -61,7 +61,7 @@ function startDispatcher(
     egress: createEgress(config, config.attemptDeadlineMs),
     secretsKey: SECRETS_KEY,
     random: Math.random,
-    turns: receiverTurns(pool),
+    turns: receiverTurns(pool, pool),
   });
   const claim: Claiming = (input) => claimDeliveries(pool, { ...input, at: null });
   const write: Writing = (recordings) => recordOutcomes(pool, recordings);

@@ -1,16 +1,21 @@
 // Which receiver a URL names, however it is spelled, what rests with it, and what is remembered of it.
 import { expect, it } from "vitest";
+import { asMeant } from "../../src/delivery/deliver.ts";
 import {
   endTurn,
   findEndedRests,
+  receiverTurns,
+  refuseUrl,
   requestForm,
   restingBetweenTurns,
 } from "../../src/delivery/receivers-sql.ts";
+import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
   createTestAccount,
   insertAccount,
   insertRow,
+  lockTable,
   publishMany,
   rowOf,
   rowsOf,
@@ -160,4 +165,61 @@ it("a suspended receiver stays so after a restart, until its next 2xx", async ()
     suspended_at: null,
   });
   await receiver.close();
+});
+
+it("an account has no more than four asks for turns wait for the database", async () => {
+  const accountId = await insertAccount(database.pool);
+  const turns = receiverTurns(database.pool, database.pool);
+  const lock = await lockTable(database.pool, "receivers");
+  const answered: number[] = [];
+  const asks = Array.from({ length: 7 }, async (_, n) => {
+    const origin = `https://n${n}.example.com`;
+    const asked = { accountId, origin, address: `192.0.2.${n}`, isFirst: true, isFurther: false };
+    const { waitMs } = await turns.take({ ...asked, leaseMs: 20_000 });
+    answered.push(n);
+    return waitMs;
+  });
+  await Promise.all(asks.slice(4));
+  expect(answered).toEqual([4, 5, 6]);
+  await lock.commit();
+  expect((await Promise.all(asks)).map((waitMs) => waitMs === null)).toEqual([
+    ...Array(4).fill(true),
+    ...Array(3).fill(false),
+  ]);
+});
+
+it("URLs that are spelled otherwise are looked up together, as what they mean", async () => {
+  const { accountId } = await createTestAccount(database, "https://one.example.com/");
+  const proven = { account_id: accountId, origin: "https://one.example.com", proven_at: new Date() };
+  await insertRow(database.pool, "receivers", proven);
+  await refuseUrl(database.pool, accountId, "https://two.example.com/in");
+  const turns = receiverTurns(database.pool, database.pool);
+  const asked: number[] = [];
+  const claimOf = (webhookUrl: string) =>
+    ({
+      kind: "leased",
+      accountId,
+      webhookUrl,
+      endpointUrl: null,
+      provenAtMs: null,
+      isRefused: false,
+    }) as never;
+  const urls = ["https://ONE.example.com/", "https://two.example.com/%69n?", "https://two.example.com/in"];
+  const meant = await asMeant(urls.map(claimOf), {
+    findTarget: ({ webhookUrl }) => judgeTargetUrl(webhookUrl!),
+    turns: {
+      ...turns,
+      findReceivers: (those) => {
+        asked.push(those.length);
+        return turns.findReceivers(those);
+      },
+    },
+  });
+  expect(asked).toEqual([2]);
+  expect(meant).toMatchObject([
+    { provenAtMs: expect.any(Number), isRefused: false },
+    { provenAtMs: null, isRefused: true },
+    // By its text the claim itself knows it.
+    { provenAtMs: null, isRefused: false },
+  ]);
 });
