@@ -44,7 +44,7 @@ export function startAreaSteps(..._options: readonly unknown[]): () => Promise<v
 export const guardPublishing: GuardPublishing = (pool, _asked, _waitMs, publish) => publish(pool, new Set());
 export const eraseFromRuns = async (): Promise<readonly string[]> => [];
 export const seesRun = async (): Promise<boolean> => false;
-export const idsOfRuns = async (): Promise<ReadonlySet<string>> => new Set();
+export const idsOfRuns = async (..._of: readonly unknown[]): Promise<ReadonlySet<string>> => new Set();
 export async function findMoveHindrance(): Promise<string | null> {
   return null;
 }
