@@ -177,16 +177,22 @@ export async function keepSecretsKey(
   if (!isOpenedBy(sealed, secretsKey)) return false;
   if (sealed === null && !isStoring) return true;
   if (sealed?.id === CANARY.id) {
+    const keys = keysOf(secretsKey);
     const [other] = otherKeys(sealed, secretsKey);
-    if ((other === undefined) === (sealed.next == null)) return true;
     const text = unseal(Buffer.from(sealed.text, "base64"), secretsKey, CANARY);
-    if (other === undefined && (isStoring || text === CANARY_TEXT)) return true;
-    const key = keysOf(secretsKey).find((one) => one !== other)!;
-    const isResealed = other === undefined || text === resealedFrom(other);
+    const isNext = other !== undefined && sealed.next != null;
+    // It seals with the other key: not all is sealed with the canary's from now on.
+    const isTurned = isNext && keys[0] === other && text !== CANARY_TEXT;
+    if (other === undefined ? sealed.next == null || isStoring || text === CANARY_TEXT : isNext && !isTurned)
+      return true;
+    const isResealed = !isTurned && (other === undefined || text === resealedFrom(other));
     await database.query(
       `update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2
-       where $2::text is null or secrets_canary_next is null`,
-      sealedCanaries(key, other, isResealed ? text : CANARY_TEXT),
+       where $2::text is null or secrets_canary_next is null or $3`,
+      [
+        ...sealedCanaries(keys.find((one) => one !== other)!, other, isResealed ? text : CANARY_TEXT),
+        isTurned,
+      ],
     );
   } else {
     await database.query("update sealpost.settings set secrets_canary = $1 where secrets_canary is null", [

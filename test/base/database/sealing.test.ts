@@ -94,6 +94,8 @@ describe("the key of a database's secrets", () => {
     expect(await keep(next, old)).toBe(true);
     expect([await keep(next, mistyped), await keep(old)]).toEqual([false, false]);
     expect(await keep(old, next), "it can be taken back").toBe(true);
+    expect([await keep(next), await keep(old, next)], "and is not over").toEqual([true, true]);
+    await resealCanary(database.pool, [next, old]);
     expect(await keep(next, old), "a process that is restarted in vain").toBe(true);
     expect(await keep(next), "the rotation is over").toBe(true);
     // Nobody else could read what such a process seals.
@@ -124,6 +126,20 @@ describe("the key of a database's secrets", () => {
       expect(await keep(next)).toBe(true);
       expect([await keep(old, next), await keep(old)]).toEqual([false, false]);
     }
+  });
+
+  test("is still one of the two where a rotation was undone, and begins again", async () => {
+    const [old, next] = [RIGHT, Buffer.alloc(32, 3)];
+    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+      keepSecretsKey(database.pool, keys, { isStoring: false });
+    await make(old);
+    expect(await keep(old, next)).toBe(true);
+    await resealCanary(database.pool, [next, old]);
+    expect([await keep(old, next), await keep(next)], "the third step is undone").toEqual([true, true]);
+    expect(await keep(old, next)).toBe(true);
+    await resealCanary(database.pool, [old, next]);
+    expect([await keep(next, old), await keep(old)], "and the second begins again").toEqual([true, true]);
+    expect(await keep(next, old)).toBe(true);
   });
 
   test("can be replaced where it was mistyped, by resealing with the old one alone", async () => {
