@@ -106,13 +106,11 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
           else if (outcome === "unknown" || outcome === "moved") counts.unknown++;
           else refused.push(outcome instanceof UsageError ? outcome : refusalOf(accountId, outcome));
         }
-        for (let n = 0; n < analyses.length; n += ANALYSES_PER_STEP) {
-          const step = analyses.slice(n, n + ANALYSES_PER_STEP);
+        for (const [n, { accountId, analysisId }] of analyses.entries()) {
           if (n > 0 && n % TOLD_EVERY === 0)
             context.stderr.write(`${n} of ${analyses.length} analyses are done\n`);
-          const erased = await eraseAgain(pool, step);
-          counts.analyses_erased += erased;
-          counts.unknown += step.length - erased;
+          const isErased = await eraseAgain(pool, accountId, analysisId);
+          counts[isErased ? "analyses_erased" : "unknown"]++;
         }
         const { accounts_erased, analyses_erased, unknown } = counts;
         const text = `Erased ${accounts_erased} accounts and ${analyses_erased} analyses; ${unknown} are unknown here.`;
@@ -192,29 +190,20 @@ type Wanted = Omit<OfAnalysis, "analysisId"> & { readonly analysisId: string | n
 const keyOf = ({ accountId, analysisId }: Wanted) => `${accountId} ${analysisId ?? ""}`;
 const lineOf = (erasure: StoredErasure) => `${JSON.stringify(erasure)}\n`;
 
-/** In one transaction: with one for each, commits took most of the time. */
-const ANALYSES_PER_STEP = 100;
 const TOLD_EVERY = 10_000;
 
-/** Returns how many are erased, or known as erased; of the others the account is not known. */
-async function eraseAgain(pool: Pool, those: readonly OfAnalysis[]): Promise<number> {
-  const { eraseFromRuns, idsOfRuns } = await import("../areas.ts");
-  const inOne = async (step: readonly OfAnalysis[]) =>
-    await inTransaction(pool, async (tx) => {
-      let done = 0;
-      for (const { accountId, analysisId } of step) {
-        const erase = () => eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
-        const isDone = (await erase()) !== null || (await knowAsErased(tx, accountId, analysisId));
-        // Neither there nor unknown: somebody has published it in between.
-        if (isDone || (await erase()) !== null) done++;
-      }
-      return done;
-    });
-  // What runs have each by itself, as a run is locked before what its account has stored.
-  const ofRuns = await idsOfRuns(pool, those);
-  let done = await inOne(those.filter(({ analysisId }) => !ofRuns.has(analysisId)));
-  for (const one of those) if (ofRuns.has(one.analysisId)) done += await inOne([one]);
-  return done;
+/**
+ * False: the account is not known. In a transaction of its own: after a failover everything runs, and whoever has the
+ * lock of one keeps nothing else waiting.
+ */
+async function eraseAgain(pool: Pool, accountId: string, analysisId: string): Promise<boolean> {
+  const { eraseFromRuns } = await import("../areas.ts");
+  return await inTransaction(pool, async (tx) => {
+    const erase = () => eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
+    const isDone = (await erase()) !== null || (await knowAsErased(tx, accountId, analysisId));
+    // Neither there nor unknown: somebody has published it in between.
+    return isDone || (await erase()) !== null;
+  });
 }
 
 const cannot = (what: "read" | "written") => (cause: NodeJS.ErrnoException) => {
