@@ -77,6 +77,8 @@ export type RestingLane = { readonly receiver: string; readonly lane: string };
 
 /** While one of a receiver's lanes does nothing with its turn, this is how long the next one waits for it. */
 const NEXT_LANE_MS = 1_000;
+/** Of one receiver's lanes, at a time. */
+const LOOKED_AT_MAX = 100;
 
 /**
  * Lanes whose receivers have proven nothing. However its URLs are spelled a receiver has one turn at a time, and so of
@@ -130,18 +132,21 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
     return this.#rests.size;
   }
 
-  /** Of at most so many receivers, in turn: elsewhere they may have been proven, or left, meanwhile. */
+  /** So many at most, receivers and their lanes in turn: elsewhere they may have been proven, or left, meanwhile. */
   resting(max: number): RestingLane[] {
-    const next = [...this.#rests].slice(0, max);
-    // Behind all others, or thousands that one account has waiting would be all that is ever looked at.
-    for (const [receiver, rest] of next) {
+    const resting: RestingLane[] = [];
+    for (const [receiver, rest] of [...this.#rests].slice(0, max)) {
+      if (resting.length === max) break;
+      // Behind all others, or thousands that one account has waiting would be all that is ever looked at.
       this.#rests.delete(receiver);
       this.#rests.set(receiver, rest);
+      for (const lane of [...rest.lanes].slice(0, Math.min(LOOKED_AT_MAX, max - resting.length))) {
+        rest.lanes.delete(lane);
+        rest.lanes.add(lane);
+        resting.push({ receiver, lane: lane.key });
+      }
     }
-    const resting = next.flatMap(([receiver, { lanes }]) =>
-      [...lanes].map(({ key }) => ({ receiver, lane: key })),
-    );
-    return resting.slice(0, max);
+    return resting;
   }
 
   /** It has proven itself, or was left. @param own lanes that do not rest */

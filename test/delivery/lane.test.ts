@@ -181,4 +181,17 @@ describe("receivers that rest", () => {
     rests.endAll("me b");
     expect(rests.resting(9).map(({ lane }) => lane)).toEqual(["2", "3", "4", "0"]);
   });
+
+  it("are looked for beside one that has thousands of lanes, and so is each of those", () => {
+    const rests = new ReceiverRests<{ key: string; limit: number; isResting: boolean }>(() => undefined);
+    const rest = (key: string, origin: string) =>
+      rests.learn({ key, limit: 1, isResting: false }, "me", { origin, restMs: 60_000 }, true);
+    for (let n = 0; n < 1_500; n++) rest(`m${n}`, "many");
+    for (let n = 0; n < 20; n++) rest(`o${n}`, `other${n}`);
+    expect(rests.resting(1_000).filter(({ lane }) => lane.startsWith("o"))).toHaveLength(20);
+    const seen = new Set(
+      Array.from({ length: 15 }, () => rests.resting(1_000)).flatMap((all) => all.map(({ lane }) => lane)),
+    );
+    expect(seen.size).toBe(1_520);
+  });
 });
