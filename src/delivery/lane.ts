@@ -61,7 +61,7 @@ export class LaneState {
   failingSinceMs = 0;
   /** For that: one at a time until the next 2xx, also in the next process. Null: not known here yet. */
   isSuspended: boolean | null = null;
-  /** What the database was told of that, or has told, and when it was told; by the monotonic clock. */
+  /** What the database knows of that, and when it was last told; by the monotonic clock. */
   told: LaneState["isSuspended"] = null;
   toldAtMs = Number.NEGATIVE_INFINITY;
   /** Time to the first byte when the receiver is at ease, and lately. Milliseconds; 0: not known. */

@@ -35,7 +35,7 @@ export async function rememberAnsweredLanes(pool: Pool, lanes: readonly Answered
   await pool.query({
     name: "remember_answered_lanes",
     text: `with news as (
-        select distinct given.*, a.suspended_at as known, a.account_id is not null as is_known
+        select distinct given.*, a.suspended_at as known
         from unnest($1::uuid[], $2::bigint[], $3::boolean[]) as given (account_id, lane, suspended)
         left join sealpost.answered_lanes as a
           on a.account_id = any (array[given.account_id]) and a.lane = any (array[given.lane])

@@ -33,7 +33,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * an upgrade ends 7, what a run was given erased with it 20, what was put off had where no turn is needed any more 16,
  * what moves have copied erased with the rest 30, rests that end with the endpoint 19, marks of a rotation that stay,
  * and keys that are over refused 14, runs that published nothing erased by their ids 25, suspensions that outlast a
- * restart 52, lists of millions of erasures 53, URLs spelled otherwise looked up a claim at a time, and asks for turns
+ * restart 52, lists of millions of erasures 52, URLs spelled otherwise looked up a claim at a time, and asks for turns
  * shared out 58, erasures again that miss nothing 9, rotations that a forgotten process does not end 10, files of TLS
  * read at startup 22, runs forgotten one by one, and what a restored target has with them 9, days whose drop waits
  * emptied 24; and for what the console's users asked for: its truth about replays, hosts and times 122, its density
@@ -57,7 +57,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_574,
+    max: 58_573,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

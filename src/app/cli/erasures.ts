@@ -13,7 +13,7 @@ import { inTransaction } from "../../base/database/transaction.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { type Erased, eraseAccount } from "../../cells/erase-account.ts";
 import { listErasures, type StoredErasure } from "../../cells/erasures-sql.ts";
-import { eraseAnalysis, knowAsErased } from "../../delivery/erase-sql.ts";
+import { type EraseFromRuns, eraseAnalysis, knowAsErased } from "../../delivery/erase-sql.ts";
 import { endedByScope, unknownAccount, withDatabase } from "../database.ts";
 import { printResult, tellOnce, UsageError } from "../output.ts";
 import type { ProcessContext } from "../process-context.ts";
@@ -106,10 +106,11 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
           else if (outcome === "unknown" || outcome === "moved") counts.unknown++;
           else refused.push(outcome instanceof UsageError ? outcome : refusalOf(accountId, outcome));
         }
-        for (const [n, { accountId, analysisId }] of analyses.entries()) {
+        const { eraseFromRuns } = await import("../areas.ts");
+        for (const [n, analysis] of analyses.entries()) {
           if (n > 0 && n % TOLD_EVERY === 0)
             context.stderr.write(`${n} of ${analyses.length} analyses are done\n`);
-          const isErased = await eraseAgain(pool, accountId, analysisId);
+          const isErased = await eraseAgain(pool, eraseFromRuns, analysis);
           counts[isErased ? "analyses_erased" : "unknown"]++;
         }
         const { accounts_erased, analyses_erased, unknown } = counts;
@@ -187,7 +188,7 @@ function refusalOf(accountId: string, outcome: Exclude<Erased["outcome"], "erase
 type OfAnalysis = { readonly accountId: string; readonly analysisId: string };
 type Wanted = Omit<OfAnalysis, "analysisId"> & { readonly analysisId: string | null };
 
-const keyOf = ({ accountId, analysisId }: Wanted) => `${accountId} ${analysisId ?? ""}`;
+const keyOf = (accountId: string, analysisId: string | null) => `${accountId} ${analysisId ?? ""}`;
 const lineOf = (erasure: StoredErasure) => `${JSON.stringify(erasure)}\n`;
 
 const TOLD_EVERY = 10_000;
@@ -196,10 +197,10 @@ const TOLD_EVERY = 10_000;
  * False: the account is not known. In a transaction of its own: after a failover everything runs, and whoever has the
  * lock of one keeps nothing else waiting.
  */
-async function eraseAgain(pool: Pool, accountId: string, analysisId: string): Promise<boolean> {
-  const { eraseFromRuns } = await import("../areas.ts");
+async function eraseAgain(pool: Pool, fromRuns: EraseFromRuns, of: OfAnalysis): Promise<boolean> {
+  const { accountId, analysisId } = of;
   return await inTransaction(pool, async (tx) => {
-    const erase = () => eraseAnalysis(tx, eraseFromRuns, accountId, analysisId, "reapplying");
+    const erase = () => eraseAnalysis(tx, fromRuns, accountId, analysisId, "reapplying");
     const isDone = (await erase()) !== null || (await knowAsErased(tx, accountId, analysisId));
     // Neither there nor unknown: somebody has published it in between.
     return isDone || (await erase()) !== null;
@@ -223,7 +224,8 @@ async function addToFile(file: string, pages: AsyncIterable<readonly StoredErasu
     (cause: NodeJS.ErrnoException) => (cause.code === "ENOENT" ? false : cannot("read")(cause)),
   );
   const known = new Set<string>();
-  if (hasBegun) for await (const one of readList(createReadStream(path))) known.add(keyOf(one));
+  const list = hasBegun ? readList(createReadStream(path)) : [];
+  for await (const { accountId, analysisId } of list) known.add(keyOf(accountId, analysisId));
   const draft = `${path}.${randomUUID()}`;
   try {
     if (hasBegun) await copyFile(path, draft, constants.COPYFILE_EXCL).catch(cannot("written"));
@@ -233,10 +235,7 @@ async function addToFile(file: string, pages: AsyncIterable<readonly StoredErasu
     const { buffer } = await added.read(Buffer.alloc(1), 0, 1, Math.max(0, size - 1));
     if (size > 0 && buffer.toString() !== "\n") await write("\n");
     for await (const page of pages) {
-      const lacks = page.filter(
-        ({ account_id, analysis_id }) =>
-          !known.has(keyOf({ accountId: account_id, analysisId: analysis_id })),
-      );
+      const lacks = page.filter((one) => !known.has(keyOf(one.account_id, one.analysis_id)));
       await write(lacks.map(lineOf).join(""));
     }
     await added.sync();
