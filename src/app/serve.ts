@@ -152,8 +152,7 @@ function startLogReading(
       log.debug({ why, err }, "the standby could not be used");
     },
     onChange: (isUsed, why, error) => {
-      const problem =
-        error === null ? null : tlsFaultOf(error)?.replaceAll("DATABASE_URL", "READ_DATABASE_URL");
+      const problem = error === null ? null : tlsFaultOf(error, "READ_DATABASE_URL");
       if (isUsed) log.info("lists of the log are read from the standby");
       else
         log.warn({ why, problem }, "lists of the log are read from the primary: the standby cannot be used");

@@ -255,8 +255,8 @@ async function readSecretFile(option: string, path: string): Promise<string> {
 }
 
 function explainAway(cause: NodeJS.ErrnoException): never {
-  const fault = tlsFaultOf(cause)?.replace("DATABASE_URL names", "The target's URL names");
-  if (fault) throw new UsageError(fault.replace("DATABASE_URL", "the target's URL"), { cause });
+  const fault = tlsFaultOf(cause, "the target's URL")?.replace(/^t/, "T");
+  if (fault) throw new UsageError(fault, { cause });
   throw new UsageError(`Cannot reach the target's database (${cause.code ?? "no answer"}).`, { cause });
 }
 

@@ -28,18 +28,18 @@ const SOCKET_SAYS = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|EAI_|ENOENT)
 const CERTIFICATE_SAYS =
   /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|INVALID_CA|ERR_TLS_CERT_ALTNAME_|ERR_OSSL_PEM_)/;
 
-/** What is wrong with TLS on the way to the database, and what to do; null: something else is. */
-export function tlsFaultOf(error: unknown): string | null {
+/** What is wrong with TLS on the way to the database that `url` names, and what to do; null: something else is. */
+export function tlsFaultOf(error: unknown, url = "DATABASE_URL"): string | null {
   const { code = "", message } = error as NodeJS.ErrnoException;
-  if (error instanceof UnreadableFileError) return message;
+  if (error instanceof UnreadableFileError) return message.replace("DATABASE_URL", url);
   if (message === "The server does not support SSL connections")
-    return "The database's server offers no TLS, which DATABASE_URL asks for: turn it on there (ssl = on).";
+    return `The database's server offers no TLS, which ${url} asks for: turn it on there (ssl = on).`;
   if (!CERTIFICATE_SAYS.test(code)) return null;
   const mend = /ALTNAME/.test(code)
-    ? "the host in DATABASE_URL must be one that it is for"
+    ? `the host in ${url} must be one that it is for`
     : /EXPIRED|NOT_YET/.test(code)
       ? "renew it there, and check this machine's clock"
-      : "name the file of the authority that signed it in DATABASE_URL, with sslrootcert=FILE";
+      : `name the file of the authority that signed it in ${url}, with sslrootcert=FILE`;
   return `The certificate of the database's server is not accepted (${code}): ${mend}.`;
 }
 
