@@ -1,7 +1,7 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
 import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
-import { changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
+import { begin, changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
@@ -45,6 +45,27 @@ describe("a turn", () => {
     expect(waitMs).toBeLessThanOrEqual(6_700);
     await endTurn(database.pool, account, "https://a.example.com", true);
     expect(await asked(account, "https://a.example.com", address)).toEqual({ isProven: true, waitMs: null });
+  });
+
+  it("is asked for and ended without waiting for a disk, or for whoever has the address", async () => {
+    const account_id = await insertAccount(database.pool);
+    const [address, origin, other] = ["192.0.2.112", "https://one.example.com", "https://other.example.com"];
+    await database.pool.query(
+      `create function public.refuse_disk() returns trigger language plpgsql as $$ begin
+         if current_setting('synchronous_commit') <> 'off' then raise 'it waits for the disk'; end if;
+         return null;
+       end $$;
+       create constraint trigger no_disk after insert or update on sealpost.receivers
+       deferrable initially deferred for each row execute function public.refuse_disk()`,
+    );
+    await expect(insertWaiting(account_id, address, 1)).rejects.toThrow("it waits for the disk");
+    expect(await asked(account_id, origin, { address })).toEqual({ isProven: false, waitMs: null });
+    await endTurn(database.pool, account_id, origin, false);
+    await changeRows(database.pool, "receiver_addresses", { address }, { next_at: new Date(0) });
+    const has = await begin(database.pool, "select from sealpost.receiver_addresses for update");
+    expect((await asked(account_id, other, { address })).waitMs).toBeGreaterThan(0);
+    await has.commit();
+    await database.pool.query("drop trigger no_disk on sealpost.receivers");
   });
 
   it("leaves any minute ten POSTs at most, even if the first is as late as the next turn", async () => {

@@ -241,16 +241,24 @@ test("erasures list has each once, however many were erased at one moment", asyn
   expect([code, lines.pop(), lines.length, new Set(lines).size]).toEqual([0, "", 20_001, 20_001]);
 });
 
-test("erasures reapply erases what somebody publishes meanwhile", async () => {
+test("erasures reapply erases what somebody publishes meanwhile, and holds nothing of others' while it waits", async () => {
   const { accountId } = await createTestAccount(database);
+  await publish(database.pool, accountId, '{"id":"first","status":"succeeded","text":"canary-first"}');
   const publishing = await begin(database.pool);
   await publish(publishing.client, accountId, '{"id":"late","status":"succeeded","text":"canary-late"}');
-  const line = { account_id: accountId, analysis_id: "late", erased_at: new Date() };
-  const reapplied = run(["erasures", "reapply", "--file", "-"], { input: JSON.stringify(line) });
+  const lines = ["first", "late"].map((analysis_id) =>
+    JSON.stringify({ account_id: accountId, analysis_id, erased_at: new Date() }),
+  );
+  const reapplied = run(["erasures", "reapply", "--file", "-"], { input: lines.join("\n") });
   await untilSomebodyWaits(database.pool);
+  expect(await tablesWith(database.pool, "canary-first"), "the line before is done").toEqual([]);
+  const row = await rowOf(database.pool, "deliveries", { analysis_id: "first" });
+  const other = await begin(database.pool);
+  await other.client.query("select from sealpost.deliveries where id = $1 for update nowait", [row.id]);
+  await other.commit();
   await publishing.commit();
   const { code, stdout } = await reapplied;
-  expect([code, JSON.parse(stdout)]).toEqual([0, { accounts_erased: 0, analyses_erased: 1, unknown: 0 }]);
+  expect([code, JSON.parse(stdout)]).toEqual([0, { accounts_erased: 0, analyses_erased: 2, unknown: 0 }]);
   expect(await tablesWith(database.pool, "canary-late")).toEqual([]);
 });
 
