@@ -133,11 +133,11 @@ export const SEALED = `coalesce(
  */
 export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey): boolean {
   if (sealed === null) return true;
-  const [first] = keysOf(secretsKey);
+  const keys = keysOf(secretsKey);
   const others = otherKeys(sealed, secretsKey);
-  if (others.length === keysOf(secretsKey).length) return false;
+  if (others.length === keys.length) return false;
   return sealed.next == null
-    ? sealed.id !== CANARY.id || !others.includes(first)
+    ? sealed.id !== CANARY.id || !others.includes(keys[0])
     : opensAll(others, sealed.next);
 }
 
@@ -164,9 +164,7 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Secr
 
 /**
  * The same, and seals the canary where it is missing; where nothing is sealed yet, only with `isStoring`. Of two with
- * different keys one waits for the other's transaction, and is not right then. The first that has a second key seals
- * the next canary with it. Whoever starts with one key alone ends that, if all was resealed with it: else it may be a
- * process or command of before the rotation, as may what stores with one key.
+ * different keys one waits for the other's transaction, and is not right then.
  */
 export async function keepSecretsKey(
   database: ClientBase | Pool,
@@ -176,30 +174,33 @@ export async function keepSecretsKey(
   const sealed = await readSealed(database);
   if (!isOpenedBy(sealed, secretsKey)) return false;
   if (sealed === null && !isStoring) return true;
-  if (sealed?.id === CANARY.id) {
-    const keys = keysOf(secretsKey);
-    const [other] = otherKeys(sealed, secretsKey);
-    const text = unseal(Buffer.from(sealed.text, "base64"), secretsKey, CANARY);
-    const isNext = other !== undefined && sealed.next != null;
-    // It seals with the other key: not all is sealed with the canary's from now on.
-    const isTurned = isNext && keys[0] === other && text !== CANARY_TEXT;
-    if (other === undefined ? sealed.next == null || isStoring || text === CANARY_TEXT : isNext && !isTurned)
-      return true;
-    const isResealed = !isTurned && (other === undefined || text === resealedFrom(other));
-    await database.query(
-      `update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2
-       where $2::text is null or secrets_canary_next is null or $3`,
-      [
-        ...sealedCanaries(keys.find((one) => one !== other)!, other, isResealed ? text : CANARY_TEXT),
-        isTurned,
-      ],
-    );
-  } else {
-    await database.query("update sealpost.settings set secrets_canary = $1 where secrets_canary is null", [
-      sealedCanaries(secretsKey, undefined, CANARY_TEXT)[0],
-    ]);
-  }
+  const canaries = canariesAfterStart(sealed, secretsKey, isStoring);
+  if (canaries === null) return true;
+  await database.query(
+    `update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2
+     where secrets_canary is not distinct from $3 and secrets_canary_next is not distinct from $4`,
+    [...canaries, sealed?.id === CANARY.id ? sealed.text : null, sealed?.next ?? null],
+  );
   return await isSecretsKey(database, secretsKey);
+}
+
+/**
+ * What becomes of the canaries when somebody starts with the right key, or stores (`isStoring`); null: they stay.
+ *
+ * - Two keys begin a rotation. One from the same key that had been ended is as far as it was.
+ * - Two of which the first is not the canary's turn it round: not all is sealed with the canary's from now on.
+ * - One key ends it, if all was resealed and nothing is stored: else it may be a process or command of before it.
+ */
+function canariesAfterStart(sealed: Sealed | null, secretsKey: SecretsKey, isStoring: boolean) {
+  const keys = keysOf(secretsKey);
+  if (sealed?.id !== CANARY.id) return sealedCanaries(keys[0], undefined, CANARY_TEXT);
+  const [other] = otherKeys(sealed, secretsKey);
+  const sealAnew = (text: string) => sealedCanaries(keys.find((key) => key !== other)!, other, text);
+  const text = unseal(Buffer.from(sealed.text, "base64"), secretsKey, CANARY);
+  const [hasBegun, isResealed] = [sealed.next != null, text !== CANARY_TEXT];
+  if (other === undefined) return hasBegun && isResealed && !isStoring ? sealAnew(text) : null;
+  if (!hasBegun) return sealAnew(text === resealedFrom(other) ? text : CANARY_TEXT);
+  return isResealed && keys[0] === other ? sealAnew(CANARY_TEXT) : null;
 }
 
 /**

@@ -241,7 +241,7 @@ test("erasures list has each once, however many were erased at one moment", asyn
   expect([code, lines.pop(), lines.length, new Set(lines).size]).toEqual([0, "", 20_001, 20_001]);
 });
 
-test("erasures reapply erases what somebody publishes meanwhile, and holds nothing of others' while it waits", async () => {
+test("erasures reapply erases what somebody publishes meanwhile, and holds nothing of others", async () => {
   const { accountId } = await createTestAccount(database);
   await publish(database.pool, accountId, '{"id":"first","status":"succeeded","text":"canary-first"}');
   const publishing = await begin(database.pool);
