@@ -172,14 +172,14 @@ export async function prepareDatabase(
  * The key that encrypts stored secrets. A wrong one is refused before it encrypts any: nobody else could read those.
  * @throws UsageError when the stored secrets were encrypted with another key
  */
-export async function loadSecretsKey(pool: Pool, config: Config): Promise<SecretsKey> {
+export async function loadSecretsKey(pool: Pool, config: Config, isResealing = false): Promise<SecretsKey> {
   const secretsKey = await secretsKeyOf(config);
-  await refuseOtherKeys(pool, secretsKey);
+  await refuseOtherKeys(pool, secretsKey, isResealing);
   return secretsKey;
 }
 
-async function refuseOtherKeys(pool: Pool, secretsKey: SecretsKey): Promise<void> {
-  if (!(await keepSecretsKey(pool, secretsKey, { isStoring: false })))
+async function refuseOtherKeys(pool: Pool, secretsKey: SecretsKey, isResealing = false): Promise<void> {
+  if (!(await keepSecretsKey(pool, secretsKey, { isStoring: false, isResealing })))
     throw new UsageError(WRONG_SECRETS_KEY);
 }
 

@@ -167,7 +167,7 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
     .option("--json", "print JSON, even on a terminal")
     .action((options) =>
       withDatabase(context, async (pool, config) => {
-        const secretsKey = await loadSecretsKey(pool, config);
+        const secretsKey = await loadSecretsKey(pool, config, true);
         const done = await reseal(pool, secretsKey);
         if (typeof done !== "number")
           throw new UsageError(`The secret ${done.id} in ${done.table} ${UNREADABLE}`);

@@ -57,7 +57,8 @@ function associated(owner: SealedFor): Buffer {
 export const WRONG_SECRETS_KEY =
   "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
   "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR. While it is rotated, both keys " +
-  "must be those of all other processes, and the old one is SECRETS_KEY until all of them have both.";
+  "must be those of all other processes, and the old one is SECRETS_KEY until all of them have both. If it was " +
+  "SECRETS_KEY anywhere after `sealpost secrets reseal`, run that again with both.";
 
 /** Thrown before a secret is stored that the others' key would not open. */
 export class SecretsKeyError extends Error {
@@ -105,6 +106,8 @@ const NEXT_CANARY = { accountId: "settings", id: "secrets_canary_next" } as cons
 const CANARY_TEXT = "canary";
 /** The canary's text once all else is sealed with its key: while it has this one, the rotation from it may end. */
 const resealedFrom = (other: Uint8Array) => createHash("sha256").update(other).digest("base64");
+/** The canary's text once somebody has begun to seal with the other key after that. */
+const TURNED_TEXT = "turned";
 
 /** In base64; the second is null without another key. */
 function sealedCanaries(key: SecretsKey, other: Uint8Array | undefined, text: string) {
@@ -129,13 +132,15 @@ export const SEALED = `coalesce(
 
 /**
  * Any key is right while nothing is sealed. Of two, either may be the canary's, and the other has to be `next`'s; where
- * there is none, no rotation has begun, or it is over: then nothing is sealed with the other one.
+ * there is none, no rotation has begun, or it is over: then nothing is sealed with the other one. One alone is not
+ * while something may be, but to reseal: it may be all that is left.
  */
-export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey): boolean {
+export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey, isResealing = false): boolean {
   if (sealed === null) return true;
   const keys = keysOf(secretsKey);
   const others = otherKeys(sealed, secretsKey);
   if (others.length === keys.length) return false;
+  if (keys.length === 1 && !isResealing && textOf(sealed, secretsKey) === TURNED_TEXT) return false;
   return sealed.next == null
     ? sealed.id !== CANARY.id || !others.includes(keys[0])
     : opensAll(others, sealed.next);
@@ -144,6 +149,10 @@ export function isOpenedBy(sealed: Sealed | null, secretsKey: SecretsKey): boole
 function otherKeys(sealed: Sealed, secretsKey: SecretsKey): readonly Uint8Array[] {
   return keysOf(secretsKey).filter((key) => !opens(key, Buffer.from(sealed.text, "base64"), sealed));
 }
+
+/** Of the canary; null: it is something else. */
+const textOf = (sealed: Sealed, secretsKey: SecretsKey) =>
+  sealed.id === CANARY.id ? unseal(Buffer.from(sealed.text, "base64"), secretsKey, CANARY) : null;
 
 const opensAll = (keys: readonly Uint8Array[], next: string) =>
   keys.every((key) => opens(key, Buffer.from(next, "base64"), NEXT_CANARY));
@@ -169,10 +178,10 @@ export async function isSecretsKey(database: ClientBase | Pool, secretsKey: Secr
 export async function keepSecretsKey(
   database: ClientBase | Pool,
   secretsKey: SecretsKey,
-  { isStoring }: { readonly isStoring: boolean },
+  { isStoring, isResealing = false }: { readonly isStoring: boolean; readonly isResealing?: boolean },
 ): Promise<boolean> {
   const sealed = await readSealed(database);
-  if (!isOpenedBy(sealed, secretsKey)) return false;
+  if (!isOpenedBy(sealed, secretsKey, isResealing)) return false;
   if (sealed === null && !isStoring) return true;
   const canaries = canariesAfterStart(sealed, secretsKey, isStoring);
   if (canaries === null) return true;
@@ -188,19 +197,19 @@ export async function keepSecretsKey(
  * What becomes of the canaries when somebody starts with the right key, or stores (`isStoring`); null: they stay.
  *
  * - Two keys begin a rotation. One from the same key that had been ended is as far as it was.
- * - Two of which the first is not the canary's turn it round: not all is sealed with the canary's from now on.
+ * - Two of which the first is not the canary's turn it round: until all is resealed again, nobody has one alone.
  * - One key ends it, if all was resealed and nothing is stored: else it may be a process or command of before it.
  */
 function canariesAfterStart(sealed: Sealed | null, secretsKey: SecretsKey, isStoring: boolean) {
   const keys = keysOf(secretsKey);
-  if (sealed?.id !== CANARY.id) return sealedCanaries(keys[0], undefined, CANARY_TEXT);
+  const text = sealed && textOf(sealed, secretsKey);
+  if (sealed === null || text === null) return sealedCanaries(keys[0], undefined, CANARY_TEXT);
   const [other] = otherKeys(sealed, secretsKey);
   const sealAnew = (text: string) => sealedCanaries(keys.find((key) => key !== other)!, other, text);
-  const text = unseal(Buffer.from(sealed.text, "base64"), secretsKey, CANARY);
-  const [hasBegun, isResealed] = [sealed.next != null, text !== CANARY_TEXT];
+  const [hasBegun, isResealed] = [sealed.next != null, text !== CANARY_TEXT && text !== TURNED_TEXT];
   if (other === undefined) return hasBegun && isResealed && !isStoring ? sealAnew(text) : null;
   if (!hasBegun) return sealAnew(text === resealedFrom(other) ? text : CANARY_TEXT);
-  return isResealed && keys[0] === other ? sealAnew(CANARY_TEXT) : null;
+  return isResealed && keys[0] === other ? sealAnew(TURNED_TEXT) : null;
 }
 
 /**

@@ -94,7 +94,7 @@ describe("the key of a database's secrets", () => {
     expect(await keep(next, old)).toBe(true);
     expect([await keep(next, mistyped), await keep(old)]).toEqual([false, false]);
     expect(await keep(old, next), "it can be taken back").toBe(true);
-    expect([await keep(next), await keep(old, next)], "and is not over").toEqual([true, true]);
+    expect([await keep(next), await keep(old, next)], "and is not over").toEqual([false, true]);
     await resealCanary(database.pool, [next, old]);
     expect(await keep(next, old), "a process that is restarted in vain").toBe(true);
     expect(await keep(next), "the rotation is over").toBe(true);
@@ -141,11 +141,29 @@ describe("the key of a database's secrets", () => {
     await resealCanary(database.pool, [next, old]);
     // A process of before, as far as is known.
     await make(next);
-    expect([await keep(old, next), await keep(next)], "the third step is undone").toEqual([true, true]);
+    expect([await keep(old, next), await keep(next)], "the third step is undone").toEqual([true, false]);
     expect(await keep(old, next)).toBe(true);
     await resealCanary(database.pool, [old, next]);
-    expect([await keep(next, old), await keep(old)], "and the second begins again").toEqual([true, true]);
+    expect([await keep(next, old), await keep(old)], "and the second begins again").toEqual([true, false]);
     expect(await keep(next, old)).toBe(true);
+  });
+
+  test("is not the new one alone while a process may still encrypt with the old one", async () => {
+    const [old, next] = [RIGHT, Buffer.alloc(32, 3)];
+    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+      keepSecretsKey(database.pool, keys, { isStoring: false });
+    await make(old);
+    expect([await keep(old, next), await keep(next, old)]).toEqual([true, true]);
+    await resealCanary(database.pool, [next, old]);
+    const forgotten = [old, next] as const;
+    await createAccount(database.pool, "Two", forgotten);
+    expect([await keep(next), await isRight(next), await keep(next, old)]).toEqual([false, false, true]);
+    await expect(make(next)).rejects.toThrow("run that again with both");
+    const isKept = await keepSecretsKey(database.pool, next, { isStoring: false, isResealing: true });
+    expect(isKept, "who has lost the old one may still reseal").toBe(true);
+    await resealCanary(database.pool, [next, old]);
+    expect([await keep(next), await keep(...forgotten)]).toEqual([true, false]);
+    await expect(createAccount(database.pool, "Three", forgotten)).rejects.toThrow("SECRETS_KEY");
   });
 
   test("can be replaced where it was mistyped, by resealing with the old one alone", async () => {
