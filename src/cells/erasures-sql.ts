@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { inTransaction } from "../base/database/transaction.ts";
 
 /** In `came_from`; no cell is called so. */
 export const UNNAMED_CELL = "(unnamed)";
@@ -110,14 +111,19 @@ export async function* listErasures(
  */
 export async function eraseCopied(source: Pool, target: Pool, accountId: string): Promise<void> {
   for (let after: string | undefined = ""; after !== undefined; ) {
-    const { rows } = await source.query<{ id: string; isAsked: boolean }>(
-      `select id, exists (
-         select from sealpost.erasures as e where e.account_id = a.account_id and e.analysis_id = a.id
-       ) as "isAsked"
-       from sealpost.analyses as a
-       where account_id = $1 and id > $2 and digest = '' order by id limit 200`,
-      [accountId, after],
-    );
+    const rows = await inTransaction(source, async (tx) => {
+      // Whatever is known of how many are erased: a page must not read and sort all that the account has.
+      await tx.query("set local enable_bitmapscan = off; set local enable_sort = off");
+      const copied = await tx.query<{ id: string; isAsked: boolean }>(
+        `select id, exists (
+           select from sealpost.erasures as e where e.account_id = a.account_id and e.analysis_id = a.id
+         ) as "isAsked"
+         from sealpost.analyses as a
+         where account_id = $1 and id > $2 and digest = '' order by id limit 200`,
+        [accountId, after],
+      );
+      return copied.rows;
+    });
     const ids: readonly string[] = rows.map(({ id }) => id);
     const asked = rows.flatMap(({ id, isAsked }) => (isAsked ? [id] : []));
     await target.query(

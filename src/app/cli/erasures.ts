@@ -9,7 +9,7 @@ import type { Pool } from "pg";
 import { analysisId as analysisIdOf } from "../../api/fields.ts";
 import type { Config } from "../../base/config/config.ts";
 import { createMovePool } from "../../base/database/pools.ts";
-import { inTransaction } from "../../base/database/transaction.ts";
+import { inTransaction, tlsFaultOf } from "../../base/database/transaction.ts";
 import { isUuid } from "../../base/model/formats.ts";
 import { type Erased, eraseAccount } from "../../cells/erase-account.ts";
 import { listErasures, type StoredErasure } from "../../cells/erasures-sql.ts";
@@ -68,7 +68,7 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
       "list what was erased, oldest first, a line of JSON each: to be kept apart from the database",
     )
     .option("--since <time>", "only from an hour before this time on, such as 2026-11-22T10:00Z", parseTime)
-    .option("--file <path>", "add to this file what it lacks, instead of printing; it loses nothing")
+    .option("--file <path>", "add to this file, of this database alone, what it lacks, instead of printing")
     .action(({ since = null, file }) =>
       withDatabase(context, async (pool) => {
         const pages = listErasures(pool, since);
@@ -100,7 +100,8 @@ export function addErasuresCommands(program: Command, context: ProcessContext): 
           // One that fails keeps nobody else's text.
           const outcome = await erase(accountId, null).then(
             (done) => done.outcome,
-            (error: unknown) => new UsageError(`Account ${accountId} could not be erased: ${error}`),
+            (error: unknown) =>
+              new UsageError(`Account ${accountId} could not be erased: ${tlsFaultOf(error) ?? error}`),
           );
           if (outcome === "erased") counts.accounts_erased++;
           else if (outcome === "unknown" || outcome === "moved") counts.unknown++;
