@@ -192,8 +192,8 @@ const RECEIVER_EVERY_MS = 6_700;
 /** From an attempt at such a receiver to the next at the same address, of any account: 60 in any 60 s. */
 const ADDRESS_EVERY_MS = 1_050;
 
-/** `waitMs` null: it may connect now. */
-export type Turn = { readonly isProven: boolean; readonly waitMs: number | null };
+/** `waitMs` null: it may connect now. `isAsked` false: the database was not asked, as too many are. */
+export type Turn = { readonly isProven: boolean; readonly waitMs: number | null; readonly isAsked?: boolean };
 
 /** Whether the attempt may connect now, and if so takes the turn: sql/0010_delivery.sql. */
 export async function takeTurn(pool: Pool, asked: TurnRequest): Promise<Turn> {
@@ -266,22 +266,54 @@ async function findReceivers(pool: Pool, meant: readonly Meant[]): Promise<reado
   return rows;
 }
 
-/** Asks of an account that wait for the database at a time, in this process: the next come again. */
+/** Asks of an account that the database has at a time, from this process; the others wait for one of them, … */
 const ASKS_PER_ACCOUNT_MAX = 4;
+/** … for so long at most, … */
+const ASK_WITHIN_MS = 1_000;
+/** … or come again after this. */
+const NOT_ASKED: Turn = { isProven: false, waitMs: 1_000, isAsked: false };
+
+/** Asks of one account: how many the database has, and who is next, the longest waiting first. */
+class Asking {
+  count = 0;
+  readonly #waiting = new Set<(isNext: boolean) => void>();
+
+  /** False: its turn to ask did not come in time. */
+  async begin(): Promise<boolean> {
+    if (this.count < ASKS_PER_ACCOUNT_MAX) {
+      this.count++;
+      return true;
+    }
+    return await new Promise((resolve) => {
+      const end = (isNext: boolean) => {
+        clearTimeout(timer);
+        this.#waiting.delete(end);
+        resolve(isNext);
+      };
+      const timer = setTimeout(end, ASK_WITHIN_MS, false);
+      this.#waiting.add(end);
+    });
+  }
+
+  end(): void {
+    const [next] = this.#waiting;
+    if (next === undefined) this.count--;
+    else next(true);
+  }
+}
 
 /** What attempts ask and tell of receivers that have to be proven. @param claims for what all of a claim ask at once */
 export function receiverTurns(pool: Pool, claims: Pool) {
-  const asking = new Map<string, number>();
+  const asking = new Map<string, Asking>();
   const take = async (asked: TurnRequest): Promise<Turn> => {
     const { accountId } = asked;
-    const before = asking.get(accountId) ?? 0;
-    // Their names may be thousands, and everybody's first webhook waits behind them.
-    if (before >= ASKS_PER_ACCOUNT_MAX) return { isProven: false, waitMs: 1_000 };
-    asking.set(accountId, before + 1);
+    const own = asking.get(accountId) ?? new Asking();
+    asking.set(accountId, own);
+    // Their names may be thousands, and everybody's first webhook would wait behind them.
+    if (!(await own.begin())) return NOT_ASKED;
     return await takeTurn(pool, asked).finally(() => {
-      const left = asking.get(accountId)! - 1;
-      if (left === 0) asking.delete(accountId);
-      else asking.set(accountId, left);
+      own.end();
+      if (own.count === 0) asking.delete(accountId);
     });
   };
   return {
@@ -326,7 +358,9 @@ export function createTurn(
     });
     fault = null;
     ({ isProven, waitMs } = turn);
-    if (waitMs !== null) throw new ConnectError("not_proven", `${origin} has not proven itself yet.`);
+    const cause = turn.isAsked === false ? "too many ask" : undefined;
+    if (waitMs !== null)
+      throw new ConnectError("not_proven", `${origin} has not proven itself yet.`, { cause });
     isTaken ||= !isProven;
   };
   /** Null: no turn was asked for, as its name leads nowhere. Throws a fault of ours before anything was sent. */

@@ -51,7 +51,7 @@ export type Egress = {
 /**
  * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer
  * left) is this machine's fault and `egress_proxy_failed` the proxy's, and `not_proven` means that it is not the
- * receiver's turn; all others are the target's.
+ * receiver's turn or, with a cause, that too many ask whose it is; all others are the target's.
  */
 export type ConnectErrorCode =
   | keyof typeof CONNECT_ERRORS

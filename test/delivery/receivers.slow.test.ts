@@ -1,4 +1,7 @@
 // Which receiver a URL names, however it is spelled, what rests with it, and what is remembered of it.
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
+import { pipeline } from "node:stream";
 import { expect, it } from "vitest";
 import { asMeant } from "../../src/delivery/deliver.ts";
 import {
@@ -12,17 +15,21 @@ import {
 import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
+  allowTargets,
   createTestAccount,
+  findWaiting,
   insertAccount,
   insertRow,
   lockTable,
   publishMany,
   rowOf,
   rowsOf,
+  untilSomebodyWaits,
 } from "../support/installation.ts";
 import { startNameServer } from "../support/name-server.ts";
 import { openDatabase } from "../support/open.ts";
 import { startReceiver } from "../support/receiver.ts";
+import { patience } from "../support/time-limits.ts";
 
 const database = await openDatabase();
 
@@ -167,25 +174,67 @@ it("a suspended receiver stays so after a restart, until its next 2xx", async ()
   await receiver.close();
 });
 
-it("an account has no more than four asks for turns wait for the database", async () => {
+it("an account has four asks for turns at a time, and the others wait for a second at most", async () => {
   const accountId = await insertAccount(database.pool);
   const turns = receiverTurns(database.pool, database.pool);
+  const takeOf = (numbers: readonly number[]) =>
+    numbers.map(async (n) => {
+      const origin = `https://n${n}.example.com`;
+      const asked = { accountId, origin, address: `192.0.2.${n}`, isFirst: true, isFurther: false };
+      return await turns.take({ ...asked, leaseMs: 20_000 });
+    });
   const lock = await lockTable(database.pool, "receivers");
-  const answered: number[] = [];
-  const asks = Array.from({ length: 7 }, async (_, n) => {
-    const origin = `https://n${n}.example.com`;
-    const asked = { accountId, origin, address: `192.0.2.${n}`, isFirst: true, isFurther: false };
-    const { waitMs } = await turns.take({ ...asked, leaseMs: 20_000 });
-    answered.push(n);
-    return waitMs;
-  });
-  await Promise.all(asks.slice(4));
-  expect(answered).toEqual([4, 5, 6]);
+  const [first, late] = [takeOf([0, 1, 2, 3]), takeOf([4, 5, 6])];
+  await untilSomebodyWaits(database.pool, 4);
+  // "Not asked" is no answer that says where a name leads.
+  expect(await Promise.all(late)).toEqual(Array(3).fill({ isProven: false, waitMs: 1_000, isAsked: false }));
+  const next = takeOf([4, 5, 6, 7, 8, 9]);
+  expect(await findWaiting(database.pool)).toHaveLength(4);
   await lock.commit();
-  expect((await Promise.all(asks)).map((waitMs) => waitMs === null)).toEqual([
-    ...Array(4).fill(true),
-    ...Array(3).fill(false),
-  ]);
+  const answers = await Promise.all([...first, ...next]);
+  expect(answers).toEqual(Array(10).fill({ isProven: false, waitMs: null }));
+});
+
+it("an account's many new receivers get their first webhooks as fast as without consent", async () => {
+  const many = 200;
+  const names = await startNameServer();
+  const receiver = await startReceiver({ names: ["*.many.test"], records: false });
+  // Each has an address of its own, which is its second: the first accepts no connection.
+  const addresses = await Promise.all(
+    Array.from({ length: many }, async (_, n) => {
+      const forward = createServer((from) =>
+        pipeline(from, connect(receiver.port, "127.0.0.1"), from, () => 0),
+      );
+      forward.listen(receiver.port, `127.1.0.${n + 1}`);
+      await once(forward, "listening");
+      names.script(`r${n}.many.test`, [[`127.2.0.${n + 1}`, `127.1.0.${n + 1}`]]);
+      return forward;
+    }),
+  );
+  const deliver = async (TARGET_CONSENT: string) => {
+    const { accountId } = await createTestAccount(database);
+    const UNSAFE_ALLOWED_TARGETS = `*.many.test:${receiver.port}`;
+    await allowTargets(database.pool, [UNSAFE_ALLOWED_TARGETS]);
+    const env = { TARGET_CONSENT, TARGET_DNS_SERVERS: names.address, UNSAFE_ALLOWED_TARGETS };
+    const dispatcher = startTestDispatcher(database, [receiver], env);
+    const startedAtMs = performance.now();
+    await publishMany(
+      database.pool,
+      Array(many).fill(accountId),
+      addresses.map((_, n) => `{"id":"${n}","status":"succeeded"}`),
+      addresses.map((_, n) => `https://r${n}.many.test:${receiver.port}/in`),
+    );
+    const attempts = await dispatcher.waitForAttempts(many, 20_000);
+    const tookMs = performance.now() - startedAtMs;
+    await dispatcher.stop();
+    for (const { delivered } of attempts) expect(delivered.result).toMatchObject({ outcome: "succeeded" });
+    return tookMs;
+  };
+  const without = await deliver("");
+  const asked = await deliver("success");
+  for (const address of addresses) address.close();
+  await Promise.all([names.close(), receiver.close()]);
+  expect(asked, `without consent it took ${without} ms`).toBeLessThan(1.3 * without + patience(1_000));
 });
 
 it("URLs that are spelled otherwise are looked up together, as what they mean", async () => {

@@ -49,7 +49,7 @@ async function openTcpToFirst(
     } catch (error) {
       if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
       if (error.code === "not_proven") {
-        if (failures.length === 0) throw error;
+        if (failures.length === 0 || error.cause !== undefined) throw error;
         // It was this one's turn only now and then: that another has failed is what is told.
         continue;
       }
@@ -173,7 +173,8 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
     );
     progress.timings.dnsMs = performance.now() - startedAtMs;
     return await openTcpToFirst(addresses, port, deadline, progress, admit).catch((error: unknown) => {
-      if (error instanceof ConnectError && error.code === "not_proven") pause(target);
+      // With a cause it says nothing of where the name leads.
+      if (error instanceof ConnectError && error.code === "not_proven" && !error.cause) pause(target);
       throw error;
     });
   });

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { afterEach, beforeAll, beforeEach, describe, expect, it } from "vitest";
 import { createDirectConnector } from "../../../src/egress/connect/direct-connector.ts";
 import { createResolver } from "../../../src/egress/dns/resolver.ts";
-import type { Connect, ConnectErrorCode } from "../../../src/egress/egress.ts";
+import { type Connect, ConnectError, type ConnectErrorCode } from "../../../src/egress/egress.ts";
 import { parseUnsafeAllowedTargets } from "../../../src/egress/rules/host.ts";
 import { type CertificateAuthority, createCertificateAuthority } from "../../support/certificates.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
@@ -114,6 +114,21 @@ describe("a connection", () => {
     expect(remoteAddress).toBe("127.0.0.1");
     expect(nameServer.queries).toEqual([]);
     socket.destroy();
+  });
+
+  it.each([
+    ["no turn", "connect_refused", undefined],
+    ["no place among those who ask", "not_proven", "too many ask"],
+  ])("that finds %s at its second address has failed with %s", async (_, code, cause) => {
+    const port = await freePort();
+    nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]]);
+    const asked: string[] = [];
+    const admit = async (address: string) => {
+      if (asked.push(address) > 1) throw new ConnectError("not_proven", "Not now.", { cause });
+    };
+    const connect = connectorFor([`${NAME}:${port}`]);
+    await expect(connect({ hostname: NAME, port, admit }, never)).rejects.toMatchObject({ code });
+    expect(asked).toHaveLength(2);
   });
 
   it.for([
