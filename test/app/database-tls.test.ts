@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createCommandPool, endedByScope, isReadableOnTheWay } from "../../src/app/database.ts";
 import { createReadinessCheck } from "../../src/app/monitoring.ts";
 import { createGeneralPool, shareOf } from "../../src/base/database/pools.ts";
-import { isDatabaseAway } from "../../src/base/database/transaction.ts";
+import { isDatabaseAway, tlsFaultOf } from "../../src/base/database/transaction.ts";
 import {
   createCertificateAuthority,
   type IssuedCertificate,
@@ -147,6 +147,31 @@ test("says which file has no certificate, no key, or another one's key", async (
     const { code, stderr } = await list(`postgres://a:hunter2@localhost/b?sslmode=verify-full&${given}`);
     expect([code, stderr]).toEqual([2, `DATABASE_URL has ${told}\n`]);
   }
+});
+
+test.each([
+  ["ERR_SSL_SSL/TLS_ALERT_CERTIFICATE_EXPIRED", "sslcert in DATABASE_URL must be valid"],
+  ["ERR_SSL_TLSV1_ALERT_UNKNOWN_CA", "known there"],
+  ["ERR_OSSL_BAD_DECRYPT", "A file for TLS that DATABASE_URL names cannot be used"],
+])("says what to do about %s, and waits for it", (code, told) => {
+  const error = Object.assign(new Error("error:0A000415:SSL routines"), { code });
+  expect(tlsFaultOf(error)).toContain(told);
+  expect(isDatabaseAway(error)).toBe(true);
+});
+
+test("waits for the certificate of a key that was renewed before it", async () => {
+  const [front, one, other] = [await ours(["localhost"]), await ours(["one"]), await ours(["one"])];
+  const [cert, key] = [join(folder, "client.pem"), join(folder, "client.key")];
+  writeFileSync(cert, one.certPem);
+  writeFileSync(key, one.keyPem);
+  const url = await urlOf(front, `&sslrootcert=${caFile}&sslcert=${cert}&sslkey=${key}`);
+  await using pool = createCommandPool(url, "test", { cell: null });
+  writeFileSync(key, other.keyPem);
+  const check = await createReadinessCheck(pool, { areas: [] }, SECRETS_KEY);
+  expect((await check()).join()).toContain("sslkey must be the key of sslcert");
+  expect(isDatabaseAway(await pool.connect().catch((error) => error))).toBe(true);
+  writeFileSync(cert, other.certPem);
+  expect(await check()).toEqual([]);
 });
 
 test("is told of for a standby, too", async () => {

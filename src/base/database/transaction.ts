@@ -25,8 +25,11 @@ const DRIVER_SAYS = [
 const SOCKET_SAYS = /^(?:ECONN|EPIPE|ETIMEDOUT|EHOST|ENET|ENOTFOUND|EAI_|ENOENT)/;
 
 /** What OpenSSL says of a certificate, and Node of its names. */
-const CERTIFICATE_SAYS =
-  /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|INVALID_CA|ERR_TLS_CERT_ALTNAME_|ERR_OSSL_PEM_)/;
+const CERTIFICATE_SAYS = /^(?:CERT_|DEPTH_ZERO_|SELF_SIGNED_|UNABLE_TO_|INVALID_CA|ERR_TLS_CERT_ALTNAME_)/;
+/** And of what our own files hold. */
+const FILE_SAYS = /^ERR_OSSL_(?:PEM|X509|ASN1|UNSUPPORTED|BAD_DECRYPT)/;
+/** The server, of our certificate or of TLS with us at all. */
+const SERVER_SAYS = /^ERR_SSL_.*ALERT/;
 
 /** What is wrong with TLS on the way to the database that `url` names, and what to do; null: something else is. */
 export function tlsFaultOf(error: unknown, url = "DATABASE_URL"): string | null {
@@ -34,6 +37,10 @@ export function tlsFaultOf(error: unknown, url = "DATABASE_URL"): string | null 
   if (error instanceof UnreadableFileError) return message.replace("DATABASE_URL", url);
   if (message === "The server does not support SSL connections")
     return `The database's server offers no TLS, which ${url} asks for: turn it on there (ssl = on).`;
+  if (FILE_SAYS.test(code))
+    return `A file for TLS that ${url} names cannot be used (${code}): sslkey must be the key of sslcert, all in PEM.`;
+  if (SERVER_SAYS.test(code))
+    return `The database's server refuses TLS with us (${code}): sslcert in ${url} must be valid, and known there.`;
   if (!CERTIFICATE_SAYS.test(code)) return null;
   const mend = /ALTNAME/.test(code)
     ? `the host in ${url} must be one that it is for`
