@@ -115,9 +115,9 @@ export async function eraseCopied(source: Pool, target: Pool, accountId: string)
       // Whatever is known of how many are erased: a page must not read and sort all that the account has.
       await tx.query("set local enable_bitmapscan = off; set local enable_sort = off");
       const copied = await tx.query<{ id: string; isAsked: boolean }>(
-        `select id, exists (
-           select from sealpost.erasures as e where e.account_id = a.account_id and e.analysis_id = a.id
-         ) as "isAsked"
+        `select id, coalesce((
+           select true from sealpost.erasures as e where e.account_id = a.account_id and e.analysis_id = a.id limit 1
+         ), false) as "isAsked"
          from sealpost.analyses as a
          where account_id = $1 and id > $2 and digest = '' order by id limit 200`,
         [accountId, after],

@@ -57,8 +57,9 @@ function associated(owner: SealedFor): Buffer {
 export const WRONG_SECRETS_KEY =
   "SECRETS_KEY is not the key that this database's secrets are encrypted with. Use the original key; " +
   "in development, with SECRETS_KEY unset, it is the file secrets-key in STATE_DIR. While it is rotated, both keys " +
-  "must be those of all other processes, and the old one is SECRETS_KEY until all of them have both. If it was " +
-  "SECRETS_KEY anywhere after `sealpost secrets reseal`, run that again with both.";
+  "must be those of all other processes, and the old one is SECRETS_KEY until all of them have both. Run `sealpost " +
+  "secrets reseal` again: with both if the old one was SECRETS_KEY anywhere after it, with the present one alone if " +
+  "an earlier rotation was not ended.";
 
 /** Thrown before a secret is stored that the others' key would not open. */
 export class SecretsKeyError extends Error {
@@ -219,10 +220,12 @@ function canariesAfterStart(sealed: Sealed | null, secretsKey: SecretsKey, isSto
 export async function resealCanary(database: ClientBase | Pool, secretsKey: SecretsKey): Promise<void> {
   const sealed = await readSealed(database);
   const [first, other] = keysOf(secretsKey);
-  if (sealed?.id !== CANARY.id) return;
+  const text = sealed && textOf(sealed, secretsKey);
+  if (text === null) return;
+  const textAlone = text === TURNED_TEXT ? CANARY_TEXT : text;
   await database.query(
     "update sealpost.settings set secrets_canary = $1, secrets_canary_next = $2",
-    sealedCanaries(first, other, other === undefined ? CANARY_TEXT : resealedFrom(other)),
+    sealedCanaries(first, other, other === undefined ? textAlone : resealedFrom(other)),
   );
 }
 

@@ -158,12 +158,25 @@ describe("the key of a database's secrets", () => {
     const forgotten = [old, next] as const;
     await createAccount(database.pool, "Two", forgotten);
     expect([await keep(next), await isRight(next), await keep(next, old)]).toEqual([false, false, true]);
-    await expect(make(next)).rejects.toThrow("run that again with both");
+    await expect(make(next)).rejects.toThrow("Run `sealpost secrets reseal` again: with both");
     const isKept = await keepSecretsKey(database.pool, next, { isStoring: false, isResealing: true });
     expect(isKept, "who has lost the old one may still reseal").toBe(true);
     await resealCanary(database.pool, [next, old]);
     expect([await keep(next), await keep(...forgotten)]).toEqual([true, false]);
     await expect(createAccount(database.pool, "Three", forgotten)).rejects.toThrow("SECRETS_KEY");
+  });
+
+  test("can end again, though its last step was undone after everything had been resealed with it alone", async () => {
+    const [old, next] = [RIGHT, Buffer.alloc(32, 3)];
+    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+      keepSecretsKey(database.pool, keys, { isStoring: false });
+    await make(old);
+    expect([await keep(old, next), await keep(next, old)]).toEqual([true, true]);
+    await resealCanary(database.pool, [next, old]);
+    expect(await keep(next)).toBe(true);
+    await resealCanary(database.pool, next);
+    expect([await keep(next, old), await keep(next), await keep(old, next)]).toEqual([true, true, false]);
+    expect(await keep(next, Buffer.alloc(32, 4))).toBe(true);
   });
 
   test("can be replaced where it was mistyped, by resealing with the old one alone", async () => {
