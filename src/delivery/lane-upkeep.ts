@@ -107,6 +107,7 @@ export class LaneUpkeep {
       throw error;
     });
     for (const lane of found) this.#lanes.setAnsweredBefore(lane);
+    this.#lanes.settle(created);
     this.#options.onChanged();
   }
 

@@ -38,13 +38,41 @@ export const LANE_LIMITS = {
   laneIdsMax: 10_000,
   /** … of a silent lane at most, … */
   silentLaneIdsMax: 1_000,
-  /** … of all silent lanes of one account, … */
+  /** … of all silent lanes of one account, and as many again that are each the first of a lane, … */
   accountSilentIdsMax: 10_000,
   /** … and of every account at least, whatever the others do. */
   accountIdsMin: 100,
   /** Idle lanes kept with their limit. */
   idleLanesMax: 20_000,
 };
+
+type WaitingLane = Pick<LaneState, "isSilent"> & {
+  readonly ids: ReadonlySet<string>;
+  readonly inFlight: number;
+  readonly account: { readonly ids: number; readonly silentIds: number; readonly silentInFlight: number };
+};
+
+/** Ids that the lane may remember beside those it has. @param idsOfAll that are remembered now */
+export function roomFor(
+  { isSilent, ids, inFlight, account }: WaitingLane,
+  limits: LaneLimits,
+  idsOfAll: number,
+) {
+  const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = limits;
+  if (!isSilent) {
+    // A dynamic threshold again: an account alone may fill half of what there is.
+    const inAccount = Math.max(accountIdsMin - account.ids, (idsMax - idsOfAll - account.ids) / 2);
+    return Math.max(0, Math.min(laneIdsMax - ids.size, Math.ceil(inAccount)));
+  }
+  // What is in flight may come back, if it was not its turn.
+  const held = ids.size + inFlight;
+  const silent = account.silentIds + account.silentInFlight;
+  const inProcess = Math.max(accountIdsMin - account.ids, idsMax - idsOfAll);
+  const room = Math.min(silentLaneIdsMax - held, accountSilentIdsMax - silent, inProcess);
+  // A lane's first is not kept out by what others have waiting, perhaps for days.
+  const isFirst = held === 0 && inProcess > 0 && silent < 2 * accountSilentIdsMax;
+  return Math.max(isFirst ? 1 : 0, room);
+}
 
 /** A receiver of an account. Its limit follows it like TCP's congestion window: additive increase, halving. */
 export class LaneState {

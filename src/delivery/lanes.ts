@@ -10,6 +10,7 @@ import {
   learn,
   type Overflow,
   ReceiverRests,
+  roomFor,
   setAnsweredBefore,
   type TakenDelivery,
   type TurnTaken,
@@ -23,6 +24,8 @@ type Lane = LaneState & {
   inFlight: number;
   /** Its receiver has proven nothing, and it is not its turn. */
   isResting: boolean;
+  /** Nobody has said yet whether it has answered before: it may not be as silent as it is taken for. */
+  isUnknown: boolean;
   /** The smallest id that there was no room for; null: there was room for all. */
   overflowFrom: string | null;
   isRefillRequested: boolean;
@@ -109,7 +112,7 @@ export class Lanes {
     const account = this.#accountOf(accountId);
     const lane = account.lanes.get(key) ?? this.#newLane(account, key);
     if (lane.ids.has(deliveryId)) return true;
-    if (this.#roomFor(lane) === 0) {
+    if (roomFor(lane, this.#limits, this.#ids) === 0) {
       this.#overflow(lane, deliveryId);
       if (isUnused(lane)) this.#rest(lane);
       return false;
@@ -242,12 +245,22 @@ export class Lanes {
     this.#requeue(lane);
   }
 
+  /** They have been asked about: what had no room waits for no answer any more. */
+  settle(keys: readonly LaneKey[]): void {
+    for (const { accountId, lane: key } of keys) {
+      const lane = this.#accounts.get(accountId)?.lanes.get(key);
+      if (lane === undefined) continue;
+      lane.isUnknown = false;
+      if (isUnused(lane)) this.#rest(lane);
+    }
+  }
+
   /** Lanes that have room again for what overflowed. Each is out again after `refill`. */
   drainOverflow(max: number): Overflow[] {
     return drain(this.wanted, max).map((lane) => {
       const fromId = lane.overflowFrom!;
       lane.overflowFrom = null;
-      return { ...keyOf(lane), fromId, room: this.#roomFor(lane) };
+      return { ...keyOf(lane), fromId, room: roomFor(lane, this.#limits, this.#ids) };
     });
   }
 
@@ -274,21 +287,6 @@ export class Lanes {
     this.#turns.dequeue(lane.account);
     this.#requeue(lane);
     return { deliveryId, ...keyOf(lane), epoch: lane.epoch };
-  }
-
-  /** Ids that the lane may remember beside those it has. */
-  #roomFor(lane: Lane): number {
-    const { account, ids } = lane;
-    const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = this.#limits;
-    if (lane.isSilent) {
-      // What is in flight may come back, if it was not its turn.
-      const { silentIds, silentInFlight } = account;
-      const inAccount = Math.min(accountSilentIdsMax - silentIds - silentInFlight, idsMax - this.#ids);
-      return Math.max(0, Math.min(silentLaneIdsMax - ids.size - lane.inFlight, inAccount));
-    }
-    // A dynamic threshold again: an account alone may fill half of what there is.
-    const inAccount = Math.max(accountIdsMin - account.ids, (idsMax - this.#ids - account.ids) / 2);
-    return Math.max(0, Math.min(laneIdsMax - ids.size, Math.ceil(inAccount)));
   }
 
   #overflow(lane: Lane, deliveryId: string): void {
@@ -360,6 +358,7 @@ export class Lanes {
       ids: new Set(),
       inFlight: 0,
       isResting: false,
+      isUnknown: true,
       overflowFrom: null,
       isRefillRequested: false,
     };
@@ -371,7 +370,7 @@ export class Lanes {
 
   /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered goes. */
   #rest(lane: Lane): void {
-    if (lane.isResting) return;
+    if (lane.isResting || (lane.isUnknown && lane.overflowFrom !== null)) return;
     if (lane.hasAnswered) this.#idle.add(lane);
     else this.#forget(lane);
     if (this.#idle.size > this.#limits.idleLanesMax) this.#forget(first(this.#idle)!);

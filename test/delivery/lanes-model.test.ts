@@ -32,7 +32,7 @@ type Step =
   | { readonly kind: "add"; readonly account: string; readonly lane: string; readonly id: number }
   | { readonly kind: "take"; readonly max: number }
   | { readonly kind: "release"; readonly nth: number; readonly answer: LaneAnswer }
-  | { readonly kind: "answered before"; readonly account: string; readonly lane: string }
+  | { readonly kind: "answered before" | "asked about"; readonly account: string; readonly lane: string }
   | { readonly kind: "refill"; readonly count: number };
 
 const account = fc.constantFrom(...ACCOUNTS);
@@ -57,13 +57,22 @@ const steps = fc.array(
       arbitrary: fc.record({ kind: fc.constant("take" as const), max: fc.integer({ min: 1, max: 12 }) }),
     },
     { weight: 5, arbitrary: fc.record({ kind: fc.constant("release" as const), nth: fc.nat(20), answer }) },
-    { weight: 1, arbitrary: fc.record({ kind: fc.constant("answered before" as const), account, lane }) },
+    {
+      weight: 2,
+      arbitrary: fc.record({
+        kind: fc.constantFrom("answered before" as const, "asked about" as const),
+        account,
+        lane,
+      }),
+    },
     { weight: 1, arbitrary: fc.record({ kind: fc.constant("refill" as const), count: fc.nat(5) }) },
   ),
   { minLength: 60, maxLength: 250 },
 );
 
-type ModelLane = LaneState & { ids: string[]; inFlight: number; letGo: Set<string> };
+type ModelLane = LaneState & { ids: string[]; inFlight: number; letGo: Set<string>; isUnknown: boolean };
+
+const holds = (lane: ModelLane) => lane.ids.length + lane.inFlight;
 
 /** What lanes promise, counted anew at every step: no rings, no running sums. */
 class Model {
@@ -74,16 +83,17 @@ class Model {
     const name = `${account}/${key}`;
     let lane = this.lanes.get(name);
     if (lane === undefined) {
-      lane = { ...new LaneState(), ids: [], inFlight: 0, letGo: new Set() };
+      lane = { ...new LaneState(), ids: [], inFlight: 0, letGo: new Set(), isUnknown: true };
       this.lanes.set(name, lane);
     }
     return lane;
   }
 
-  /** A lane that never answered is forgotten with its last delivery. */
+  /** A lane that never answered is forgotten with its last delivery, but not before it is known what it let go of. */
   forgetUnused(): void {
     for (const [name, lane] of this.lanes)
-      if (!lane.hasAnswered && lane.inFlight === 0 && lane.ids.length === 0) this.lanes.delete(name);
+      if (!lane.hasAnswered && holds(lane) === 0 && !(lane.isUnknown && lane.letGo.size > 0))
+        this.lanes.delete(name);
   }
 
   sum(count: (lane: ModelLane) => number, account = ""): number {
@@ -161,7 +171,10 @@ function play(step: Step, lanes: Lanes, model: Model): void {
       const deliveryId = `${accountId}/${key}/${String(step.id).padStart(3, "0")}`;
       const waiting = { deliveryId, accountId, lane: key };
       const lane = model.of(accountId, key);
+      const silent = model.sum((one) => (one.isSilent ? holds(one) : 0), `${accountId}/`);
       const isKept = lanes.add(waiting);
+      if (lane.isSilent && holds(lane) === 0 && silent < 2 * LIMITS.accountSilentIdsMax)
+        ok(isKept || lanes.waitingIds >= LIMITS.idsMax, "room for its first");
       if (lane.ids.includes(deliveryId)) ok(isKept);
       else if (isKept) lane.ids.push(deliveryId);
       else lane.letGo.add(deliveryId);
@@ -191,8 +204,14 @@ function play(step: Step, lanes: Lanes, model: Model): void {
     case "answered before": {
       const lane = model.lanes.get(`${step.account}/${step.lane}`);
       lanes.setAnsweredBefore({ accountId: step.account, lane: step.lane, isSuspended: false });
-      // Known to both or to neither: a lane that was let go of at once is none here.
-      if (lane !== undefined && lane.ids.length + lane.inFlight > 0) setAnsweredBefore(lane, false);
+      if (lane !== undefined) setAnsweredBefore(lane, false);
+      return;
+    }
+    case "asked about": {
+      lanes.settle([{ accountId: step.account, lane: step.lane }]);
+      const lane = model.lanes.get(`${step.account}/${step.lane}`);
+      if (lane !== undefined) lane.isUnknown = false;
+      model.forgetUnused();
       return;
     }
     case "refill":

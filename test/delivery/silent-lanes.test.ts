@@ -79,6 +79,36 @@ describe("silent receivers", () => {
     expect(bench.lanes.silentLanes).toBe(1);
   });
 
+  it("have room for their first, however many of their account wait, up to as many again", () => {
+    const bench = new LanesBench({
+      accountSilentIdsMax: 10,
+      silentLaneIdsMax: 10,
+      idsMax: 25,
+      accountIdsMin: 2,
+    });
+    expect(bench.fill("a/full", 11).filter(Boolean)).toHaveLength(10);
+    for (let n = 0; n < 10; n++) expect(bench.fill(`a/${n}`, 2), "one each").toEqual([true, false]);
+    expect(bench.fill("a/late", 1)).toEqual([false]);
+    expect(bench.fill("b/1", 10).filter(Boolean)).toHaveLength(5);
+    expect(bench.fill("c/1", 3), "the process has no more, but for whoever has next to nothing").toEqual([
+      true,
+      true,
+      false,
+    ]);
+  });
+
+  it("that had no room may have answered elsewhere: they are asked about all the same", () => {
+    const bench = new LanesBench({ accountSilentIdsMax: 1, silentLaneIdsMax: 1 });
+    for (const name of ["a/1", "a/2"]) bench.fill(name, 1);
+    expect([...bench.fill("a/known", 1), ...bench.fill("a/unknown", 1)]).toEqual([false, false]);
+    const asked = bench.lanes.drainCreated(10);
+    expect(asked.map(({ lane }) => lane)).toEqual(["1", "2", "known", "unknown"]);
+    bench.lanes.setAnsweredBefore({ accountId: "a", lane: "known", isSuspended: false });
+    bench.lanes.settle(asked);
+    expect(bench.lanes.drainOverflow(10)).toMatchObject([{ lane: "known" }]);
+    expect(bench.lanes.silentLanes, "what has no room and never answered is forgotten").toBe(2);
+  });
+
   it("that have answered elsewhere are not among them", () => {
     const bench = new LanesBench({ silentInFlightMax: 0 });
     bench.fill("a/1", 5);

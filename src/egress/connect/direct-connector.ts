@@ -43,6 +43,9 @@ async function openTcpToFirst(
     progress.remoteAddress = address;
     try {
       await admit?.(address);
+      // It was said too late whose turn it is, which is no failure of the receiver's.
+      if (admit && deadline.signal.aborted)
+        throw new ConnectError("not_proven", "It is too late.", { cause: "too late" });
       const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
       const share = startDeadline(deadline.signal, shareMs);
       return await openTcp(candidate, port, share.signal).finally(() => share.release());
@@ -130,29 +133,31 @@ const PAUSED_MAX = 10_000;
 
 /**
  * Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either, whether
- * such names lead nowhere or all to one place, whose receivers have to wait for their turns.
+ * such names lead nowhere or all to one place, whose receivers have to wait for their turns. These hold up no names of
+ * other domains.
  */
 function spacedLookUps(findAddresses: FindCheckedAddresses, connectTimeoutMs: number) {
-  /** Until when each account's look-ups wait. */
+  /** Until when look-ups of each account, and of each account in each domain, wait. */
   const paused = new TtlMap<string, number>(PAUSED_MAX);
-  function pause({ hostname, payer = hostname }: Target): void {
-    const now = performance.now();
-    const pauseMs = Math.max(0, (paused.get(payer) ?? 0) - now) + FAILED_LOOKUP_MS;
-    const limitedMs = Math.min(pauseMs, LOOKUP_PAUSE_MAX * connectTimeoutMs);
-    paused.set(payer, now + limitedMs, limitedMs);
+  const payerOf = ({ hostname, payer = hostname }: Target) => payer;
+  const domainOf = (target: Target) => `${payerOf(target)} ${target.hostname.split(".").slice(-2).join(".")}`;
+  const leftMs = (key: string) => Math.max(0, (paused.get(key) ?? 0) - performance.now());
+  function pause(key: string): void {
+    const pauseMs = Math.min(leftMs(key) + FAILED_LOOKUP_MS, LOOKUP_PAUSE_MAX * connectTimeoutMs);
+    paused.set(key, performance.now() + pauseMs, pauseMs);
   }
 
   async function lookUp(target: Target, signal: AbortSignal) {
-    const { hostname, port, payer = hostname, admit } = target;
+    const { hostname, port, admit } = target;
     if (admit === undefined) return await findAddresses(hostname, port);
-    await abortableDelay((paused.get(payer) ?? 0) - performance.now(), signal);
+    await abortableDelay(Math.max(leftMs(payerOf(target)), leftMs(domainOf(target))), signal);
     signal.throwIfAborted();
     return await findAddresses(hostname, port).catch((error: unknown) => {
-      pause(target);
+      pause(payerOf(target));
       throw error;
     });
   }
-  return { lookUp, pause };
+  return { lookUp, pauseDomain: (target: Target) => pause(domainOf(target)) };
 }
 
 export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
@@ -162,7 +167,7 @@ export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
  * @throws Error for a `ca` or an own address that cannot be read
  */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
-  const { lookUp, pause } = spacedLookUps(createCheckedAddresses(options), options.connectTimeoutMs);
+  const { lookUp, pauseDomain } = spacedLookUps(createCheckedAddresses(options), options.connectTimeoutMs);
   return createConnector(options, async (target, deadline, progress) => {
     const { hostname, port, admit } = target;
     const startedAtMs = performance.now();
@@ -174,7 +179,7 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
     progress.timings.dnsMs = performance.now() - startedAtMs;
     return await openTcpToFirst(addresses, port, deadline, progress, admit).catch((error: unknown) => {
       // With a cause it says nothing of where the name leads.
-      if (error instanceof ConnectError && error.code === "not_proven" && !error.cause) pause(target);
+      if (error instanceof ConnectError && error.code === "not_proven" && !error.cause) pauseDomain(target);
       throw error;
     });
   });

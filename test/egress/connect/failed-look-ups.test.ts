@@ -58,20 +58,31 @@ test("whoever waited for its look-up has time left for it, however little an att
 
 test("so are names that all lead to one place, whose receivers have to wait for their turn", async () => {
   const now = () => performance.now();
-  for (let n = 0; n < 4; n++) nameServer.script(`${n}.wild.example.com`, [["93.184.216.34"]]);
+  for (let n = 0; n < 40; n++) nameServer.script(`${n}.wild.example.com`, [["93.184.216.34"]]);
   const connectTo = connectorWithin(patience(5_000));
-  const tookMs = async (payer: string, names: number, cause?: string) => {
+  for (let n = 0; n < 40; n++) nameServer.script(`www.${n}.example`, [["93.184.216.34"]]);
+  const tookMs = async (payer: string, names: number, cause?: string, of = "N.wild.example.com") => {
     const startedAtMs = now();
     const admit = async () => {
       throw new ConnectError("not_proven", "It is not its turn.", { cause });
     };
     for (let n = 0; n < names; n++) {
-      const target = { hostname: `${n % 4}.wild.example.com`, port: 443, payer, admit };
+      const target = { hostname: of.replace("N", String(n % 40)), port: 443, payer, admit };
       await expect(connectTo(target, new AbortController().signal)).rejects.toThrow("not its turn");
     }
     return now() - startedAtMs;
   };
   expect(await tookMs("wild", 4)).toBeGreaterThan(290);
+  const elsewhere = await tookMs("wild", 40, undefined, "www.N.example");
+  expect(elsewhere, "but names of other domains wait for none of that").toBeLessThan(patience(3_000));
   const unasked = await tookMs("busy", 40, "too many ask");
   expect(unasked, "but not where nobody was asked whose turn it is").toBeLessThan(patience(3_000));
+});
+
+test("a turn that is had too late is no failure", async () => {
+  nameServer.script("late.example.com", [["93.184.216.34"]]);
+  const admit = () => new Promise<void>((resolve) => setTimeout(resolve, patience(600)));
+  const target = { hostname: "late.example.com", port: 443, payer: "late", admit };
+  const connecting = connectorWithin(patience(300))(target, new AbortController().signal);
+  await expect(connecting).rejects.toMatchObject({ code: "not_proven" });
 });
