@@ -5,7 +5,7 @@ import type { CapacityMetrics } from "../base/metrics/database-metrics.ts";
 import type { QueueMetrics } from "../base/metrics/queue-metrics.ts";
 import type { Tally } from "../base/metrics/registry.ts";
 import { PARTITIONED_TABLES } from "../base/model/installation.ts";
-import { restingBetweenTurns } from "../delivery/receivers-sql.ts";
+import { provenForSeconds, restingBetweenTurns } from "../delivery/receivers-sql.ts";
 import type { Sampled } from "./monitoring.ts";
 
 /** At most so many due rows are read, which bounds what a scrape costs. */
@@ -52,7 +52,11 @@ with bound as materialized (
   from looked_at
   group by account_id, lane
 ), lanes as (
-  select due, oldest, is_leased or oldest > ${RESTING_FROM_S} and (
+  select due,
+    -- What waited for its receiver's proof is ours to serve from then on.
+    case when oldest > ${RESTING_FROM_S} then least(oldest, ${provenForSeconds("c.account_id", URL_OF_OLDEST)})
+      else oldest end as oldest,
+    is_leased or oldest > ${RESTING_FROM_S} and (
     -- One that has never answered also waits for others of its account that have not; of too many none may be seen.
     (bool_or(is_leased) over (partition by account_id) or (select count(*) = ${ROWS_LOOKED_AT_MAX} from looked_at))
     and not exists (select from sealpost.answered_lanes as a

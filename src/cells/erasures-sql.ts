@@ -105,35 +105,46 @@ export async function* listErasures(
   }
 }
 
+/** `last` null: there are no more. `asked`: those of them that were erased on request. */
+type CopiedPage = {
+  readonly last: string | null;
+  readonly ids: readonly string[];
+  readonly asked: readonly string[];
+};
+
 /**
  * Erases at a move's target, perhaps restored, what was erased or forgotten at its source after it was copied, and is
  * still so.
  */
 export async function eraseCopied(source: Pool, target: Pool, accountId: string): Promise<void> {
-  for (let after: string | undefined = ""; after !== undefined; ) {
-    const rows = await inTransaction(source, async (tx) => {
+  for (let after: string | null = ""; after !== null; ) {
+    const { last, ids, asked }: CopiedPage = await inTransaction(source, async (tx) => {
       // Whatever is known of how many are erased: a page must not read and sort all that the account has.
       await tx.query("set local enable_bitmapscan = off; set local enable_sort = off");
-      const copied = await tx.query<{ id: string; isAsked: boolean }>(
-        `select id, coalesce((
-           select true from sealpost.erasures as e where e.account_id = a.account_id and e.analysis_id = a.id limit 1
-         ), false) as "isAsked"
-         from sealpost.analyses as a
-         where account_id = $1 and id > $2 and digest = '' order by id limit 200`,
+      const copied = await tx.query<CopiedPage>(
+        `with page as materialized (
+           select id, digest from sealpost.analyses where account_id = $1 and id > $2 order by id limit 5000
+         ), erased as (
+           select id, coalesce((
+             select true from sealpost.erasures as e where e.account_id = $1 and e.analysis_id = page.id limit 1
+           ), false) as is_asked from page where digest = ''
+         )
+         select (select id from page order by id desc limit 1) as last,
+           array(select id from erased) as ids, array(select id from erased where is_asked) as asked`,
         [accountId, after],
       );
-      return copied.rows;
+      return copied.rows[0]!;
     });
-    const ids: readonly string[] = rows.map(({ id }) => id);
-    const asked = rows.flatMap(({ id, isAsked }) => (isAsked ? [id] : []));
-    await target.query(
-      `with kept as (
-         insert into sealpost.erasures (account_id, analysis_id) select $1, unnest($3::text[]) on conflict do nothing
-       )
-       select sealpost.erase_analysis(account_id, id) from sealpost.analyses
-       where account_id = $1 and id = any ($2) and digest <> ''`,
-      [accountId, ids, asked],
-    );
-    after = ids.at(-1);
+    if (ids.length > 0) {
+      await target.query(
+        `with kept as (
+           insert into sealpost.erasures (account_id, analysis_id) select $1, unnest($3::text[]) on conflict do nothing
+         )
+         select sealpost.erase_analysis(account_id, id) from sealpost.analyses
+         where account_id = $1 and id = any ($2) and digest <> ''`,
+        [accountId, ids, asked],
+      );
+    }
+    after = last;
   }
 }

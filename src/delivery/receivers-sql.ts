@@ -134,18 +134,27 @@ export const refusing = (accountId: string, url: string) => `exists (
   select from sealpost.refusals as r where r.account_id = any (array[${accountId}]) and r.url = any (array[${url}])
     and coalesce(r.lifted_at < r.refused_at, true))`;
 
+/** SQL: the origin of the URL, or of the endpoint if that is null. */
+const originOf = (accountId: string, webhookUrl: string) => `sealpost.origin(coalesce(${webhookUrl}, (
+  select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))`;
+
 /**
- * SQL: whether the receiver at the URL, or at the endpoint if that is null, rests between its turns; where its origin
- * is not normalized, nor proven as it is spelled, whether any of the account's does.
+ * SQL: whether the receiver there rests between its turns; where its origin is not normalized, nor proven as it is
+ * spelled, whether any of the account's does.
  */
 export function restingBetweenTurns(accountId: string, webhookUrl: string): string {
-  const origin = `sealpost.origin(coalesce(${webhookUrl}, (
-    select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))`;
+  const origin = originOf(accountId, webhookUrl);
   const receiver = `select from sealpost.receivers as r where r.account_id = ${accountId}`;
   const [its, rests] = [`r.origin = any (array[${origin}])`, "r.next_at > now() - interval '1 minute'"];
   return `(exists (${receiver} and ${its} and ${rests}) or not sealpost.is_normalized_origin(${origin})
     and exists (${receiver} and ${rests}) and not exists (${receiver} and ${its} and r.next_at is null))`;
 }
+
+/** SQL: for how many seconds the receiver there has been proven; null: it is not, as it is spelled. */
+export const provenForSeconds = (accountId: string, webhookUrl: string) => `(
+  select extract(epoch from now() - r.proven_since)::float8 from sealpost.receivers as r
+  where r.account_id = ${accountId} and r.origin = any (array[${originOf(accountId, webhookUrl)}])
+    and r.next_at is null)`;
 
 export async function isRefusing(
   database: Pool | ClientBase,

@@ -4,6 +4,7 @@ import { readPartitionLevels, readQueueLevels } from "../../src/app/database-gau
 import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import {
+  changeRows,
   deleteRows,
   dropPartitionAhead,
   flushStatistics,
@@ -117,6 +118,11 @@ describe("the queue's levels", () => {
     const levels = await readQueueLevels(pool);
     expect(levels.oldestDueIdleSeconds).toBe(0);
     expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
+    const proven = { proven_at: new Date(), proven_since: new Date(Date.now() - 30_000), next_at: null };
+    await changeRows(database.pool, "receivers", { account_id: accountId }, proven);
+    const { oldestDueIdleSeconds } = await readQueueLevels(pool);
+    expect(oldestDueIdleSeconds, "what waited for its proof is ours from then on").toBeGreaterThan(29);
+    expect(oldestDueIdleSeconds).toBeLessThan(30 + patience(10));
     await deleteRows(database.pool, "receivers", {});
     await deleteRows(database.pool, "endpoints", { account_id: accountId });
   });
