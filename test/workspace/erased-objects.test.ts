@@ -22,7 +22,7 @@ import {
 import { startTestApi, type TestAccount, type TestApi } from "../support/sealpost-api.ts";
 import { patience } from "../support/time-limits.ts";
 import { documentsOf } from "./support/documents.ts";
-import { endKeeping, removeAll } from "./support/moving.ts";
+import { endKeeping, moveOnce, removeAll } from "./support/moving.ts";
 import { putBytes } from "./support/object-bodies.ts";
 import { keysIn, openFileStore } from "./support/object-listing.ts";
 
@@ -73,6 +73,19 @@ test("objects of an erased account's spaces go, though no row knows them, and no
   await rm(foreign);
   expect(await keys(erased.end)).toEqual([]);
   expect(await keys(other.end)).toEqual(others);
+});
+
+test("names that an erased account's renames have left go with its objects, however long these are kept", async () => {
+  const documents = documentsOf(api.ask);
+  const account = await api.newAccount();
+  const space = await documents.newSpace("Plans", { key: account.key });
+  const { id } = await documents.uploaded({ space_id: space.id }, undefined, { key: account.key });
+  await documents.rename(id, "renamed.txt", { key: account.key });
+  while (await moveOnce(database.pool, store, { keptMs: 7 * 86_400_000 }));
+  expect(await looseOf(account)).toMatchObject([{ is_reserved: false }]);
+  expect(await eraseWith(account, async () => undefined)).toMatchObject({ outcome: "erased" });
+  const soon = Date.now() + 301_000;
+  for (const { remove_at } of await looseOf(account)) expect(remove_at.getTime()).toBeLessThan(soon);
 });
 
 /** An account with a document, and where its space has its objects. */

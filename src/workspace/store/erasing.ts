@@ -193,7 +193,8 @@ export async function letLooseGo(pool: Pool, accountId: string, keys: readonly s
   const { rowCount } = await pool.query(
     `update workspace.loose_objects
      set is_reserved = false, bytes = 0, user_id = null,
-       remove_at = case when is_reserved then now() + ${RESERVED_MS} * interval '1 millisecond' else remove_at end
+       remove_at = case when is_reserved then now() + ${RESERVED_MS} * interval '1 millisecond'
+         else least(remove_at, now() + ${KEPT_MS} * interval '1 millisecond') end
      where account_id = $1 and storage_key = any ($2::text[]) and (is_reserved or bytes > 0 or user_id is not null)`,
     [accountId, keys],
   );
