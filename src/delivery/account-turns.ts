@@ -15,6 +15,39 @@ export class Share {
   silentTurn: Turn | null = null;
 }
 
+/**
+ * Silent lanes that can start something. Those that have answered at some time and those that never did take turns, in
+ * the order of their own: new names may be thousands, and each may hold its place for seconds.
+ */
+export class SilentReady<Lane extends { readonly hasAnswered: boolean }> {
+  readonly #known = new Set<Lane>();
+  readonly #new = new Set<Lane>();
+  #isTurnOfNew = true;
+
+  get size(): number {
+    return this.#known.size + this.#new.size;
+  }
+
+  add(lane: Lane): void {
+    const [its, others] = lane.hasAnswered ? [this.#known, this.#new] : [this.#new, this.#known];
+    others.delete(lane);
+    its.add(lane);
+  }
+
+  delete(lane: Lane): void {
+    this.#known.delete(lane);
+    this.#new.delete(lane);
+  }
+
+  /** Whose turn it is first. */
+  *[Symbol.iterator](): Generator<Lane> {
+    this.#isTurnOfNew = !this.#isTurnOfNew;
+    const [its, others] = this.#isTurnOfNew ? [this.#new, this.#known] : [this.#known, this.#new];
+    yield* its;
+    yield* others;
+  }
+}
+
 type Turn = Set<Share>;
 
 /** Of the places, those that only accounts with few in flight get: a POST cannot be taken back for a neighbour's. */
@@ -148,8 +181,8 @@ function moved(share: Share, from: Turn | null, to: Turn | null): Turn | null {
   return to;
 }
 
-export function first<T>(items: ReadonlySet<T>): T | undefined {
-  return items.values().next().value;
+export function first<T>(items: Iterable<T, undefined>): T | undefined {
+  return items[Symbol.iterator]().next().value;
 }
 
 /** Takes the first items out, at most so many. */

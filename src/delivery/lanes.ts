@@ -1,4 +1,4 @@
-import { AccountTurns, drain, first, Share } from "./account-turns.ts";
+import { AccountTurns, drain, first, Share, SilentReady } from "./account-turns.ts";
 import {
   type AnsweredLane,
   FIRST_ID,
@@ -36,7 +36,7 @@ type Account = Share & {
   readonly lanes: Map<string, Lane>;
   /** Lanes that can start something, in the order of their turns: those that answer, and silent ones. */
   readonly ready: Set<Lane>;
-  readonly silentReady: Set<Lane>;
+  readonly silentReady: SilentReady<Lane>;
   ids: number;
   silentIds: number;
 };
@@ -275,7 +275,7 @@ export class Lanes {
     if (isUnused(lane)) this.#rest(lane);
   }
 
-  #start(ready: Set<Lane>): TakenDelivery {
+  #start(ready: Account["ready"] | Account["silentReady"]): TakenDelivery {
     const lane = first(ready)!;
     const deliveryId = first(lane.ids)!;
     lane.ids.delete(deliveryId);
@@ -343,7 +343,7 @@ export class Lanes {
   #accountOf(id: string): Account {
     let account = this.#accounts.get(id);
     if (account === undefined) {
-      const [ready, silentReady] = [new Set<Lane>(), new Set<Lane>()];
+      const [ready, silentReady] = [new Set<Lane>(), new SilentReady<Lane>()];
       account = { ...new Share(), id, lanes: new Map(), ready, silentReady, ids: 0, silentIds: 0 };
       this.#accounts.set(id, account);
     }

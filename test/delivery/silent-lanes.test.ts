@@ -79,6 +79,23 @@ describe("silent receivers", () => {
     expect(bench.lanes.silentLanes).toBe(1);
   });
 
+  it("that have answered before, and others, take turns, however many wait", () => {
+    const bench = new LanesBench({ accountSilentMin: 4 });
+    for (let n = 0; n < 3; n++) bench.answering(`a/known${n}`, 1);
+    for (let n = 0; n < 3; n++) bench.fill(`a/known${n}`, 1);
+    for (const name of bench.takeAll()) bench.end(name.split("#")[0]!, SILENT);
+    for (let n = 0; n < 100; n++) bench.fill(`a/${n}`, 1);
+    const places = bench.takeAll().length;
+    for (let n = 0; n < 3; n++) bench.fill(`a/known${n}`, 1);
+    const started: string[] = [];
+    for (let n = 0; n < places; n++) {
+      bench.end(`a/${n}`, UNKNOWN);
+      started.push(...bench.takeAll());
+    }
+    const known = started.map((name) => name.startsWith("a/known"));
+    expect([known[0], known[1]].toSorted(), started.join()).toEqual([false, true]);
+  });
+
   it("have room for their first, however many of their account wait, up to as many again", () => {
     const bench = new LanesBench({
       accountSilentIdsMax: 10,

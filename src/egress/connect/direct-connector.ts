@@ -140,7 +140,8 @@ function spacedLookUps(findAddresses: FindCheckedAddresses, connectTimeoutMs: nu
   /** Until when look-ups of each account, and of each account in each domain, wait. */
   const paused = new TtlMap<string, number>(PAUSED_MAX);
   const payerOf = ({ hostname, payer = hostname }: Target) => payer;
-  const domainOf = (target: Target) => `${payerOf(target)} ${target.hostname.split(".").slice(-2).join(".")}`;
+  const domainOf = (target: Target) =>
+    `${payerOf(target)} ${target.hostname.split(".").slice(1).slice(-2).join(".")}`;
   const leftMs = (key: string) => Math.max(0, (paused.get(key) ?? 0) - performance.now());
   function pause(key: string): void {
     const pauseMs = Math.min(leftMs(key) + FAILED_LOOKUP_MS, LOOKUP_PAUSE_MAX * connectTimeoutMs);
