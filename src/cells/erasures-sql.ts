@@ -121,7 +121,7 @@ export async function eraseCopied(source: Pool, target: Pool, accountId: string)
     const { last, ids, asked }: CopiedPage = await inTransaction(source, async (tx) => {
       // Whatever is known of how many are erased: a page must not read and sort all that the account has.
       await tx.query("set local enable_bitmapscan = off; set local enable_sort = off");
-      const copied = await tx.query<CopiedPage>(
+      const { rows } = await tx.query<CopiedPage>(
         `with page as materialized (
            select id, digest from sealpost.analyses where account_id = $1 and id > $2 order by id limit 5000
          ), erased as (
@@ -133,7 +133,7 @@ export async function eraseCopied(source: Pool, target: Pool, accountId: string)
            array(select id from erased) as ids, array(select id from erased where is_asked) as asked`,
         [accountId, after],
       );
-      return copied.rows[0]!;
+      return rows[0]!;
     });
     if (ids.length > 0) {
       await target.query(

@@ -39,12 +39,11 @@ export class SilentReady<Lane extends { readonly hasAnswered: boolean }> {
     this.#new.delete(lane);
   }
 
-  /** Whose turn it is first. */
-  *[Symbol.iterator](): Generator<Lane> {
+  /** The one whose turn it is now. */
+  next(): Lane | undefined {
     this.#isTurnOfNew = !this.#isTurnOfNew;
     const [its, others] = this.#isTurnOfNew ? [this.#new, this.#known] : [this.#known, this.#new];
-    yield* its;
-    yield* others;
+    return first(its) ?? first(others);
   }
 }
 
@@ -181,8 +180,8 @@ function moved(share: Share, from: Turn | null, to: Turn | null): Turn | null {
   return to;
 }
 
-export function first<T>(items: Iterable<T, undefined>): T | undefined {
-  return items[Symbol.iterator]().next().value;
+export function first<T>(items: ReadonlySet<T>): T | undefined {
+  return items.values().next().value;
 }
 
 /** Takes the first items out, at most so many. */

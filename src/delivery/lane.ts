@@ -53,11 +53,8 @@ type WaitingLane = Pick<LaneState, "isSilent"> & {
 };
 
 /** Ids that the lane may remember beside those it has. @param idsOfAll that are remembered now */
-export function roomFor(
-  { isSilent, ids, inFlight, account }: WaitingLane,
-  limits: LaneLimits,
-  idsOfAll: number,
-) {
+export function roomFor(lane: WaitingLane, limits: LaneLimits, idsOfAll: number): number {
+  const { isSilent, ids, inFlight, account } = lane;
   const { idsMax, laneIdsMax, silentLaneIdsMax, accountSilentIdsMax, accountIdsMin } = limits;
   if (!isSilent) {
     // A dynamic threshold again: an account alone may fill half of what there is.

@@ -132,7 +132,7 @@ export class Lanes {
     for (let left = Math.ceil(room / 2); left > 0; left--) {
       const account = this.#turns.nextSilent();
       if (account === undefined) break;
-      taken.push(this.#start(account.silentReady));
+      taken.push(this.#start(account.silentReady.next()!));
     }
     return this.#takeTurns(taken, room, () => this.#turns.next());
   }
@@ -150,14 +150,14 @@ export class Lanes {
     while (taken.length < room) {
       const account = next();
       if (account === undefined) break;
-      taken.push(this.#start(account.ready));
+      taken.push(this.#start(first(account.ready)!));
     }
     return taken;
   }
 
   /** The attempt is over, and has told this much of its receiver. */
   release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer, turn: TurnTaken | null = null) {
-    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    const lane = this.#laneOf({ accountId, lane: key });
     if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
     this.#turns.countInFlight(lane.account, -1, lane.isSilent);
     lane.inFlight--;
@@ -176,7 +176,7 @@ export class Lanes {
 
   /** It was not its turn: it is the first of its lane again. */
   putBack(waiting: TakenDelivery): void {
-    const lane = this.#accounts.get(waiting.accountId)?.lanes.get(waiting.lane);
+    const lane = this.#laneOf(waiting);
     const behind = [...(lane?.ids ?? [])];
     if (this.add(waiting)) for (const id of behind) if (lane?.ids.delete(id)) lane.ids.add(id);
   }
@@ -217,8 +217,7 @@ export class Lanes {
 
   /** Nobody could say: those of them that are still here are as new. */
   askAgainFor(keys: readonly LaneKey[]): void {
-    const lanes = keys.map(({ accountId, lane }) => this.#accounts.get(accountId)?.lanes.get(lane));
-    for (const lane of lanes) if (lane !== undefined) this.created.add(lane);
+    for (const lane of keys.map((key) => this.#laneOf(key))) if (lane !== undefined) this.created.add(lane);
   }
 
   /** Lanes with something waiting that have never answered here: meanwhile they may have, elsewhere. */
@@ -235,11 +234,11 @@ export class Lanes {
   }
 
   /** It has answered before, in another process or another life of this one. */
-  setAnsweredBefore({ accountId, lane: key, isSuspended }: AnsweredLane): void {
-    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+  setAnsweredBefore(answered: AnsweredLane): void {
+    const lane = this.#laneOf(answered);
     if (lane === undefined) return;
     const { isSilent } = lane;
-    setAnsweredBefore(lane, isSuspended);
+    setAnsweredBefore(lane, answered.isSuspended);
     this.#neverAnswered.delete(lane);
     if (lane.isSilent !== isSilent) this.#changeSides(lane);
     this.#requeue(lane);
@@ -247,9 +246,7 @@ export class Lanes {
 
   /** They have been asked about: what had no room waits for no answer any more. */
   settle(keys: readonly LaneKey[]): void {
-    for (const { accountId, lane: key } of keys) {
-      const lane = this.#accounts.get(accountId)?.lanes.get(key);
-      if (lane === undefined) continue;
+    for (const lane of keys.flatMap((key) => this.#laneOf(key) ?? [])) {
       lane.isUnknown = false;
       if (isUnused(lane)) this.#rest(lane);
     }
@@ -267,7 +264,7 @@ export class Lanes {
   /** What a lane got back of its overflow. `nextFromId`: where more may follow; null: that was all. */
   refill({ accountId, lane: key }: LaneKey, deliveryIds: readonly string[], nextFromId: string | null): void {
     for (const deliveryId of deliveryIds) this.add({ deliveryId, accountId, lane: key });
-    const lane = this.#accounts.get(accountId)?.lanes.get(key);
+    const lane = this.#laneOf({ accountId, lane: key });
     if (lane === undefined) return;
     lane.isRefillRequested = false;
     if (nextFromId !== null) this.#overflow(lane, nextFromId);
@@ -275,15 +272,14 @@ export class Lanes {
     if (isUnused(lane)) this.#rest(lane);
   }
 
-  #start(ready: Account["ready"] | Account["silentReady"]): TakenDelivery {
-    const lane = first(ready)!;
+  #start(lane: Lane): TakenDelivery {
     const deliveryId = first(lane.ids)!;
     lane.ids.delete(deliveryId);
     this.#countIds(lane, -1);
     this.#turns.countInFlight(lane.account, 1, lane.isSilent);
     lane.inFlight++;
     // To the end of both turns.
-    ready.delete(lane);
+    (lane.isSilent ? lane.account.silentReady : lane.account.ready).delete(lane);
     this.#turns.dequeue(lane.account);
     this.#requeue(lane);
     return { deliveryId, ...keyOf(lane), epoch: lane.epoch };
@@ -348,6 +344,10 @@ export class Lanes {
       this.#accounts.set(id, account);
     }
     return account;
+  }
+
+  #laneOf({ accountId, lane }: LaneKey): Lane | undefined {
+    return this.#accounts.get(accountId)?.lanes.get(lane);
   }
 
   #newLane(account: Account, key: string): Lane {

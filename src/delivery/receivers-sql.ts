@@ -367,9 +367,9 @@ export function createTurn(
     });
     fault = null;
     ({ isProven, waitMs } = turn);
-    const cause = turn.isAsked === false ? "too many ask" : undefined;
+    const isUndecided = turn.isAsked === false;
     if (waitMs !== null)
-      throw new ConnectError("not_proven", `${origin} has not proven itself yet.`, { cause });
+      throw new ConnectError("not_proven", `${origin} has not proven itself yet.`, { isUndecided });
     isTaken ||= !isProven;
   };
   /** Null: no turn was asked for, as its name leads nowhere. Throws a fault of ours before anything was sent. */

@@ -51,7 +51,7 @@ export type Egress = {
 /**
  * Every way in which a connection to a target can fail. `local_resources_exhausted` (no descriptor, port or buffer
  * left) is this machine's fault and `egress_proxy_failed` the proxy's, and `not_proven` means that it is not the
- * receiver's turn or, with a cause, that too many ask whose it is; all others are the target's.
+ * receiver's turn; all others are the target's.
  */
 export type ConnectErrorCode =
   | keyof typeof CONNECT_ERRORS
@@ -66,9 +66,16 @@ export class ConnectError extends Error {
   readonly code: ConnectErrorCode;
   /** Null unless a connector threw it. */
   progress: ConnectProgress | null = null;
+  /** Of `not_proven`: nobody has said in time whose turn it is, which says nothing of the address. */
+  readonly isUndecided: boolean;
 
-  constructor(code: ConnectErrorCode, message: string, options?: ErrorOptions) {
+  constructor(
+    code: ConnectErrorCode,
+    message: string,
+    options: ErrorOptions & { isUndecided?: boolean } = {},
+  ) {
     super(message, options);
     this.code = code;
+    this.isUndecided = options.isUndecided ?? false;
   }
 }

@@ -34,7 +34,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * what moves have copied erased with the rest 30, rests that end with the endpoint 19, marks of a rotation that stay,
  * and keys that are over refused 14, runs that published nothing erased by their ids 25, suspensions that outlast a
  * restart 52, lists of millions of erasures 52, URLs spelled otherwise looked up a claim at a time, and asks for turns
- * shared out 58, asks that wait for one another 34, what a step left behind encrypts told of 10, erasures again that
+ * shared out 58, asks that wait for one another 37, what a step left behind encrypts told of 10, erasures again that
  * miss nothing 9, rotations that a forgotten process does not end 10, files of TLS read at startup 22, runs forgotten
  * one by one, and what a restored target has with them 9, days whose drop waits emptied 24, what waited for a proof
  * told apart 12, a move's looks bounded 12, known silent receivers in front of new ones 34, names that renames have
@@ -61,7 +61,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_726,
+    max: 58_729,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

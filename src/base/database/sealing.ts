@@ -206,7 +206,7 @@ function canariesAfterStart(sealed: Sealed | null, secretsKey: SecretsKey, isSto
   const text = sealed && textOf(sealed, secretsKey);
   if (sealed === null || text === null) return sealedCanaries(keys[0], undefined, CANARY_TEXT);
   const [other] = otherKeys(sealed, secretsKey);
-  const sealAnew = (text: string) => sealedCanaries(keys.find((key) => key !== other)!, other, text);
+  const sealAnew = (said: string) => sealedCanaries(keys.find((key) => key !== other)!, other, said);
   const [hasBegun, isResealed] = [sealed.next != null, text !== CANARY_TEXT && text !== TURNED_TEXT];
   if (other === undefined) return hasBegun && isResealed && !isStoring ? sealAnew(text) : null;
   if (!hasBegun) return sealAnew(text === resealedFrom(other) ? text : CANARY_TEXT);

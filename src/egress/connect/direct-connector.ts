@@ -43,16 +43,16 @@ async function openTcpToFirst(
     progress.remoteAddress = address;
     try {
       await admit?.(address);
-      // It was said too late whose turn it is, which is no failure of the receiver's.
+      // No failure of the receiver's.
       if (admit && deadline.signal.aborted)
-        throw new ConnectError("not_proven", "It is too late.", { cause: "too late" });
+        throw new ConnectError("not_proven", "Its turn came too late.", { isUndecided: true });
       const shareMs = Math.max(ADDRESS_SHARE_MIN_MS, deadline.remainingMs() / (candidates.length - index));
       const share = startDeadline(deadline.signal, shareMs);
       return await openTcp(candidate, port, share.signal).finally(() => share.release());
     } catch (error) {
       if (!(error instanceof ConnectError) || deadline.signal.aborted) throw error;
       if (error.code === "not_proven") {
-        if (failures.length === 0 || error.cause !== undefined) throw error;
+        if (failures.length === 0 || error.isUndecided) throw error;
         // It was this one's turn only now and then: that another has failed is what is told.
         continue;
       }
@@ -133,8 +133,8 @@ const PAUSED_MAX = 10_000;
 
 /**
  * Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either, whether
- * such names lead nowhere or all to one place, whose receivers have to wait for their turns. These hold up no names of
- * other domains.
+ * such names lead nowhere or all to one place, whose receivers have to wait for their turns. The latter hold up
+ * no names of other domains.
  */
 function spacedLookUps(findAddresses: FindCheckedAddresses, connectTimeoutMs: number) {
   /** Until when look-ups of each account, and of each account in each domain, wait. */
@@ -179,8 +179,8 @@ export function createDirectConnector(options: DirectConnectorOptions): Connect 
     );
     progress.timings.dnsMs = performance.now() - startedAtMs;
     return await openTcpToFirst(addresses, port, deadline, progress, admit).catch((error: unknown) => {
-      // With a cause it says nothing of where the name leads.
-      if (error instanceof ConnectError && error.code === "not_proven" && !error.cause) pauseDomain(target);
+      if (error instanceof ConnectError && error.code === "not_proven" && !error.isUndecided)
+        pauseDomain(target);
       throw error;
     });
   });

@@ -15,6 +15,9 @@ beforeEach(async () => {
 afterEach(() => database.drop());
 
 const make = (key: Uint8Array) => createAccount(database.pool, "One", key);
+/** As whoever starts with these keys does. */
+const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
+  keepSecretsKey(database.pool, keys, { isStoring: false });
 const isRight = (key: Uint8Array) => isSecretsKey(database.pool, key);
 const canary = async (): Promise<string | null> =>
   (await database.pool.query("select secrets_canary from sealpost.settings")).rows[0].secrets_canary;
@@ -71,8 +74,6 @@ describe("the key of a database's secrets", () => {
 
   test("has to be one of the same two in every process, while it is rotated", async () => {
     const [old, next, mistyped] = [RIGHT, Buffer.alloc(32, 3), WRONG];
-    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isStoring: false });
     const { accountId } = await make(old);
     expect(await keep(old, next)).toBe(true);
     // A process that still has the old one alone stores a secret.
@@ -110,8 +111,6 @@ describe("the key of a database's secrets", () => {
   });
 
   test("is still one of the two, though somebody starts with the old one alone before all is resealed", async () => {
-    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isStoring: false });
     await make(RIGHT);
     const third = Buffer.alloc(32, 3);
     for (const [old, next] of [
@@ -134,8 +133,6 @@ describe("the key of a database's secrets", () => {
 
   test("is still one of the two where a rotation was undone, and begins again", async () => {
     const [old, next] = [RIGHT, Buffer.alloc(32, 3)];
-    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isStoring: false });
     await make(old);
     expect(await keep(old, next)).toBe(true);
     await resealCanary(database.pool, [next, old]);
@@ -150,8 +147,6 @@ describe("the key of a database's secrets", () => {
 
   test("is not the new one alone while a process may still encrypt with the old one", async () => {
     const [old, next] = [RIGHT, Buffer.alloc(32, 3)];
-    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isStoring: false });
     await make(old);
     expect([await keep(old, next), await keep(next, old)]).toEqual([true, true]);
     await resealCanary(database.pool, [next, old]);
@@ -168,8 +163,6 @@ describe("the key of a database's secrets", () => {
 
   test("can end again, though its last step was undone after everything had been resealed with it alone", async () => {
     const [old, next] = [RIGHT, Buffer.alloc(32, 3)];
-    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isStoring: false });
     await make(old);
     expect([await keep(old, next), await keep(next, old)]).toEqual([true, true]);
     await resealCanary(database.pool, [next, old]);
@@ -181,8 +174,6 @@ describe("the key of a database's secrets", () => {
 
   test("can be replaced where it was mistyped, by resealing with the old one alone", async () => {
     await make(RIGHT);
-    const keep = (...keys: [Uint8Array, ...Uint8Array[]]) =>
-      keepSecretsKey(database.pool, keys, { isStoring: false });
     expect(await keep(RIGHT, WRONG)).toBe(true);
     expect(await keep(RIGHT, Buffer.alloc(32, 3))).toBe(false);
     await resealCanary(database.pool, RIGHT);

@@ -117,14 +117,14 @@ describe("a connection", () => {
   });
 
   it.each([
-    ["no turn", "connect_refused", undefined],
-    ["no place among those who ask", "not_proven", "too many ask"],
-  ])("that finds %s at its second address has failed with %s", async (_, code, cause) => {
+    ["no turn", "connect_refused", false],
+    ["no place among those who ask", "not_proven", true],
+  ])("that finds %s at its second address has failed with %s", async (_, code, isUndecided) => {
     const port = await freePort();
     nameServer.script(NAME, [["127.0.0.1", "127.0.0.2"]]);
     const asked: string[] = [];
     const admit = async (address: string) => {
-      if (asked.push(address) > 1) throw new ConnectError("not_proven", "Not now.", { cause });
+      if (asked.push(address) > 1) throw new ConnectError("not_proven", "Not now.", { isUndecided });
     };
     const connect = connectorFor([`${NAME}:${port}`]);
     await expect(connect({ hostname: NAME, port, admit }, never)).rejects.toMatchObject({ code });
