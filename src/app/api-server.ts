@@ -23,7 +23,7 @@ import type { StoredResponse } from "../base/model/idempotency.ts";
 import { NO_SPACES } from "../base/model/reader.ts";
 import type { SecretsKey } from "../base/model/secrets-key.ts";
 import { createConsole } from "../console/console.ts";
-import { mustProve } from "../delivery/receivers-sql.ts";
+import { mustProve } from "../delivery/receiver-turns.ts";
 import { ATTEMPTS_MAX } from "../delivery/schedule/retry-schedule.ts";
 import { createAddressSet } from "../egress/rules/address.ts";
 import { apiKeyPrefix, type FindApiKey } from "../http/api-keys.ts";

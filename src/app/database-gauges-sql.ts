@@ -38,6 +38,7 @@ with bound as materialized (
   select coalesce(min(looked_from) filter (where until > now()), '-infinity') as looked_from from sealpost.leader
 ), looked_at as materialized (
   select account_id, delivery_id, lane, coalesce(lease_until > now(), false) as is_leased,
+    coalesce(lease_until > now() or lease_started_at > now() - ${RESTING_FROM_S} * interval '1 s', false) as is_tried,
     extract(epoch from now() - due_at)::float8 as due_for
   from sealpost.open_deliveries
   -- Before the leader's bound are only the entries of what is gone, for as long as anybody holds a snapshot.
@@ -45,7 +46,7 @@ with bound as materialized (
   order by wake_at
   limit ${ROWS_LOOKED_AT_MAX}
 ), counted as (
-  select account_id, lane, bool_or(is_leased) as is_leased,
+  select account_id, lane, bool_or(is_leased) as is_leased, bool_or(is_tried) as is_tried,
     count(*) filter (where not is_leased and due_for >= 0) as due,
     max(due_for) filter (where not is_leased) as oldest,
     (array_agg(delivery_id order by due_for desc) filter (where not is_leased))[1] as oldest_id
@@ -57,8 +58,9 @@ with bound as materialized (
     case when oldest > ${RESTING_FROM_S} then least(oldest, ${provenForSeconds("c.account_id", URL_OF_OLDEST)})
       else oldest end as oldest,
     is_leased or oldest > ${RESTING_FROM_S} and (
-    -- One that has never answered also waits for others of its account that have not; of too many none may be seen.
-    (bool_or(is_leased) over (partition by account_id) or (select count(*) = ${ROWS_LOOKED_AT_MAX} from looked_at))
+    -- One that has never answered also waits for others of its account that have not, or for the look-up of its name;
+    -- of too many none may be seen.
+    (bool_or(is_tried) over (partition by account_id) or (select count(*) = ${ROWS_LOOKED_AT_MAX} from looked_at))
     and not exists (select from sealpost.answered_lanes as a
       where a.account_id = any (array[c.account_id]) and a.lane = any (array[c.lane]))
     or ${restingBetweenTurns("c.account_id", URL_OF_OLDEST)}) as is_at_work

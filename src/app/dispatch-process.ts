@@ -21,12 +21,8 @@ import {
   takeBackOverflow,
   wakeSoon,
 } from "../delivery/promote-sql.ts";
-import {
-  findAnsweredLanes,
-  findEndedRests,
-  receiverTurns,
-  rememberAnsweredLanes,
-} from "../delivery/receivers-sql.ts";
+import { receiverTurns } from "../delivery/receiver-turns.ts";
+import { findAnsweredLanes, findEndedRests, rememberAnsweredLanes } from "../delivery/receivers-sql.ts";
 import { recordOutcomes } from "../delivery/record-sql.ts";
 import { createWakeups } from "../delivery/wakeups.ts";
 import { countAllActivity } from "../log/activity-sql.ts";

@@ -12,14 +12,8 @@ import { judgeTargetUrl, type TargetUrlVerdict } from "../egress/rules/target-ur
 import type { ClaimedDelivery, LeasedDelivery } from "./claim-sql.ts";
 import { hidingSecrets, sentHeaders, unsealHeaders } from "./endpoint-headers.ts";
 import type { TurnTaken } from "./lane.ts";
-import {
-  createTurn,
-  type Meant,
-  mustProve,
-  type ReceiverTurn,
-  type ReceiverTurns,
-  requestForm,
-} from "./receivers-sql.ts";
+import { createTurn, mustProve, type ReceiverTurn, type ReceiverTurns } from "./receiver-turns.ts";
+import { type Meant, requestForm } from "./receivers-sql.ts";
 import type { AttemptRow, Recording } from "./record-sql.ts";
 import { decideAfterAttempt, decideBeforeAttempt, dueAfterRelease, waitedMs } from "./schedule/life.ts";
 import { ATTEMPTS_MAX, parseRetryAfterMs, type RetryPolicy } from "./schedule/retry-schedule.ts";
@@ -183,6 +177,13 @@ export async function deliver(
     throw new Error(`delivery ${delivery.deliveryId} was to be posted without a target, a number or a body`);
   }
 
+  const { run, number } = delivery;
+  const asked = { accountId, isFirst: run === 1 && number === 1 };
+  const turn =
+    url !== null && delivery.provenAtMs === null ? createTurn(asked, spelled, on.turns, on.leaseMs) : null;
+  const rest = (await turn?.begin()) ?? null;
+  if (rest !== null) return ended(delivery, { status: "waits" }, null, null, { turn: rest });
+
   const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });
   // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
   // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
@@ -197,10 +198,6 @@ export async function deliver(
   const payload = message(body, delivery.deliveryId);
   if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
 
-  const { run, number } = delivery;
-  const asked = { accountId, isFirst: run === 1 && number === 1 };
-  const turn =
-    url !== null && delivery.provenAtMs === null ? createTurn(asked, spelled, on.turns, on.leaseMs) : null;
   const request = { url: target.url, payer: accountId, admit: turn?.admit, deadlineMs: on.deadlineMs, hide };
   const { result, isConfirmed = false } =
     turn === null || !on.challenges

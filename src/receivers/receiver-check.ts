@@ -5,7 +5,7 @@ import { AnsweredBy, time } from "../api/fields.ts";
 import { answeredBy } from "../base/model/answered-by.ts";
 import { DAY_MS, isoTime } from "../base/model/time.ts";
 import { type EndpointHeader, hidingSecrets, sentHeaders } from "../delivery/endpoint-headers.ts";
-import type { ReceiverTurn } from "../delivery/receivers-sql.ts";
+import type { ReceiverTurn } from "../delivery/receiver-turns.ts";
 import {
   challengeBody,
   confirmsChallenge,

@@ -105,6 +105,23 @@ describe("the queue's levels", () => {
     const levels = await readQueueLevels(pool);
     expect(levels.oldestDueIdleSeconds).toBe(0);
     expect(levels.oldestDueAtWorkSeconds).toBeGreaterThan(299);
+    // That one was given back, as too many names are looked up.
+    const leasedAt = (secondsAgo: number) =>
+      changeRows(
+        database.pool,
+        "open_deliveries",
+        { lane: 12 },
+        {
+          lease_token: null,
+          lease_until: null,
+          lease_started_at: new Date(Date.now() - secondsAgo * 1_000),
+        },
+      );
+    await leasedAt(5);
+    expect((await readQueueLevels(pool)).oldestDueIdleSeconds).toBeLessThan(15);
+    await leasedAt(60);
+    expect((await readQueueLevels(pool)).oldestDueIdleSeconds).toBeGreaterThan(299);
+    await leasedAt(5);
     await answered(11);
     expect((await readQueueLevels(pool)).oldestDueIdleSeconds).toBeGreaterThan(299);
   });

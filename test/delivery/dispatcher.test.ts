@@ -6,7 +6,7 @@ import { createDelivering } from "../../src/delivery/deliver.ts";
 import { Dispatcher, type DispatcherOptions } from "../../src/delivery/dispatcher.ts";
 import { LANE_LIMITS, type WaitingDelivery } from "../../src/delivery/lane.ts";
 import { freeLeases, promoteDue, takeBackOverflow, wakeSoon } from "../../src/delivery/promote-sql.ts";
-import { receiverTurns } from "../../src/delivery/receivers-sql.ts";
+import { receiverTurns } from "../../src/delivery/receiver-turns.ts";
 import { recordOutcomes } from "../../src/delivery/record-sql.ts";
 import { deliveryRow, openRow, publishAt } from "../support/delivery-rows.ts";
 import { testConfig } from "../support/dispatching.ts";

@@ -4,10 +4,10 @@ import { connect, createServer } from "node:net";
 import { pipeline } from "node:stream";
 import { expect, it } from "vitest";
 import { asMeant } from "../../src/delivery/deliver.ts";
+import { receiverTurns } from "../../src/delivery/receiver-turns.ts";
 import {
   endTurn,
   findEndedRests,
-  receiverTurns,
   refuseUrl,
   requestForm,
   restingBetweenTurns,
@@ -235,6 +235,41 @@ it("an account's many new receivers get their first webhooks as fast as without 
   for (const address of addresses) address.close();
   await Promise.all([names.close(), receiver.close()]);
   expect(asked, `without consent it took ${without} ms`).toBeLessThan(1.3 * without + patience(1_000));
+});
+
+it.each([
+  ["lead to one place", [["127.1.0.1"]]],
+  ["lead nowhere", []],
+])("a new receiver does not wait for a thousand new names of its account that %s", async (_, lead) => {
+  const [names, good] = [await startNameServer(), await startReceiver()];
+  const hosts = Array.from({ length: 1_000 }, (_, n) => `r${n}.wild.test`);
+  for (const host of hosts) names.script(host, lead);
+  const allowed = [`*.wild.test:${good.port}`, `localhost:${good.port}`];
+  await allowTargets(database.pool, allowed);
+  const { accountId } = await createTestAccount(database);
+  const publish = (urls: string[]) =>
+    publishMany(
+      database.pool,
+      urls.map(() => accountId),
+      urls.map((_, n) => `{"id":"${urls.length}-${n}","status":"succeeded"}`),
+      urls,
+    );
+  const dispatcher = startTestDispatcher(database, [good], {
+    TARGET_CONSENT: "success",
+    TARGET_DNS_SERVERS: names.address,
+    UNSAFE_ALLOWED_TARGETS: allowed.join(","),
+    DISPATCH_IN_FLIGHT_MAX: "1000",
+  });
+  await publish(hosts.map((host) => `https://${host}:${good.port}/in`));
+  // More than its account has places for.
+  await dispatcher.waitForAttempts(40);
+  const startedAtMs = performance.now();
+  await publish([good.url("/in").href]);
+  await good.waitForRequests(1, 100_000);
+  // Behind them it came after 44 s.
+  expect(performance.now() - startedAtMs).toBeLessThan(patience(4_000));
+  await dispatcher.stop();
+  await Promise.all([names.close(), good.close()]);
 });
 
 it("URLs that are spelled otherwise are looked up together, as what they mean", async () => {

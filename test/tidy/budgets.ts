@@ -40,11 +40,12 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * told apart 12, a move's looks bounded 12, known silent receivers in front of new ones 34, names that renames have
  * left 1, known receivers served after a restart beside all that wait, and their domains' look-ups 33, faults of our
  * own certificates told of 8, rotations whose last step was undone ended 2, erasures looked for at a move whatever is
- * known of them 7; and for what the console's users asked for: its truth about replays, hosts and times 122, its
- * density (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a pause's
- * banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public pages in
- * one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first
- * 10, and for integrators: who answered in place of the application 480 and 2, programs that say when nobody answers 7,
+ * known of them 7; look-ups that hold no place while they are paused 45 and a file, references from before a move told
+ * where to go 22, and for what the console's users asked for: its truth about replays, hosts and times 122, its density
+ * (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a pause's banner)
+ * 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public pages in one
+ * design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first 10,
+ * and for integrators: who answered in place of the application 480 and 2, programs that say when nobody answers 7,
  * pages as Markdown 79, a first webhook without a restart and checks of plain HTTP on one's own machine 324 and 3, a
  * document that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31,
  * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
@@ -61,13 +62,13 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_729,
+    max: 58_796,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
   {
     what: "files of TypeScript in src/",
-    max: 362,
+    max: 363,
     of: (path) => /^src\/.*\.ts$/.test(path),
     count: (files) => files.length,
   },

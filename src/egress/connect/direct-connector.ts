@@ -1,13 +1,10 @@
 import { connect, type Socket } from "node:net";
-import { abortableDelay } from "../../base/model/backoff.ts";
-import { TtlMap } from "../../base/model/caches.ts";
 import {
   type CheckedAddressesOptions,
   createCheckedAddresses,
-  type FindCheckedAddresses,
   type ResolvedAddress,
 } from "../dns/resolver.ts";
-import { type Admit, type Connect, ConnectError, type ConnectProgress, type Target } from "../egress.ts";
+import { type Admit, type Connect, ConnectError, type ConnectProgress } from "../egress.ts";
 import { isSameAddress } from "../rules/address.ts";
 import {
   type ConnectorOptions,
@@ -125,42 +122,6 @@ function refuseLookup(hostname: string): never {
   throw new Error(`Lookup of "${hostname}" where an address was given.`);
 }
 
-/** Of an account's look-ups that fail, of receivers that have proven nothing, each is followed by so long a pause, … */
-const FAILED_LOOKUP_MS = 100;
-/** … and all together by this part of the time to connect: an attempt to another of its names has the rest. */
-const LOOKUP_PAUSE_MAX = 0.6;
-const PAUSED_MAX = 10_000;
-
-/**
- * Whose name servers are asked for `RANDOM.example.com`, an account says: theirs should not be flooded either, whether
- * such names lead nowhere or all to one place, whose receivers have to wait for their turns. The latter hold up
- * no names of other domains.
- */
-function spacedLookUps(findAddresses: FindCheckedAddresses, connectTimeoutMs: number) {
-  /** Until when look-ups of each account, and of each account in each domain, wait. */
-  const paused = new TtlMap<string, number>(PAUSED_MAX);
-  const payerOf = ({ hostname, payer = hostname }: Target) => payer;
-  const domainOf = (target: Target) =>
-    `${payerOf(target)} ${target.hostname.split(".").slice(1).slice(-2).join(".")}`;
-  const leftMs = (key: string) => Math.max(0, (paused.get(key) ?? 0) - performance.now());
-  function pause(key: string): void {
-    const pauseMs = Math.min(leftMs(key) + FAILED_LOOKUP_MS, LOOKUP_PAUSE_MAX * connectTimeoutMs);
-    paused.set(key, performance.now() + pauseMs, pauseMs);
-  }
-
-  async function lookUp(target: Target, signal: AbortSignal) {
-    const { hostname, port, admit } = target;
-    if (admit === undefined) return await findAddresses(hostname, port);
-    await abortableDelay(Math.max(leftMs(payerOf(target)), leftMs(domainOf(target))), signal);
-    signal.throwIfAborted();
-    return await findAddresses(hostname, port).catch((error: unknown) => {
-      pause(payerOf(target));
-      throw error;
-    });
-  }
-  return { lookUp, pauseDomain: (target: Target) => pause(domainOf(target)) };
-}
-
 export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
 
 /**
@@ -168,20 +129,16 @@ export type DirectConnectorOptions = CheckedAddressesOptions & ConnectorOptions;
  * @throws Error for a `ca` or an own address that cannot be read
  */
 export function createDirectConnector(options: DirectConnectorOptions): Connect {
-  const { lookUp, pauseDomain } = spacedLookUps(createCheckedAddresses(options), options.connectTimeoutMs);
+  const findAddresses = createCheckedAddresses(options);
   return createConnector(options, async (target, deadline, progress) => {
     const { hostname, port, admit } = target;
     const startedAtMs = performance.now();
     const addresses = await unlessAborted(
-      () => lookUp(target, deadline.signal),
+      () => findAddresses(hostname, port),
       deadline.signal,
       () => new ConnectError("dns_timeout", `No name server answered in time for "${hostname}".`),
     );
     progress.timings.dnsMs = performance.now() - startedAtMs;
-    return await openTcpToFirst(addresses, port, deadline, progress, admit).catch((error: unknown) => {
-      if (error instanceof ConnectError && error.code === "not_proven" && !error.isUndecided)
-        pauseDomain(target);
-      throw error;
-    });
+    return await openTcpToFirst(addresses, port, deadline, progress, admit);
   });
 }

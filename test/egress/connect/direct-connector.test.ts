@@ -259,19 +259,16 @@ describe("connectTimeoutMs", () => {
     expect(ms).toBeLessThan(patience(700));
   });
 
-  it("ends a wait for TCP", async () => {
-    const { port } = opened(await startBlackHole());
+  const late = () => new Promise<void>((resolve) => setTimeout(resolve, patience(400)));
+  it.each([
+    ["TCP", "connect_timeout", startBlackHole, undefined],
+    ["a TLS handshake that never finishes", "tls_timeout", startTcpServer, undefined],
+    ["its turn, which is no failure", "not_proven", startTcpServer, late],
+  ])("ends a wait for %s", async (_, expected, start, admit) => {
+    const { port } = opened(await start());
     const connect = connectorFor([`localhost:${port}`], { connectTimeoutMs: patience(300) });
-    const { code, ms } = await durationOf(connect({ hostname: "localhost", port }, never));
-    expect(code).toBe("connect_timeout");
-    expect(ms).toBeLessThan(patience(700));
-  });
-
-  it("ends a TLS handshake that never finishes", async () => {
-    const { port } = opened(await startTcpServer());
-    const connect = connectorFor([`localhost:${port}`], { connectTimeoutMs: patience(300) });
-    const { code, ms } = await durationOf(connect({ hostname: "localhost", port }, never));
-    expect(code).toBe("tls_timeout");
+    const { code, ms } = await durationOf(connect({ hostname: "localhost", port, admit }, never));
+    expect(code).toBe(expected);
     expect(ms).toBeLessThan(patience(700));
   });
 

@@ -1,0 +1,203 @@
+import { setTimeout as wait } from "node:timers/promises";
+import type { Pool } from "pg";
+import type { Config } from "../base/config/config.ts";
+import { TtlMap } from "../base/model/caches.ts";
+import { type Admit, ConnectError } from "../egress/egress.ts";
+import { allowsUnsafely, portOf, type UnsafeAllowedTargets } from "../egress/rules/host.ts";
+import type { TurnTaken } from "./lane.ts";
+import {
+  endTurn,
+  findReceivers,
+  type Meant,
+  RECEIVER_EVERY_MS,
+  refuseUrl,
+  type Turn,
+  type TurnRequest,
+  takeTurn,
+} from "./receivers-sql.ts";
+
+/** Asks of an account that the database has at a time, from this process; the others wait for one of them, … */
+const ASKS_PER_ACCOUNT_MAX = 4;
+/** … for so long at most, … */
+const ASK_WITHIN_MS = 1_000;
+/** … or come again after this. */
+const NOT_ASKED: Turn = { isProven: false, waitMs: 1_000, isAsked: false };
+
+/** Asks of one account: how many the database has, and who is next, the longest waiting first. */
+class Asking {
+  count = 0;
+  readonly #waiting = new Set<(isNext: boolean) => void>();
+
+  /** False: its turn to ask did not come in time. */
+  async begin(): Promise<boolean> {
+    if (this.count < ASKS_PER_ACCOUNT_MAX) {
+      this.count++;
+      return true;
+    }
+    return await new Promise((resolve) => {
+      const end = (isNext: boolean) => {
+        clearTimeout(timer);
+        this.#waiting.delete(end);
+        resolve(isNext);
+      };
+      const timer = setTimeout(end, ASK_WITHIN_MS, false);
+      this.#waiting.add(end);
+    });
+  }
+
+  end(): void {
+    const [next] = this.#waiting;
+    if (next === undefined) this.count--;
+    else next(true);
+  }
+}
+
+/** After a look-up that failed, or of a name whose receiver has to wait for its turn, those of its domain wait, … */
+const OF_DOMAIN_MS = 100;
+/** … and after one that failed, those of all its account's names; … */
+const OF_ACCOUNT_MS = 10;
+/** … the pauses of many add up to this at most. */
+const PAUSE_MAX_MS = 3_000;
+/** One that is shorter is waited out. In a longer one an attempt keeps no place from its account's other names: … */
+const WAITED_OUT_MS = 500;
+/** … it comes again when it is over, as do others, one after the other. */
+const COME_AGAIN_EVERY_MS = 10;
+const PAUSED_MAX = 10_000;
+
+/**
+ * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
+ * says: theirs should not be flooded either, whether such names lead nowhere or all to one place.
+ */
+export class LookUps {
+  readonly #paused = new TtlMap<string, { readonly untilMs: number; readonly comeAgainMs: number }>(
+    PAUSED_MAX,
+  );
+
+  /** 0: its name may be looked up now. Else it may come again in so many ms. */
+  async begin(accountId: string, hostname: string): Promise<number> {
+    const nowMs = performance.now();
+    const paused = keysOf(accountId, hostname).map((key) => [key, this.#pauseOf(key)] as const);
+    const [longest, pause] = paused.reduce((one, other) => (other[1].untilMs > one[1].untilMs ? other : one));
+    const leftMs = pause.untilMs - nowMs;
+    if (leftMs <= WAITED_OUT_MS) {
+      if (leftMs > 0) await wait(leftMs);
+      return 0;
+    }
+    const comeAgainMs = Math.max(pause.comeAgainMs, pause.untilMs) + COME_AGAIN_EVERY_MS;
+    this.#paused.set(longest, { ...pause, comeAgainMs }, comeAgainMs - nowMs);
+    return comeAgainMs - nowMs;
+  }
+
+  failed(accountId: string, hostname: string): void {
+    const [domain, account] = keysOf(accountId, hostname);
+    this.#pause(domain, OF_DOMAIN_MS);
+    this.#pause(account, OF_ACCOUNT_MS);
+  }
+
+  /** It leads to where its receiver has to wait. */
+  waits(accountId: string, hostname: string): void {
+    this.#pause(keysOf(accountId, hostname)[0], OF_DOMAIN_MS);
+  }
+
+  #pauseOf(key: string) {
+    return this.#paused.get(key) ?? { untilMs: 0, comeAgainMs: 0 };
+  }
+
+  #pause(key: string, ms: number): void {
+    const nowMs = performance.now();
+    const { untilMs, comeAgainMs } = this.#pauseOf(key);
+    const until = Math.min(Math.max(untilMs, nowMs) + ms, nowMs + PAUSE_MAX_MS);
+    this.#paused.set(key, { untilMs: until, comeAgainMs }, Math.max(until, comeAgainMs) - nowMs);
+  }
+}
+
+/** Of the account in the name's domain (without its first label, at most the last two), and of the account. */
+function keysOf(accountId: string, hostname: string): readonly [string, string] {
+  return [`${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`, accountId];
+}
+
+/** What attempts ask and tell of receivers that have to be proven. @param claims for what all of a claim ask at once */
+export function receiverTurns(pool: Pool, claims: Pool) {
+  const asking = new Map<string, Asking>();
+  const take = async (asked: TurnRequest): Promise<Turn> => {
+    const { accountId } = asked;
+    const own = asking.get(accountId) ?? new Asking();
+    asking.set(accountId, own);
+    // Their names may be thousands, and everybody's first webhook would wait behind them.
+    if (!(await own.begin())) return NOT_ASKED;
+    return await takeTurn(pool, asked).finally(() => {
+      own.end();
+      if (own.count === 0) asking.delete(accountId);
+    });
+  };
+  return {
+    take,
+    lookUps: new LookUps(),
+    findReceivers: (meant: readonly Meant[]) => findReceivers(claims, meant),
+    end: (accountId: string, url: string, isProof: boolean) => endTurn(pool, accountId, url, isProof),
+    refuse: (accountId: string, url: string) => refuseUrl(pool, accountId, url),
+  };
+}
+
+export type ReceiverTurns = ReturnType<typeof receiverTurns>;
+
+/** Whether a receiver there has to prove that it wants webhooks: those of tests on loopback are nobody else's. */
+export function mustProve(
+  { targetConsent }: Pick<Config, "targetConsent">,
+  unsafeAllowedTargets: UnsafeAllowedTargets,
+  url: URL,
+): boolean {
+  return targetConsent !== null || !allowsUnsafely(unsafeAllowedTargets, url.hostname, portOf(url));
+}
+
+export type ReceiverTurn = ReturnType<typeof createTurn>;
+
+/** One attempt at a receiver that has proven nothing, at a URL as the account spells it. */
+export function createTurn(
+  asked: Pick<TurnRequest, "accountId" | "isFirst">,
+  url: string,
+  turns: ReceiverTurns,
+  leaseMs: number,
+) {
+  const { origin, hostname } = new URL(url);
+  const { accountId } = asked;
+  let isTaken = false;
+  let waitMs: number | null = null;
+  let isProven = false;
+  let isUndecided = false;
+  let fault: Error | null = null;
+  /** Null: its name may be looked up now. */
+  const begin = async (): Promise<TurnTaken | null> => {
+    const restMs = await turns.lookUps.begin(accountId, hostname);
+    return restMs === 0 ? null : { origin, restMs };
+  };
+  const admit: Admit = async (address) => {
+    fault = new Error("the database did not say in time whose turn it is");
+    const more = { origin, address, leaseMs, isFurther: isTaken };
+    const turn = await turns.take({ ...asked, ...more }).catch((error: Error) => {
+      fault = error;
+      throw error;
+    });
+    fault = null;
+    ({ isProven, waitMs } = turn);
+    isUndecided = turn.isAsked === false;
+    if (waitMs !== null)
+      throw new ConnectError("not_proven", `${origin} has not proven itself yet.`, { isUndecided });
+    isTaken ||= !isProven;
+  };
+  /** Null: no turn was asked for, as its name leads nowhere. Throws a fault of ours before anything was sent. */
+  const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
+    if (fault !== null) throw fault;
+    if (!isTaken && !isProven && waitMs === null) {
+      turns.lookUps.failed(accountId, hostname);
+      return null;
+    }
+    if (!isTaken && waitMs !== null && !isUndecided) turns.lookUps.waits(accountId, hostname);
+    // If that fails, the turn ends by itself, and the next POST proves the same.
+    if (isTaken) await turns.end(accountId, url, hasSucceeded).catch(() => undefined);
+    // Another address may have had it wait for longer: its turn at the first is over.
+    const restMs = isTaken ? RECEIVER_EVERY_MS : waitMs;
+    return { origin, restMs: isProven || hasSucceeded ? null : restMs };
+  };
+  return { begin, admit, end, isProven: () => isProven };
+}
