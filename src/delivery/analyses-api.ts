@@ -2,6 +2,7 @@ import type { ClientBase, Pool } from "pg";
 import { z } from "zod";
 import { analysisId, id, targetUrl } from "../api/fields.ts";
 import { operationsOf } from "../api/operations.ts";
+import { findMovedTo } from "../base/database/account-rows.ts";
 import { isTransactionConflict } from "../base/database/transaction.ts";
 import { ANALYSIS_STATUSES } from "../base/model/events.ts";
 import type { Reader } from "../base/model/reader.ts";
@@ -10,7 +11,7 @@ import type { UnsafeAllowedTargets } from "../egress/rules/host.ts";
 import { LockWaitError } from "../http/idempotent-write.ts";
 import { JSON_LEVELS_MAX } from "../http/limits.ts";
 import { bytesResponse, jsonResponse, type Operation, rawBody } from "../http/operation.ts";
-import { type FieldError, invalidRequest, Problem } from "../http/problems.ts";
+import { accountMoved, type FieldError, invalidRequest, Problem } from "../http/problems.ts";
 import { endOfString, orRefuse, utf8 } from "../http/request-validation.ts";
 import { type PublishRefusalCode, PublishRefusedError } from "../publish/publish-call-sql.ts";
 import { findAnalysis, publishWrites } from "./analyses-sql.ts";
@@ -182,15 +183,20 @@ export function analysisOperations({
       summary: "Get an analysis",
       description:
         "The analysis exactly as it was published, byte for byte the `data` of its webhook. Readable for 7 days, " +
-        "or until it is erased, then 410; 404 until it is published.",
+        "or until it is erased, then 410; 404 until it is published. Where its account has moved to another cell, " +
+        "409 once it is deleted here.",
       path: "/v1/analyses/{analysis_id}",
       scope: "analyses:read",
       params: z.strictObject({ analysis_id: analysisId }),
       response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
-      errors: ["not_found", "analysis_expired", "analysis_erased"],
-      handle: async ({ reader, params, problem }) => {
+      errors: ["not_found", "analysis_expired", "analysis_erased", "account_moved"],
+      handle: async ({ accountId, reader, params, problem }) => {
         const found = await findAnalysis(pool, await reader(), params.analysis_id);
-        if (found === null) throw problem("not_found");
+        if (found === null) {
+          // A reference from before a move leads here.
+          const cell = await findMovedTo(pool, accountId);
+          throw cell === null ? problem("not_found") : accountMoved(cell);
+        }
         if (found.isErased) throw problem("analysis_erased");
         const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;
         if (found.text === null || hasExpired) throw problem("analysis_expired");

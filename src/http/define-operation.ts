@@ -115,7 +115,7 @@ export function operationDefiners<DomainCode extends string = never>(
       work: { ...declared, kind } as unknown as Work,
     });
   }
-  type Codes = DomainCode | HandlerCode;
+  type Codes = DomainCode | HandlerCode | "account_moved";
   type Held = JsonBody | RawBody;
   const write: Define<"write", Held, Codes> = (declaration) => operation("write", declaration);
   const batchedWrite: Define<"batched_write", Held, Codes> = (declaration) =>

@@ -16,7 +16,13 @@ import {
   UPLOAD_CLAIM_MS,
 } from "./limits.ts";
 import type { AuditDetails, Caller, ErasedResult, Repeated, Transaction } from "./operation.ts";
-import { invalidRequest, Problem, TemporarilyUnavailable, type TranslateError } from "./problems.ts";
+import {
+  accountMoved,
+  invalidRequest,
+  Problem,
+  TemporarilyUnavailable,
+  type TranslateError,
+} from "./problems.ts";
 import { type OperationResponse, toStoredResponse } from "./responses.ts";
 import type { InTurn } from "./turns.ts";
 
@@ -361,9 +367,7 @@ export function earlierResponse(found: ClaimState, claim: IdempotencyClaim): Ope
     case "in_progress":
       throw new Problem("idempotency_in_progress");
     case "moved":
-      throw new Problem("account_moved", {
-        errors: [{ path: "account", message: `The account is in the cell "${found.cell}".` }],
-      });
+      throw accountMoved(found.cell);
     case "completed":
       if (!claim.fingerprint.equals(found.fingerprint)) throw new Problem("idempotency_key_reused");
       return { ...found.response, etag: null };

@@ -84,7 +84,8 @@ export const standardProblems = {
   account_moved: {
     status: 409,
     meaning:
-      "The account has moved to another cell of this service, which `errors` names. Here it can only be read.",
+      "The account has moved to another cell of this service, which `errors` names. Here it can only be read, until " +
+      "it is deleted.",
     remedy:
       "Send the request there, with the same Idempotency-Key: requests answered here get the same answer there. If " +
       "you do not choose cells yourself, wait a moment and retry; report it if it persists.",

@@ -62,6 +62,13 @@ export function invalidRequest(path: string, message: string): Problem {
   return new Problem("invalid_request", { errors: [{ path, message }] });
 }
 
+/** 409 `account_moved`. @param cell its name */
+export function accountMoved(cell: string): Problem {
+  return new Problem("account_moved", {
+    errors: [{ path: "account", message: `The account is in the cell "${cell}".` }],
+  });
+}
+
 /** What is behind an injected function (the database) is away: 503 `temporarily_unavailable` with Retry-After. */
 export class TemporarilyUnavailable extends Error {
   override readonly name = "TemporarilyUnavailable";

@@ -18,6 +18,7 @@ test("every code of our own is raised by some operation, and explained", () => {
   const ofConsole = ["too_many_sessions"];
   const ofNotices = ["too_many_recipients", "mail_not_configured"];
   const others = [
+    "account_moved",
     "analysis_erased",
     "analysis_expired",
     "cursor_expired",

@@ -264,18 +264,18 @@ describe("two cells behind HAProxy", () => {
   });
 
   test("a cell's own name leads to it, whoever asks", async () => {
-    const statusAt = async (host: string, key: string) => {
-      const { port } = new URL(proxy.url);
+    const statusAt = async (host: string, key: string, path = "/v1/webhooks/deliveries") => {
       const headers = { host, authorization: `Bearer ${key}` };
-      const call = request({ host: "127.0.0.1", port, path: "/v1/webhooks/deliveries", headers }).end();
+      const call = request(`${proxy.url}${path}`, { headers }).end();
       const [response] = await once(call, "response");
       response.resume();
       return response.statusCode;
     };
     expect(await statusAt("C1.api.example.com:443", c1.key)).toBe(200);
     expect(await statusAt("c2.api.example.com", c2.key)).toBe(200);
-    // The other cell does not know it.
-    expect(await statusAt("c2.api.example.com", c1.key)).toBe(401);
+    expect(await statusAt("c2.api.example.com", c1.key), "unknown there").toBe(401);
+    // A reference from before the move: at c1 it would be 409.
+    expect(await statusAt("c1.api.example.com", moved.key, "/v1/%61nalyses/none")).toBe(404);
   });
 
   /** What a customer of c1 sees: each request published, the slowest answer, and each webhook once. */

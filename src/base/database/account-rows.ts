@@ -37,6 +37,12 @@ export type DeletedTable<Child extends ChildRows = ChildRows> = RowsTable & {
 export const notErased = (accountId: string) =>
   `(select known.erased_at from sealpost.accounts as known where known.id = ${accountId}) is null`;
 
+/** The cell that the account has moved to; null: it is here. */
+export async function findMovedTo(pool: Pool, accountId: string): Promise<string | null> {
+  const text = "select moved_to from sealpost.accounts where id = $1";
+  return (await pool.query<{ moved_to: string | null }>(text, [accountId])).rows[0]?.moved_to ?? null;
+}
+
 const ROWS_PER_STEP_MAX = 1_000;
 
 /** Deletes a page of an account's rows, with their children. Returns how many went; 0: there are no more. */
