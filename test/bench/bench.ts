@@ -43,6 +43,7 @@ export type BenchOptions = {
 export type Bench = BenchOptions & {
   readonly server: BenchServer;
   readonly receiverPid: number;
+  readonly receiverPort: number;
   /** At a host of that label, which may hold the `{n}` of a pattern; those that begin with `silent-` never answer. */
   webhookUrl(label: string): string;
   behave(manners: Partial<ReceiverManners>): Promise<void>;
@@ -141,6 +142,7 @@ export async function openBench(options: BenchOptions): Promise<Bench> {
     limitPerSecond: null,
     server,
     receiverPid: receiver.pid,
+    receiverPort: port,
     webhookUrl: (label) => `https://${label}.${DOMAIN}:${port}/hook`,
     behave: (manners) => receiver.ask("behave", { delayMs: 0, silentHosts: 0, isTiming: false, ...manners }),
     received: () => receiver.ask<Received>("received"),

@@ -29,6 +29,7 @@ import { latency } from "./cases/latency.ts";
 import { limit } from "./cases/limit.ts";
 import { log } from "./cases/log.ts";
 import { move } from "./cases/move.ts";
+import { newReceivers } from "./cases/new-receivers.ts";
 import { observing } from "./cases/observing.ts";
 import { profile } from "./cases/profile.ts";
 import { retention } from "./cases/retention.ts";
@@ -57,6 +58,7 @@ const CASES: readonly BenchCase<Bench>[] = [
   latency,
   isolation,
   deploy,
+  newReceivers,
   scaleOut,
   log,
   consolePages,

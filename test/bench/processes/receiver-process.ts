@@ -1,4 +1,4 @@
-// All receivers in one process: TLS for `*.many.localhost` on 127.0.0.1, and as little HTTP as a POST needs. It stands
+// All receivers in one process: TLS for `*.many.localhost` and `*.many.test` on 127.0.0.1, and as little HTTP as a POST needs. It stands
 // for machines that are not ours, so it must cost as little as it can; node:https took twice the CPU.
 import type { AddressInfo } from "node:net";
 import { createServer, type TLSSocket } from "node:tls";
@@ -102,7 +102,7 @@ function keep(received: Buffer, firstByteAtMs: number): void {
 }
 
 const authority = await createCertificateAuthority();
-const { keyPem, certPem } = await authority.issue({ names: ["*.many.localhost"] });
+const { keyPem, certPem } = await authority.issue({ names: ["*.many.localhost", "*.many.test"] });
 const server = createServer({ key: keyPem, cert: certPem, ALPNProtocols: ["http/1.1"] }, serve);
 server.on("tlsClientError", () => undefined);
 server.listen(0, "127.0.0.1", 4_096);
