@@ -1,5 +1,5 @@
-// All receivers in one process: TLS for `*.many.localhost` and `*.many.test` on 127.0.0.1, and as little HTTP as a POST needs. It stands
-// for machines that are not ours, so it must cost as little as it can; node:https took twice the CPU.
+// All receivers in one process: TLS for `*.many.localhost` and `*.many.test` on 127.0.0.1, and as little HTTP as a POST
+// needs. It stands for machines that are not ours, so it must cost as little as it can; node:https took twice the CPU.
 import type { AddressInfo } from "node:net";
 import { createServer, type TLSSocket } from "node:tls";
 import { createCertificateAuthority } from "../../support/certificates.ts";
