@@ -370,7 +370,9 @@ export class Lanes {
 
   /** An idle lane keeps its limit while there is room, the longest idle going first; one that never answered goes. */
   #rest(lane: Lane): void {
-    if (lane.isResting || (lane.isUnknown && lane.overflowFrom !== null)) return;
+    // Nobody may be able to say for long.
+    const isAwaited = lane.isUnknown && this.created.size <= this.#limits.idleLanesMax;
+    if (lane.isResting || (isAwaited && lane.overflowFrom !== null)) return;
     if (lane.hasAnswered) this.#idle.add(lane);
     else this.#forget(lane);
     if (this.#idle.size > this.#limits.idleLanesMax) this.#forget(first(this.#idle)!);

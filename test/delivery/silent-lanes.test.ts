@@ -114,6 +114,12 @@ describe("silent receivers", () => {
     ]);
   });
 
+  it("that had no room are kept for as long as nobody says whether they have, up to a bound", () => {
+    const bench = new LanesBench({ accountSilentIdsMax: 1, silentLaneIdsMax: 1, idleLanesMax: 10 });
+    for (let n = 0; n < 50; n++) bench.fill(`a/${n}`, 1);
+    expect([bench.lanes.silentLanes, bench.lanes.overflowingLanes]).toEqual([10, 8]);
+  });
+
   it("that had no room may have answered elsewhere: they are asked about all the same", () => {
     const bench = new LanesBench({ accountSilentIdsMax: 1, silentLaneIdsMax: 1 });
     for (const name of ["a/1", "a/2"]) bench.fill(name, 1);

@@ -38,7 +38,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * miss nothing 9, rotations that a forgotten process does not end 10, files of TLS read at startup 22, runs forgotten
  * one by one, and what a restored target has with them 9, days whose drop waits emptied 24, what waited for a proof
  * told apart 12, a move's looks bounded 12, known silent receivers in front of new ones 34, names that renames have
- * left 1, known receivers served after a restart beside all that wait, and their domains' look-ups 33, faults of our
+ * left 1, known receivers served after a restart beside all that wait, and their domains' look-ups 35, faults of our
  * own certificates told of 8, rotations whose last step was undone ended 2, erasures looked for at a move whatever is
  * known of them 7; look-ups that hold no place while they are paused 45 and a file, references from before a move told
  * where to go 22, and for what the console's users asked for: its truth about replays, hosts and times 122, its density
@@ -62,7 +62,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_796,
+    max: 58_798,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
