@@ -60,59 +60,66 @@ const OF_ACCOUNT_MS = 10;
 const PAUSE_MAX_MS = 3_000;
 /** One that is shorter is waited out. In a longer one an attempt keeps no place from its account's other names: … */
 const WAITED_OUT_MS = 500;
-/** … it comes again when it is over, as do others, one after the other. */
-const COME_AGAIN_EVERY_MS = 10;
+/** … it comes again when it is over, as long after the one before as a look-up costs lately: a pause, or this of it. */
+const COST_MIN = 0.1;
+/** Weight of one look-up in the moving average of those that have cost a pause. */
+const LOOK_UP_WEIGHT = 0.02;
 const PAUSED_MAX = 10_000;
+const REMEMBERED_MS = 60_000;
+
+/** Where a name has led: nowhere, to a receiver that has to wait for its turn, or to one whose turn it is. */
+type Led = "nowhere" | "to_wait" | "on";
+
+type Pause = { readonly untilMs: number; readonly comeAgainMs: number; readonly costlyShare: number };
+const NO_PAUSE: Pause = { untilMs: 0, comeAgainMs: 0, costlyShare: 0 };
 
 /**
  * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
  * says: theirs should not be flooded either, whether such names lead nowhere or all to one place.
  */
 export class LookUps {
-  readonly #paused = new TtlMap<string, { readonly untilMs: number; readonly comeAgainMs: number }>(
-    PAUSED_MAX,
-  );
+  readonly #pauses = new TtlMap<string, Pause>(PAUSED_MAX);
 
   /** 0: its name may be looked up now. Else it may come again in so many ms. */
   async begin(accountId: string, hostname: string): Promise<number> {
     const nowMs = performance.now();
-    const paused = keysOf(accountId, hostname).map((key) => [key, this.#pauseOf(key)] as const);
-    const [longest, pause] = paused.reduce((one, other) => (other[1].untilMs > one[1].untilMs ? other : one));
-    const leftMs = pause.untilMs - nowMs;
+    const [ofDomain, ofAccount] = keysOf(accountId, hostname).map((key) => this.#pauses.get(key) ?? NO_PAUSE);
+    const leftMs = Math.max(ofDomain!.untilMs, ofAccount!.untilMs) - nowMs;
     if (leftMs <= WAITED_OUT_MS) {
       if (leftMs > 0) await wait(leftMs);
       return 0;
     }
-    const comeAgainMs = Math.max(pause.comeAgainMs, pause.untilMs) + COME_AGAIN_EVERY_MS;
-    this.#paused.set(longest, { ...pause, comeAgainMs }, comeAgainMs - nowMs);
+    const costMs = OF_DOMAIN_MS * Math.max(COST_MIN, ofDomain!.costlyShare);
+    const comeAgainMs = Math.max(ofDomain!.comeAgainMs, nowMs + leftMs) + costMs;
+    this.#set(keysOf(accountId, hostname)[0], { ...ofDomain!, comeAgainMs });
     return comeAgainMs - nowMs;
   }
 
-  failed(accountId: string, hostname: string): void {
+  learn(accountId: string, hostname: string, led: Led): void {
     const [domain, account] = keysOf(accountId, hostname);
-    this.#pause(domain, OF_DOMAIN_MS);
-    this.#pause(account, OF_ACCOUNT_MS);
+    this.#learn(domain, led === "on" ? 0 : OF_DOMAIN_MS);
+    this.#learn(account, led === "nowhere" ? OF_ACCOUNT_MS : 0);
   }
 
-  /** It leads to where its receiver has to wait. */
-  waits(accountId: string, hostname: string): void {
-    this.#pause(keysOf(accountId, hostname)[0], OF_DOMAIN_MS);
-  }
-
-  #pauseOf(key: string) {
-    return this.#paused.get(key) ?? { untilMs: 0, comeAgainMs: 0 };
-  }
-
-  #pause(key: string, ms: number): void {
+  #learn(key: string, costMs: number): void {
     const nowMs = performance.now();
-    const { untilMs, comeAgainMs } = this.#pauseOf(key);
-    const until = Math.min(Math.max(untilMs, nowMs) + ms, nowMs + PAUSE_MAX_MS);
-    this.#paused.set(key, { untilMs: until, comeAgainMs }, Math.max(until, comeAgainMs) - nowMs);
+    const known = this.#pauses.get(key);
+    if (known === undefined && costMs === 0) return;
+    const { untilMs, comeAgainMs, costlyShare } = known ?? NO_PAUSE;
+    this.#set(key, {
+      untilMs: costMs === 0 ? untilMs : Math.min(Math.max(untilMs, nowMs) + costMs, nowMs + PAUSE_MAX_MS),
+      comeAgainMs,
+      costlyShare: costlyShare + (Math.sign(costMs) - costlyShare) * LOOK_UP_WEIGHT,
+    });
+  }
+
+  #set(key: string, pause: Pause): void {
+    this.#pauses.set(key, pause, Math.max(0, pause.comeAgainMs - performance.now()) + REMEMBERED_MS);
   }
 }
 
 /** Of the account in the name's domain (without its first label, at most the last two), and of the account. */
-function keysOf(accountId: string, hostname: string): readonly [string, string] {
+function keysOf(accountId: string, hostname: string): readonly [domain: string, account: string] {
   return [`${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`, accountId];
 }
 
@@ -188,11 +195,10 @@ export function createTurn(
   /** Null: no turn was asked for, as its name leads nowhere. Throws a fault of ours before anything was sent. */
   const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
     if (fault !== null) throw fault;
-    if (!isTaken && !isProven && waitMs === null) {
-      turns.lookUps.failed(accountId, hostname);
-      return null;
-    }
-    if (!isTaken && waitMs !== null && !isUndecided) turns.lookUps.waits(accountId, hostname);
+    const isAsked = isTaken || isProven || waitMs !== null;
+    const led = isTaken || isProven ? "on" : isAsked ? "to_wait" : "nowhere";
+    if (!isUndecided) turns.lookUps.learn(accountId, hostname, led);
+    if (!isAsked) return null;
     // If that fails, the turn ends by itself, and the next POST proves the same.
     if (isTaken) await turns.end(accountId, url, hasSucceeded).catch(() => undefined);
     // Another address may have had it wait for longer: its turn at the first is over.
