@@ -225,6 +225,8 @@ export async function moveAccount(move: Move): Promise<moves.StoredMove> {
     await openAtTarget(move, begun.id);
   }
   onProgress("finish", null);
+  // What was erased here while it was being opened.
+  await eraseCopied(move.source.pool, move.target.pool, move.accountId);
   await finishAtSource(move, begun.id);
   return begun;
 }

@@ -232,4 +232,19 @@ describe("a move whose target is lost", () => {
     await callOffMove(cells.move(accountId));
     expect(await openAt("source")).toBe(0);
   });
+
+  it("what is erased here while the account is being opened there is erased there", async () => {
+    const text = '{"id":"erased","status":"succeeded","text":"a word"}';
+    await publish(cells.source.pool, accountId, text);
+    await kill("open");
+    const held = await begin(cells.target.pool, "select from sealpost.moves for update");
+    const moving = moveAccount(cells.move(accountId));
+    await untilSomebodyWaits(cells.target.pool);
+    await eraseHere("erased");
+    await held.rollback();
+    await moving;
+    expect(await tablesWith(cells.target.pool, "a word")).toEqual([]);
+    expect(await countRows(cells.target.pool, "erasures", { analysis_id: "erased" })).toBe(1);
+    expect(await openAt("target")).toBe(1);
+  });
 });

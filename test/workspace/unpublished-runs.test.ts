@@ -3,13 +3,13 @@ import { randomUUID } from "node:crypto";
 import { expect, test } from "vitest";
 import { inTransaction } from "../../src/base/database/transaction.ts";
 import { lockRun } from "../../src/workspace/store/runs.ts";
-import { countRows, tablesWith } from "../support/installation.ts";
+import { countRows, rowsOf, tablesWith } from "../support/installation.ts";
 import type { Json } from "../support/sealpost-api.ts";
 import { EXTERNAL, eraseAgain, isLeftOfRuns, publishIt, waiting } from "./external-world.ts";
 import { documents, newUser, setRole } from "./membership-world.ts";
 import { api, database, runs, stepping, useRuns } from "./run-world.ts";
 import { binOf, deleteAllGone } from "./support/bin.ts";
-import { chain, stepAll } from "./support/runs.ts";
+import { chain, readFeeds, stepAll } from "./support/runs.ts";
 
 useRuns();
 
@@ -141,18 +141,37 @@ test("are named by their ids alone: not in capitals, nor by what they wait for",
   expect((await runs.get(run.id)).status).toBe("WAITING");
 });
 
-test("take along what they wait for, and what they were given meanwhile", async () => {
-  const { run, analysisId } = await waiting(EXTERNAL);
+/** Of two nodes that wait side by side, the analysis of the second, whose pipeline is at work. */
+async function waitingTwice(ended: string) {
+  const definition = chain({ kind: "external_analysis" }, { kind: "external_analysis" });
+  const edges = definition.edges.map((edge, n) => (n === 1 ? { from: "trigger", to: "node-1" } : edge));
+  const { run, analysisId } = await waiting({ ...definition, edges });
+  const nodes = await rowsOf(database.pool, "workspace.node_runs", { run_id: run.id });
+  const other = nodes.map(({ awaited_analysis_id: id }) => id).find((id) => id !== null && id !== analysisId);
+  if (ended === "cancelled") await runs.cancel(run.id);
+  if (ended === "failed") {
+    await publishIt(analysisId, { status: "failed" });
+    await readFeeds(database.pool);
+    await stepAll(stepping());
+  }
+  return { id: run.id, analysisId: other as string };
+}
+
+test.each(["going on", "cancelled", "failed"])("%s take along what they have waited for", async (ended) => {
+  const { id, analysisId } = await waitingTwice(ended);
   await publishIt(analysisId);
-  expect((await erase(run.id)).status).toBe(200);
-  for (const id of [run.id, analysisId]) expect((await read(id)).body.code).toBe("analysis_erased");
+  expect((await erase(id)).status).toBe(200);
+  for (const one of [id, analysisId]) expect((await read(one)).body.code).toBe("analysis_erased");
 });
 
-test("are erased with what they wait for: published later, it is not there", async () => {
-  const { run, analysisId } = await waiting();
-  expect((await erase(run.id)).status).toBe(200);
-  const word = randomUUID();
-  await publishIt(analysisId, { text: word });
-  expect((await read(analysisId)).body.code).toBe("analysis_erased");
-  expect(await tablesWith(database.pool, word)).toEqual([]);
-});
+test.each(["going on", "cancelled", "failed"])(
+  "%s are erased with what they have waited for: published later, it is not there",
+  async (ended) => {
+    const { id, analysisId } = await waitingTwice(ended);
+    expect((await erase(id)).status).toBe(200);
+    const word = randomUUID();
+    await publishIt(analysisId, { text: word });
+    expect((await read(analysisId)).body.code).toBe("analysis_erased");
+    expect(await tablesWith(database.pool, word)).toEqual([]);
+  },
+);

@@ -1,4 +1,5 @@
 import { type Command, Option } from "commander";
+import type { Config } from "../../base/config/config.ts";
 import { reseal } from "../../base/database/resealing.ts";
 import { resealCanary } from "../../base/database/sealing.ts";
 import { SECRETS_RESEALED } from "../../base/model/audit.ts";
@@ -118,9 +119,11 @@ const IN_PROGRESS =
   "The secret was rotated recently, and the old one still signs: receivers that have only that one would be " +
   "locked out. Wait until its overlap ends, or give --end-previous.";
 
-const UNREADABLE =
-  "can be decrypted with neither SECRETS_KEY nor SECRETS_KEY_PREVIOUS: keep both keys, and see " +
-  '"Rotating the secrets key" in docs/operating.md.';
+const unreadable = ({ secretsKeyPrevious }: Config) =>
+  secretsKeyPrevious === null
+    ? "cannot be decrypted with SECRETS_KEY alone: give both keys, the other one as SECRETS_KEY_PREVIOUS."
+    : "can be decrypted with neither SECRETS_KEY nor SECRETS_KEY_PREVIOUS: keep both keys, and see " +
+      '"Rotating the secrets key" in docs/operating.md.';
 
 export function addSecretCommands(program: Command, context: ProcessContext): void {
   program
@@ -170,7 +173,7 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
         const secretsKey = await loadSecretsKey(pool, config, true);
         const done = await reseal(pool, secretsKey);
         if (typeof done !== "number")
-          throw new UsageError(`The secret ${done.id} in ${done.table} ${UNREADABLE}`);
+          throw new UsageError(`The secret ${done.id} in ${done.table} ${unreadable(config)}`);
         await changeAudited(pool, SECRETS_RESEALED, async (tx) => {
           await resealCanary(tx, secretsKey);
           return { done, accountId: null, details: { resealed: done } };

@@ -117,6 +117,8 @@ function findConflicts(config: Values): string[] {
         problems.push(`${name} must be an https URL when ENVIRONMENT is production.`);
     }
   }
+  if (config.secretsKeyPrevious && config.secretsKey?.equals(config.secretsKeyPrevious))
+    problems.push("SECRETS_KEY_PREVIOUS is the same key as SECRETS_KEY: unset it, or give the other one.");
   for (const name of ["DATABASE_URL", "READ_DATABASE_URL"] as const) {
     const url = config[name === "DATABASE_URL" ? "databaseUrl" : "readDatabaseUrl"];
     const given = url ? new URL(url).searchParams : new URLSearchParams();

@@ -235,7 +235,7 @@ export async function idsOfRuns(
 
 type OfRun = {
   readonly spaceId: string | null;
-  /** What the run was given, or may be given now: under this id, or at all its nodes. */
+  /** What the run was given, or may be given now, under this id; or whatever its nodes have waited for. */
   readonly given: readonly string[];
   readonly isOfRun: boolean;
 };
@@ -247,7 +247,7 @@ const findOfRun = rowOf<OfRun, string, [runId: string, nodeRunId: string | undef
    from (select) as one left join workspace.runs as r on r.account_id = $1 and r.id = $2
    cross join lateral (select array(
      select r.id || ':' || n.id ${awaitingOf("coalesce($3, n.id)")} and (
-       n.completed_at is null or n.status = 'SUCCEEDED' or n.error_code = 'external_analysis_failed')
+       $3 is null or n.completed_at is null or n.status = 'SUCCEEDED' or n.error_code = 'external_analysis_failed')
    ) as given) as of_run`,
 );
 

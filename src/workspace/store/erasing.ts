@@ -201,9 +201,11 @@ export async function letLooseGo(pool: Pool, accountId: string, keys: readonly s
   return rowCount ?? 0;
 }
 
+/** Keys that stay for a day or two, as an upload may still store their objects; the names of renames go at once. */
 export async function countLoose(pool: Pool, accountId: string): Promise<number> {
   const { rows } = await pool.query<{ count: number }>(
-    "select count(*)::integer as count from workspace.loose_objects where account_id = $1",
+    `select count(*)::integer as count from workspace.loose_objects
+     where account_id = $1 and remove_at > now() + interval '1 hour'`,
     [accountId],
   );
   return rows[0]!.count;

@@ -14,7 +14,7 @@ const TWO = { SECRETS_KEY: textOf(NEW), SECRETS_KEY_PREVIOUS: textOf(OLD) };
 const database = await openDatabase();
 beforeEach(async () => {
   await database.pool.query("truncate sealpost.signing_secrets");
-  await database.pool.query("update sealpost.settings set secrets_canary = null");
+  await database.pool.query("update sealpost.settings set secrets_canary = null, secrets_canary_next = null");
 });
 
 const run = (args: readonly string[], env: Record<string, string>, isTerminal = false) =>
@@ -66,4 +66,12 @@ test("secrets reseal changes nothing with a key that is neither", async () => {
   await createAccount(BEFORE);
   const { code, stderr } = await run(["secrets", "reseal"], { SECRETS_KEY: textOf(NEW) });
   expect([code, stderr]).toEqual([2, expect.stringContaining("SECRETS_KEY is not the key")]);
+});
+
+test("secrets reseal with one of the two keys alone asks for the other one, and equal keys are refused", async () => {
+  for (const env of [BEFORE, ONE, TWO]) await createAccount(env);
+  const alone = await run(["secrets", "reseal"], BEFORE);
+  expect([alone.code, alone.stderr]).toEqual([2, expect.stringContaining("give both keys")]);
+  const twice = await run(["account", "list"], { ...BEFORE, SECRETS_KEY_PREVIOUS: textOf(OLD) });
+  expect([twice.code, twice.stderr]).toEqual([2, expect.stringContaining("is the same key as SECRETS_KEY")]);
 });
