@@ -158,7 +158,7 @@ export type AnalysisDependencies = {
   readonly secretsKey: SecretsKey;
   readonly guardPublishing: GuardPublishing;
   readonly eraseFromRuns: EraseFromRuns;
-  readonly seesRun: (tx: ClientBase, reader: Reader, id: string) => Promise<boolean>;
+  readonly seesRun: (database: ClientBase | Pool, reader: Reader, id: string) => Promise<boolean>;
   /** Milliseconds since the epoch. */
   readonly now: () => number;
 };
@@ -190,12 +190,16 @@ export function analysisOperations({
       params: z.strictObject({ analysis_id: analysisId }),
       response: bytesResponse({ mediaType: "application/json", documentedAs: Analysis }),
       errors: ["not_found", "analysis_expired", "analysis_erased", "account_moved"],
-      handle: async ({ accountId, reader, params, problem }) => {
-        const found = await findAnalysis(pool, await reader(), params.analysis_id);
+      handle: async ({ accountId, reader: readerOf, params, problem }) => {
+        const [reader, id] = [await readerOf(), params.analysis_id];
+        const found = await findAnalysis(pool, reader, id);
         if (found === null) {
           // A reference from before a move leads here.
           const cell = await findMovedTo(pool, accountId);
-          throw cell === null ? problem("not_found") : accountMoved(cell);
+          if (cell !== null) throw accountMoved(cell);
+          // A run that has published nothing is in no log that would tell its space.
+          const isErased = (await findAnalysis(pool, { ...reader, spaceIds: null }, id))?.isErased;
+          throw problem(isErased && (await seesRun(pool, reader, id)) ? "analysis_erased" : "not_found");
         }
         if (found.isErased) throw problem("analysis_erased");
         const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;

@@ -10,6 +10,8 @@ const OVERFLOWS_PER_STATEMENT_MAX = 64;
 const REMEMBER_AFTER_MS = 500;
 /** Receivers that have never answered here are looked up again: another dispatcher may have met them by now. */
 const ASK_AGAIN_EVERY_MS = 1_100;
+/** Of those that rest, whoever's rest is over may start, so often. */
+const END_RESTS_EVERY_MS = 250;
 const BACKOFF = { baseMs: 100, maxMs: 5_000 };
 
 export type LaneUpkeepOptions = {
@@ -41,6 +43,7 @@ export class LaneUpkeep {
   readonly #stopping = new AbortController();
   readonly #backoffs: Readonly<Record<Work, Backoff>>;
   readonly #askingAgain: NodeJS.Timeout;
+  #endingRests: NodeJS.Timeout | null = null;
   /** Drained from the lanes and not yet in the database. */
   #unremembered: readonly AnsweredLane[] = [];
 
@@ -57,7 +60,6 @@ export class LaneUpkeep {
     };
     this.#askingAgain = setInterval(() => {
       lanes.askAgain(LANES_PER_STATEMENT_MAX);
-      if (lanes.rests.look(performance.now())) options.onChanged();
       this.#begin("prove", lanes.rests.size, () => this.#prove());
       this.look();
     }, ASK_AGAIN_EVERY_MS).unref();
@@ -69,12 +71,21 @@ export class LaneUpkeep {
     const answered = this.#unremembered.length + this.#lanes.answered.size;
     this.#begin("remember", answered, () => this.#remember());
     this.#begin("take_back", this.#lanes.wanted.size, () => this.#takeBack());
+    if (this.#lanes.rests.size > 0 && !this.#stopping.signal.aborted)
+      this.#endingRests ??= setTimeout(() => this.#endRests(), END_RESTS_EVERY_MS).unref();
   }
 
   async stop(): Promise<void> {
     clearInterval(this.#askingAgain);
+    clearTimeout(this.#endingRests ?? undefined);
     this.#stopping.abort();
     await Promise.all(this.#running.values());
+  }
+
+  #endRests(): void {
+    this.#endingRests = null;
+    if (this.#lanes.rests.look(performance.now())) this.#options.onChanged();
+    this.look();
   }
 
   #begin(work: Work, count: number, step: () => Promise<void>): void {

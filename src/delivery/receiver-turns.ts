@@ -58,69 +58,102 @@ const OF_DOMAIN_MS = 100;
 const OF_ACCOUNT_MS = 10;
 /** … the pauses of many add up to this at most. */
 const PAUSE_MAX_MS = 3_000;
-/** One that is shorter is waited out. In a longer one an attempt keeps no place from its account's other names: … */
-const WAITED_OUT_MS = 500;
-/** … it comes again when it is over, as long after the one before as a look-up costs lately: a pause, or this of it. */
-const COST_MIN = 0.1;
+/** One that is shorter is waited out. In a longer one an attempt keeps no place from its account's other names. */
+const WAITED_OUT_MS = 300;
 /** Weight of one look-up in the moving average of those that have cost a pause. */
 const LOOK_UP_WEIGHT = 0.02;
-const PAUSED_MAX = 10_000;
+/** What is put off comes again a little slower than it is looked up: it should find no pause again. */
+const COME_AGAIN_RATIO = 1.1;
+const PACES_MAX = 10_000;
 const REMEMBERED_MS = 60_000;
+
+/** The pace of an account's look-ups, in one domain or in all. */
+class Pace {
+  readonly pauseMs: number;
+  /** By the monotonic clock: when the next one may begin, … */
+  #nextAtMs = 0;
+  /** … and when the last one comes again that was put off. */
+  #comesAgainAtMs = 0;
+  #costlyShare = 0;
+
+  constructor(pauseMs: number) {
+    this.pauseMs = pauseMs;
+  }
+
+  get leftMs(): number {
+    return Math.max(0, this.#nextAtMs - performance.now());
+  }
+
+  /** One begins: the next one follows when what it costs on average is over. Returns how long that is. */
+  begin(): number {
+    const costMs = this.pauseMs * this.#costlyShare;
+    this.#pause(costMs);
+    return costMs;
+  }
+
+  /** In place of `begunMs`, it costs a pause or nothing. */
+  end(isCostly: boolean, begunMs: number): void {
+    this.#pause((isCostly ? this.pauseMs : 0) - begunMs);
+    this.#costlyShare += (Number(isCostly) - this.#costlyShare) * LOOK_UP_WEIGHT;
+  }
+
+  /** In so many ms it comes again, after all that were put off before. */
+  putOff(): number {
+    const nowMs = performance.now();
+    const afterMs = this.pauseMs * this.#costlyShare * COME_AGAIN_RATIO;
+    this.#comesAgainAtMs = Math.max(this.#comesAgainAtMs, this.#nextAtMs, nowMs) + afterMs;
+    return this.#comesAgainAtMs - nowMs;
+  }
+
+  #pause(ms: number): void {
+    const nowMs = performance.now();
+    this.#nextAtMs = Math.min(Math.max(this.#nextAtMs, nowMs) + ms, nowMs + PAUSE_MAX_MS);
+  }
+}
 
 /** Where a name has led: nowhere, to a receiver that has to wait for its turn, or to one whose turn it is. */
 type Led = "nowhere" | "to_wait" | "on";
 
-type Pause = { readonly untilMs: number; readonly comeAgainMs: number; readonly costlyShare: number };
-const NO_PAUSE: Pause = { untilMs: 0, comeAgainMs: 0, costlyShare: 0 };
+/** `restMs` above 0: it has not begun, and comes again in so many ms. */
+type LookUp = { readonly restMs: number; readonly end: (led: Led) => void };
 
 /**
  * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
  * says: theirs should not be flooded either, whether such names lead nowhere or all to one place.
  */
 export class LookUps {
-  readonly #pauses = new TtlMap<string, Pause>(PAUSED_MAX);
+  /** Of those that a look-up has cost a pause lately. */
+  readonly #paces = new TtlMap<string, Pace>(PACES_MAX);
 
-  /** 0: its name may be looked up now. Else it may come again in so many ms. */
-  async begin(accountId: string, hostname: string): Promise<number> {
-    const nowMs = performance.now();
-    const [ofDomain, ofAccount] = keysOf(accountId, hostname).map((key) => this.#pauses.get(key) ?? NO_PAUSE);
-    const leftMs = Math.max(ofDomain!.untilMs, ofAccount!.untilMs) - nowMs;
-    if (leftMs <= WAITED_OUT_MS) {
-      if (leftMs > 0) await wait(leftMs);
-      return 0;
-    }
-    const costMs = OF_DOMAIN_MS * Math.max(COST_MIN, ofDomain!.costlyShare);
-    const comeAgainMs = Math.max(ofDomain!.comeAgainMs, nowMs + leftMs) + costMs;
-    this.#set(keysOf(accountId, hostname)[0], { ...ofDomain!, comeAgainMs });
-    return comeAgainMs - nowMs;
+  /** Waits, but not for long. */
+  async begin(accountId: string, hostname: string): Promise<LookUp> {
+    // Without its first label, at most the last two.
+    const domain = `${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`;
+    const [ofDomain, ofAccount] = [
+      this.#paceOf(domain, OF_DOMAIN_MS),
+      this.#paceOf(accountId, OF_ACCOUNT_MS),
+    ];
+    const leftMs = Math.max(ofDomain.leftMs, ofAccount.leftMs);
+    if (leftMs > WAITED_OUT_MS)
+      return { restMs: Math.max(leftMs, ofDomain.putOff(), ofAccount.putOff()), end: () => undefined };
+    const [begunMs, begunOfAccountMs] = [ofDomain.begin(), ofAccount.begin()];
+    if (leftMs > 0) await wait(leftMs);
+    const end = (led: Led) => {
+      this.#end(domain, ofDomain, led !== "on", begunMs);
+      this.#end(accountId, ofAccount, led === "nowhere", begunOfAccountMs);
+    };
+    return { restMs: 0, end };
   }
 
-  learn(accountId: string, hostname: string, led: Led): void {
-    const [domain, account] = keysOf(accountId, hostname);
-    this.#learn(domain, led === "on" ? 0 : OF_DOMAIN_MS);
-    this.#learn(account, led === "nowhere" ? OF_ACCOUNT_MS : 0);
+  #paceOf(key: string, pauseMs: number): Pace {
+    return this.#paces.get(key) ?? new Pace(pauseMs);
   }
 
-  #learn(key: string, costMs: number): void {
-    const nowMs = performance.now();
-    const known = this.#pauses.get(key);
-    if (known === undefined && costMs === 0) return;
-    const { untilMs, comeAgainMs, costlyShare } = known ?? NO_PAUSE;
-    this.#set(key, {
-      untilMs: costMs === 0 ? untilMs : Math.min(Math.max(untilMs, nowMs) + costMs, nowMs + PAUSE_MAX_MS),
-      comeAgainMs,
-      costlyShare: costlyShare + (Math.sign(costMs) - costlyShare) * LOOK_UP_WEIGHT,
-    });
+  #end(key: string, begun: Pace, isCostly: boolean, begunMs: number): void {
+    const pace = this.#paces.get(key) ?? begun;
+    pace.end(isCostly, begunMs);
+    if (isCostly) this.#paces.set(key, pace, REMEMBERED_MS);
   }
-
-  #set(key: string, pause: Pause): void {
-    this.#pauses.set(key, pause, Math.max(0, pause.comeAgainMs - performance.now()) + REMEMBERED_MS);
-  }
-}
-
-/** Of the account in the name's domain (without its first label, at most the last two), and of the account. */
-function keysOf(accountId: string, hostname: string): readonly [domain: string, account: string] {
-  return [`${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`, accountId];
 }
 
 /** What attempts ask and tell of receivers that have to be proven. @param claims for what all of a claim ask at once */
@@ -172,11 +205,12 @@ export function createTurn(
   let waitMs: number | null = null;
   let isProven = false;
   let isUndecided = false;
+  let lookUp: LookUp | null = null;
   let fault: Error | null = null;
   /** Null: its name may be looked up now. */
   const begin = async (): Promise<TurnTaken | null> => {
-    const restMs = await turns.lookUps.begin(accountId, hostname);
-    return restMs === 0 ? null : { origin, restMs };
+    lookUp = await turns.lookUps.begin(accountId, hostname);
+    return lookUp.restMs === 0 ? null : { origin, restMs: lookUp.restMs };
   };
   const admit: Admit = async (address) => {
     fault = new Error("the database did not say in time whose turn it is");
@@ -196,8 +230,7 @@ export function createTurn(
   const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
     if (fault !== null) throw fault;
     const isAsked = isTaken || isProven || waitMs !== null;
-    const led = isTaken || isProven ? "on" : isAsked ? "to_wait" : "nowhere";
-    if (!isUndecided) turns.lookUps.learn(accountId, hostname, led);
+    lookUp?.end(isTaken || isProven || isUndecided ? "on" : isAsked ? "to_wait" : "nowhere");
     if (!isAsked) return null;
     // If that fails, the turn ends by itself, and the next POST proves the same.
     if (isTaken) await turns.end(accountId, url, hasSucceeded).catch(() => undefined);

@@ -136,13 +136,14 @@ const originOf = (accountId: string, webhookUrl: string) => `sealpost.origin(coa
   select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))`;
 
 /**
- * SQL: whether the receiver there rests between its turns; where its origin is not normalized, nor proven as it is
- * spelled, whether any of the account's does.
+ * SQL: whether the receiver there rests between its turns, or has within `minutes`; where its origin is not normalized,
+ * nor proven as it is spelled, whether any of the account's does.
  */
-export function restingBetweenTurns(accountId: string, webhookUrl: string): string {
+export function restingBetweenTurns(accountId: string, webhookUrl: string, minutes = 1): string {
   const origin = originOf(accountId, webhookUrl);
   const receiver = `select from sealpost.receivers as r where r.account_id = ${accountId}`;
-  const [its, rests] = [`r.origin = any (array[${origin}])`, "r.next_at > now() - interval '1 minute'"];
+  const its = `r.origin = any (array[${origin}])`;
+  const rests = `r.next_at > now() - interval '${minutes} minutes'`;
   return `(exists (${receiver} and ${its} and ${rests}) or not sealpost.is_normalized_origin(${origin})
     and exists (${receiver} and ${rests}) and not exists (${receiver} and ${its} and r.next_at is null))`;
 }

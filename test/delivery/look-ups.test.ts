@@ -3,56 +3,77 @@ import { LookUps } from "../../src/delivery/receiver-turns.ts";
 import { patience } from "../support/time-limits.ts";
 
 const now = () => performance.now();
+const startedAtMs = now();
+
+/** Look-ups at one time, of names that have led there. */
+async function lookedUp(lookUps: LookUps, of: string, led: readonly ("nowhere" | "to_wait" | "on")[]) {
+  const begun = await Promise.all(led.map((_, n) => lookUps.begin("a", `${n}.${of}`)));
+  for (const [n, { restMs, end }] of begun.entries()) {
+    expect(restMs).toBe(0);
+    end(led[n]!);
+  }
+}
 
 /** How long a look-up waits in its place; else it comes again. */
 async function waitsFor(lookUps: LookUps, accountId: string, hostname: string): Promise<number> {
-  const startedAtMs = now();
-  expect(await lookUps.begin(accountId, hostname)).toBe(0);
-  return now() - startedAtMs;
+  const begunAtMs = now();
+  expect(await lookUps.begin(accountId, hostname)).toMatchObject({ restMs: 0 });
+  return now() - begunAtMs;
 }
 
 test("of names of one domain that lead nowhere an account has ten looked up a second", async () => {
   const lookUps = new LookUps();
-  const startedAtMs = now();
-  for (let n = 0; n < 40; n++) lookUps.learn("a", `${n}.victim.example.com`, "nowhere");
-  const first = await lookUps.begin("a", "x.victim.example.com");
-  const second = await lookUps.begin("a", "y.example.com");
-  expect(first).toBeGreaterThan(3_000 - (now() - startedAtMs));
-  expect(first, "no pause is longer than three seconds").toBeLessThanOrEqual(3_100);
-  expect(second - first, "one after the other").toBeGreaterThan(50 - (now() - startedAtMs));
+  await lookedUp(lookUps, "victim.example.com", Array(25).fill("nowhere"));
+  const { restMs } = await lookUps.begin("a", "x.victim.example.com");
+  expect(restMs).toBeGreaterThan(2_500 - patience(50));
+  expect(restMs).toBeLessThan(2_600);
   expect(await waitsFor(lookUps, "b", "z.example.com")).toBeLessThan(patience(50));
   const elsewhere = await waitsFor(lookUps, "a", "www.other.example");
-  expect(elsewhere, "names of other domains wait for a tenth of it").toBeGreaterThan(350 - patience(50));
-  expect(elsewhere).toBeLessThan(patience(600));
+  expect(elsewhere, "names of other domains wait for a tenth of it").toBeGreaterThan(250 - patience(50));
+  expect(elsewhere).toBeLessThan(patience(400));
+  await lookedUp(new LookUps(), "victim.example.com", Array(60).fill("nowhere"));
+  await lookedUp(lookUps, "others.example.org", Array(60).fill("nowhere"));
+  const longest = (await lookUps.begin("a", "x.others.example.org")).restMs;
+  expect(longest, "no pause is longer than three seconds").toBeLessThan(3_200);
 });
 
-test("those that are put off come again at the pace of look-ups", async () => {
-  const lookUps = new LookUps();
-  /** The first that comes after so many look-ups, of which a part has led nowhere. */
-  const everyMs = async (account: string, lookedUp: number, isCostly: (n: number) => boolean) => {
-    for (let n = 0; n < lookedUp; n++)
-      lookUps.learn(account, `${n}.example.com`, isCostly(n) ? "nowhere" : "on");
-    const first = await lookUps.begin(account, "x.example.com");
-    const nth = 100;
-    for (let n = 0; n < nth; n++) await lookUps.begin(account, "x.example.com");
-    return ((await lookUps.begin(account, "x.example.com")) - first) / (nth + 1);
+test("those that are put off come again at the pace of look-ups, one after the other", async () => {
+  const everyMs = async (led: readonly ("nowhere" | "on")[]) => {
+    const lookUps = new LookUps();
+    await lookedUp(lookUps, "example.com", led);
+    const putOff: number[] = [];
+    for (let n = 0; n < 100; n++) {
+      const { restMs } = await lookUps.begin("a", "x.example.com");
+      putOff.push(restMs + now() - startedAtMs);
+    }
+    expect(putOff).toEqual(putOff.toSorted((a, b) => a - b));
+    return (putOff.at(-1)! - putOff[0]!) / (putOff.length - 1);
   };
-  expect(await everyMs("dead", 300, () => true)).toBeGreaterThan(95);
-  expect(await everyMs("half", 300, (n) => n % 2 === 0)).toBeLessThan(60);
-  expect(await everyMs("a few", 300, (n) => n < 10)).toBeLessThan(20);
+  const dead = Array(300).fill("nowhere");
+  expect(await everyMs(dead)).toBeGreaterThan(105);
+  expect(await everyMs(dead.flatMap((led) => ["on", led]))).toBeLessThan(70);
+  expect(await everyMs([...dead.slice(10), ...Array(100).fill("on"), ...dead.slice(0, 10)])).toBeLessThan(50);
 });
 
-test("a short pause is waited out", async () => {
+test("those that come together begin one after the other, and what costs nothing gives back its time", async () => {
   const lookUps = new LookUps();
-  for (let n = 0; n < 3; n++) lookUps.learn("a", `${n}.victim.example.com`, "nowhere");
-  // A timer may be a millisecond early.
-  expect(await waitsFor(lookUps, "a", "x.victim.example.com")).toBeGreaterThan(280);
-  expect(await waitsFor(lookUps, "a", "x.victim.example.com")).toBeLessThan(patience(50));
+  await lookedUp(lookUps, "wild.example.com", Array(200).fill("to_wait"));
+  const { restMs } = await lookUps.begin("a", "x.wild.example.com");
+  await new Promise((resolve) => setTimeout(resolve, restMs));
+  const begunAtMs = now();
+  const three = [1, 2, 3].map(async (n) => {
+    const { end } = await lookUps.begin("a", `${n}.wild.example.com`);
+    return { end, atMs: now() - begunAtMs };
+  });
+  const begun = await Promise.all(three);
+  expect(begun[2]!.atMs - begun[0]!.atMs).toBeGreaterThan(190);
+  for (const { end } of begun) end("on");
+  expect(await waitsFor(lookUps, "a", "y.wild.example.com")).toBeLessThan(patience(50));
 });
 
 test("names whose receivers have to wait for their turns hold up none of other domains", async () => {
   const lookUps = new LookUps();
-  for (let n = 0; n < 40; n++) lookUps.learn("a", `${n}.wild.example.com`, "to_wait");
-  expect(await lookUps.begin("a", "x.wild.example.com")).toBeGreaterThan(2_900);
+  await lookedUp(lookUps, "wild.example.com", Array(40).fill("to_wait"));
+  expect((await lookUps.begin("a", "x.wild.example.com")).restMs).toBeGreaterThan(2_900);
   expect(await waitsFor(lookUps, "a", "www.other.example")).toBeLessThan(patience(50));
 });
