@@ -1,4 +1,5 @@
 import type { ClientBase, Pool } from "pg";
+import { notErased } from "../base/database/account-rows.ts";
 import { inTransaction } from "../base/database/transaction.ts";
 
 /** In `came_from`; no cell is called so. */
@@ -138,7 +139,8 @@ export async function eraseCopied(source: Pool, target: Pool, accountId: string)
     if (ids.length > 0) {
       await target.query(
         `with kept as (
-           insert into sealpost.erasures (account_id, analysis_id) select $1, unnest($3::text[]) on conflict do nothing
+           insert into sealpost.erasures (account_id, analysis_id)
+           select $1, id from unnest($3::text[]) as asked (id) where ${notErased("$1")} on conflict do nothing
          )
          select sealpost.erase_analysis(account_id, id) from sealpost.analyses
          where account_id = $1 and id = any ($2) and digest <> ''`,

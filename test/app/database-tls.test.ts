@@ -140,7 +140,10 @@ test("says which file has no certificate, no key, or another one's key", async (
   const cut = file("cut.pem", one.certPem.slice(0, 300));
   const [cert, key] = [file("cert.pem", one.certPem), file("key.pem", other.keyPem)];
   for (const [given, told] of [
-    [`sslrootcert=${cut}`, `sslrootcert=${cut}, which has no certificate in PEM.`],
+    [
+      `sslrootcert=${cut}`,
+      `sslrootcert=${cut}, which has no certificate in PEM, or several that do not begin on lines of their own.`,
+    ],
     [`sslkey=${cut}&sslcert=${cert}`, `sslkey=${cut}, which has no key in PEM without a passphrase.`],
     [`sslkey=${key}&sslcert=${cert}`, `sslkey=${key}, which is not the key of sslcert=${cert}.`],
   ]) {

@@ -246,5 +246,9 @@ describe("a move whose target is lost", () => {
     expect(await tablesWith(cells.target.pool, "a word")).toEqual([]);
     expect(await countRows(cells.target.pool, "erasures", { analysis_id: "erased" })).toBe(1);
     expect(await openAt("target")).toBe(1);
+    // Erased there as a whole it gets nothing back when the move is run again.
+    await eraseThere();
+    await moveAccount(cells.move(accountId));
+    expect(await countRows(cells.target.pool, "erasures", { analysis_id: "erased" })).toBe(0);
   });
 });

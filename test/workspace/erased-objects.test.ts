@@ -1,7 +1,7 @@
 // Objects that no row knows, of a database that was restored to a time before they were stored; and keys for objects
 // that are reserved beside an erasure.
 import { randomBytes } from "node:crypto";
-import { readdir, rm, writeFile } from "node:fs/promises";
+import { mkdir, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { eraseAccount } from "../../src/cells/erase-account.ts";
@@ -117,6 +117,15 @@ async function eraseWith({ accountId }: TestAccount, late: () => Promise<unknown
 
 const looseOf = ({ accountId }: TestAccount) =>
   rowsOf(database.pool, "workspace.loose_objects", { account_id: accountId });
+
+test("folders that a removal has left which was cut off go, as there are names in them", async () => {
+  const { account, prefix } = await filled();
+  const folders = join(api.stateDir, "objects", "keys", "spaces");
+  const own = async () => (await readdir(folders)).filter((name) => name.includes(prefix.slice(-13, -1)));
+  await mkdir(join(folders, (await own())[0]!, "a document's", "name"), { recursive: true });
+  expect(await eraseWith(account, async () => undefined)).toMatchObject({ outcome: "erased" });
+  expect(await own()).toEqual([]);
+});
 
 test("no key is reserved or released for an account that is erased, which is erased all the same", async () => {
   const { account, prefix } = await filled();

@@ -26,7 +26,7 @@ const NAMES = Object.keys(STATES) as State[];
 
 const erase = (id: string, key = api.account.ownKey, more = {}) =>
   api.ask("DELETE", `/v1/analyses/${id}`, { key, ...more });
-const read = (id: string) => api.ask("GET", `/v1/analyses/${id}`, { key: api.account.ownKey });
+const read = (id: string, key = api.account.ownKey) => api.ask("GET", `/v1/analyses/${id}`, { key });
 
 type Made = { readonly id: string; readonly document: string };
 
@@ -98,6 +98,7 @@ test("are erased by who may delete in their space, and for others they do not ex
   expect([first.status, repeat.body, another.body]).toEqual([200, first.body, first.body]);
   expect(await isLeftOfRuns(word)).toEqual([false, false]);
   expect((await erase(id, stranger.key)).status).toBe(404);
+  expect([(await read(id, member.key)).status, (await read(id, stranger.key)).status]).toEqual([410, 404]);
 });
 
 test("are not waited for by who does not see them", async () => {

@@ -177,7 +177,9 @@ function faultOf(path: string, isKey: boolean): string | null {
     else new X509Certificate(text);
     return null;
   } catch {
-    return isKey ? "has no key in PEM without a passphrase" : "has no certificate in PEM";
+    return isKey
+      ? "has no key in PEM without a passphrase"
+      : "has no certificate in PEM, or several that do not begin on lines of their own";
   }
 }
 

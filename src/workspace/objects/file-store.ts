@@ -255,13 +255,12 @@ export async function openFileStore(folder: string): Promise<ObjectStore> {
       signal.throwIfAborted();
       const path = pathOf(key);
       return await asking(`remove ${JSON.stringify(key)}`, async () => {
-        if (!(await unlinkIfThere(join(root, path)))) {
-          await access(root);
-          return false;
-        }
-        await syncFolder(dirname(join(root, path)));
+        const wasThere = (await unlinkIfThere(join(root, path))) === true;
+        if (wasThere) await syncFolder(dirname(join(root, path)));
+        else await access(root);
+        // Also of one whose removal was cut off before that: folders have names in them.
         await pruneFolders(root, path);
-        return true;
+        return wasThere;
       });
     },
 
@@ -325,6 +324,8 @@ async function* pathsBelow(
     if (goesOn) yield* pathsBelow(path, what, asked, signal);
     else if (entry.isDirectory() === (what === "folders")) yield path;
   }
+  // If it is empty, a removal was cut off.
+  if (what === "keys") await rmdir(folder).catch(() => undefined);
 }
 
 /** Writes the whole body to a new file, and brings it to the disk. */

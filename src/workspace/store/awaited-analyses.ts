@@ -208,9 +208,13 @@ export async function eraseFromRuns(
 }
 
 /** Whether a run that the reader sees has this id, whatever it has published. Waits for no lock. */
-export async function seesRun(tx: ClientBase, { accountId, spaceIds }: Reader, id: string): Promise<boolean> {
-  if (ID_OF_RUN.exec(id.toLowerCase())?.[1] !== id || !(await isInstalled(tx))) return false;
-  const { rowCount } = await tx.query(
+export async function seesRun(
+  database: ClientBase | Pool,
+  { accountId, spaceIds }: Reader,
+  id: string,
+): Promise<boolean> {
+  if (ID_OF_RUN.exec(id.toLowerCase())?.[1] !== id || !(await isInstalled(database))) return false;
+  const { rowCount } = await database.query(
     "select from workspace.runs where account_id = $1 and id = $2 and ($3::uuid[] is null or space_id = any ($3))",
     [accountId, id, spaceIds],
   );
