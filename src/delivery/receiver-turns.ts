@@ -66,6 +66,8 @@ const LOOK_UP_WEIGHT = 0.02;
 const COME_AGAIN_RATIO = 1.1;
 const PACES_MAX = 10_000;
 const REMEMBERED_MS = 60_000;
+/** A name whose turn it was goes on without a pause for so long: its turns are few. */
+const LED_ON_MS = 600_000;
 
 /** The pace of an account's look-ups, in one domain or in all. */
 class Pace {
@@ -114,8 +116,8 @@ class Pace {
 /** Where a name has led: nowhere, to a receiver that has to wait for its turn, or to one whose turn it is. */
 type Led = "nowhere" | "to_wait" | "on";
 
-/** `restMs` above 0: it has not begun, and comes again in so many ms. */
-type LookUp = { readonly restMs: number; readonly end: (led: Led) => void };
+/** `restMs` above 0: it has not begun, and comes again in so many ms. `end` with null: nobody said whose turn it is. */
+type LookUp = { readonly restMs: number; readonly end: (led: Led | null) => void };
 
 /**
  * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
@@ -124,6 +126,8 @@ type LookUp = { readonly restMs: number; readonly end: (led: Led) => void };
 export class LookUps {
   /** Of those that a look-up has cost a pause lately. */
   readonly #paces = new TtlMap<string, Pace>(PACES_MAX);
+  /** Names that led on the last time. */
+  readonly #ledOn = new TtlMap<string, true>(PACES_MAX);
 
   /** Waits, but not for long. */
   async begin(accountId: string, hostname: string): Promise<LookUp> {
@@ -133,14 +137,17 @@ export class LookUps {
       this.#paceOf(domain, OF_DOMAIN_MS),
       this.#paceOf(accountId, OF_ACCOUNT_MS),
     ];
-    const leftMs = Math.max(ofDomain.leftMs, ofAccount.leftMs);
+    const name = `${accountId} ${hostname}`;
+    const leftMs = this.#ledOn.has(name) ? 0 : Math.max(ofDomain.leftMs, ofAccount.leftMs);
     if (leftMs > WAITED_OUT_MS)
       return { restMs: Math.max(leftMs, ofDomain.putOff(), ofAccount.putOff()), end: () => undefined };
     const [begunMs, begunOfAccountMs] = [ofDomain.begin(), ofAccount.begin()];
     if (leftMs > 0) await wait(leftMs);
-    const end = (led: Led) => {
-      this.#end(domain, ofDomain, led !== "on", begunMs);
+    const end = (led: Led | null) => {
+      this.#end(domain, ofDomain, led === "nowhere" || led === "to_wait", begunMs);
       this.#end(accountId, ofAccount, led === "nowhere", begunOfAccountMs);
+      if (led === "on") this.#ledOn.set(name, true, LED_ON_MS);
+      else if (led !== null) this.#ledOn.delete(name);
     };
     return { restMs: 0, end };
   }
@@ -230,7 +237,8 @@ export function createTurn(
   const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
     if (fault !== null) throw fault;
     const isAsked = isTaken || isProven || waitMs !== null;
-    lookUp?.end(isTaken || isProven || isUndecided ? "on" : isAsked ? "to_wait" : "nowhere");
+    const led = isTaken || isProven ? "on" : isAsked ? "to_wait" : "nowhere";
+    lookUp?.end(isUndecided ? null : led);
     if (!isAsked) return null;
     // If that fails, the turn ends by itself, and the next POST proves the same.
     if (isTaken) await turns.end(accountId, url, hasSucceeded).catch(() => undefined);

@@ -77,3 +77,14 @@ test("names whose receivers have to wait for their turns hold up none of other d
   expect((await lookUps.begin("a", "x.wild.example.com")).restMs).toBeGreaterThan(2_900);
   expect(await waitsFor(lookUps, "a", "www.other.example")).toBeLessThan(patience(50));
 });
+
+test("a name whose turn it was waits for none of the others, until it leads elsewhere", async () => {
+  const lookUps = new LookUps();
+  const name = "known.wild.example.com";
+  (await lookUps.begin("a", name)).end("on");
+  await lookedUp(lookUps, "wild.example.com", Array(40).fill("nowhere"));
+  const known = await lookUps.begin("a", name);
+  expect(known.restMs).toBe(0);
+  known.end("to_wait");
+  expect((await lookUps.begin("a", name)).restMs).toBeGreaterThan(2_900);
+});

@@ -41,7 +41,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * left 1, known receivers served after a restart beside all that wait, and their domains' look-ups 35, faults of our
  * own certificates told of 8, rotations whose last step was undone ended 2, erasures looked for at a move whatever is
  * known of them 7; look-ups that hold no place while they are paused, and come again one by one, in their order, at
- * their pace 90 and a file, references from before a move told where to go 22, keys that are the same or half given
+ * their pace 98 and a file, references from before a move told where to go 22, keys that are the same or half given
  * refused, and what is erased while a move opens erased there 10, runs that published nothing told of as erased 10,
  * folders with names in them left by nobody 11, and for what the console's users asked for: its truth about replays,
  * hosts and times 122, its density (search, groups by cause, an explanation in parts, who replayed, an endpoint's
@@ -64,7 +64,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_874,
+    max: 58_882,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
