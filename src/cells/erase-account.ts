@@ -41,9 +41,9 @@ export type Erased =
  */
 export async function eraseAccount(erasure: Erasure): Promise<Erased> {
   const { pool, accountId, waitMaxMs, tooLong, onProgress } = erasure;
-  onProgress("closing the account: its keys end, and publishing to it stores nothing");
   const closed = await inTransaction(pool, (tx) => closeAccount(tx, erasure));
   if (closed.outcome !== "closed") return closed;
+  onProgress("closed the account: its keys have ended, and publishing to it stores nothing");
   const { erasedAt, cameFrom, isDone } = closed;
   const onPage = (what: string) => onProgress(`deleting: ${what}`);
   const onWait = (whom: string | null) =>

@@ -163,6 +163,9 @@ export type AnalysisDependencies = {
   readonly now: () => number;
 };
 
+/** Of a UUID, with which the id of what one of its nodes waits for begins. */
+const RUN_ID_LENGTH = 36;
+
 /** Publishing and reading analyses. */
 export function analysisOperations({
   pool,
@@ -197,9 +200,10 @@ export function analysisOperations({
           // A reference from before a move leads here.
           const cell = await findMovedTo(pool, accountId);
           if (cell !== null) throw accountMoved(cell);
-          // A run that has published nothing is in no log that would tell its space.
+          // What a run has not published, nor was given, is in no log that would tell its space.
           const isErased = (await findAnalysis(pool, { ...reader, spaceIds: null }, id))?.isErased;
-          throw problem(isErased && (await seesRun(pool, reader, id)) ? "analysis_erased" : "not_found");
+          const isSeen = isErased && (await seesRun(pool, reader, id.slice(0, RUN_ID_LENGTH)));
+          throw problem(isSeen ? "analysis_erased" : "not_found");
         }
         if (found.isErased) throw problem("analysis_erased");
         const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;

@@ -268,7 +268,7 @@ test("an account is erased by a command that is killed twenty times, and nobody 
   const places = new Set<string>();
   for (let kills = 0; kills < 20; kills++) {
     const killed = new SealpostProcess(command, env);
-    const place = ["closing", "waiting"][kills] ?? "deleting";
+    const place = ["closed", "waiting"][kills] ?? "deleting";
     const { msg } = await killed.waitForLine((line) => String(line.msg).startsWith(place));
     places.add(String(msg));
     await killed.kill();
