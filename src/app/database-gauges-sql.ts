@@ -13,8 +13,6 @@ const ROWS_LOOKED_AT_MAX = 20_000;
 const WAKEUPS_COUNTED_MAX = 1_000;
 /** A lane whose receiver has to prove itself has nothing in flight between its attempts, and is at work all along. */
 const RESTING_FROM_S = 15;
-/** However many names of its domain its account has. */
-const LOOKED_UP_WITHIN_MINUTES = 60;
 const DAYS_LOOKED_AHEAD = 31;
 
 /** Read as they are reported. */
@@ -65,7 +63,7 @@ with bound as materialized (
     (bool_or(is_tried) over (partition by account_id) or (select count(*) = ${ROWS_LOOKED_AT_MAX} from looked_at))
     and (not exists (select from sealpost.answered_lanes as a
       where a.account_id = any (array[c.account_id]) and a.lane = any (array[c.lane]))
-      or ${restingBetweenTurns("c.account_id", URL_OF_OLDEST, LOOKED_UP_WITHIN_MINUTES)})
+      or ${provenForSeconds("c.account_id", URL_OF_OLDEST)} is null)
     or ${restingBetweenTurns("c.account_id", URL_OF_OLDEST)}) as is_at_work
   from counted as c
 )

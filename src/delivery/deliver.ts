@@ -181,7 +181,7 @@ export async function deliver(
   const asked = { accountId, isFirst: run === 1 && number === 1 };
   const turn =
     url !== null && delivery.provenAtMs === null ? createTurn(asked, spelled, on.turns, on.leaseMs) : null;
-  const rest = (await turn?.begin()) ?? null;
+  const rest = turn?.begin() ?? null;
   if (rest !== null) return ended(delivery, { status: "waits" }, null, null, { turn: rest });
 
   const body = webhookBody({ ...delivery, id: delivery.deliveryId, analysisText: delivery.analysisText });

@@ -94,8 +94,17 @@ export class LaneState {
   recentMs = 0;
 }
 
-/** At a receiver that has proven nothing: ms until it may have another; null: it has proven itself meanwhile. */
-export type TurnTaken = { readonly origin: string; readonly restMs: number | null };
+/**
+ * At a receiver that has proven nothing: ms until it may have another; null: it has proven itself meanwhile. `mayCome`:
+ * asked then, and until it says so.
+ */
+export type TurnTaken = {
+  readonly origin: string;
+  readonly restMs: number | null;
+  readonly mayCome?: () => boolean;
+};
+
+type Rest<Lane> = { readonly lanes: Set<Lane>; untilMs: number; mayCome: TurnTaken["mayCome"] };
 
 /** A lane that rests. `receiver`: `account_id origin`, asked in its last turn. */
 export type RestingLane = { readonly receiver: string; readonly lane: string };
@@ -110,7 +119,7 @@ const LOOKED_AT_MAX = 100;
  * its lanes one starts when the rest is over.
  */
 export class ReceiverRests<Lane extends { readonly key: string; limit: number; isResting: boolean }> {
-  readonly #rests = new Map<string, { readonly lanes: Set<Lane>; untilMs: number }>();
+  readonly #rests = new Map<string, Rest<Lane>>();
   /** Since their receiver was last proven: what was put off meanwhile is still to be had. */
   readonly #rested = new WeakSet<Lane>();
   readonly #onEnd: (lane: Lane, isProven: boolean) => void;
@@ -130,9 +139,14 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
       this.endAll(receiver, lane);
       return;
     }
-    const rest = this.#rests.get(receiver) ?? { lanes: new Set<Lane>(), untilMs: 0 };
+    const rest: Rest<Lane> = this.#rests.get(receiver) ?? {
+      lanes: new Set(),
+      untilMs: 0,
+      mayCome: undefined,
+    };
     this.#rests.set(receiver, rest);
     rest.untilMs = performance.now() + turn.restMs;
+    rest.mayCome = turn.mayCome;
     rest.lanes.add(lane);
     this.#rested.add(lane);
     lane.limit = 1;
@@ -143,7 +157,8 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
   look(nowMs: number): boolean {
     let hasEnded = false;
     for (const [receiver, rest] of this.#rests) {
-      if (rest.untilMs > nowMs) continue;
+      if (rest.untilMs > nowMs || rest.mayCome?.() === false) continue;
+      rest.mayCome = undefined;
       hasEnded = true;
       rest.untilMs = nowMs + NEXT_LANE_MS;
       const [lane] = rest.lanes;

@@ -131,19 +131,20 @@ export const refusing = (accountId: string, url: string) => `exists (
   select from sealpost.refusals as r where r.account_id = any (array[${accountId}]) and r.url = any (array[${url}])
     and coalesce(r.lifted_at < r.refused_at, true))`;
 
+const PROVEN = "proven_at > now() - interval '30 days'";
+
 /** SQL: the origin of the URL, or of the endpoint if that is null. */
 const originOf = (accountId: string, webhookUrl: string) => `sealpost.origin(coalesce(${webhookUrl}, (
   select e.url from sealpost.endpoints as e where e.account_id = ${accountId})))`;
 
 /**
- * SQL: whether the receiver there rests between its turns, or has within `minutes`; where its origin is not normalized,
- * nor proven as it is spelled, whether any of the account's does.
+ * SQL: whether the receiver there rests between its turns; where its origin is not normalized, nor proven as it is
+ * spelled, whether any of the account's does.
  */
-export function restingBetweenTurns(accountId: string, webhookUrl: string, minutes = 1): string {
+export function restingBetweenTurns(accountId: string, webhookUrl: string): string {
   const origin = originOf(accountId, webhookUrl);
   const receiver = `select from sealpost.receivers as r where r.account_id = ${accountId}`;
-  const its = `r.origin = any (array[${origin}])`;
-  const rests = `r.next_at > now() - interval '${minutes} minutes'`;
+  const [its, rests] = [`r.origin = any (array[${origin}])`, "r.next_at > now() - interval '1 minute'"];
   return `(exists (${receiver} and ${its} and ${rests}) or not sealpost.is_normalized_origin(${origin})
     and exists (${receiver} and ${rests}) and not exists (${receiver} and ${its} and r.next_at is null))`;
 }
@@ -152,7 +153,7 @@ export function restingBetweenTurns(accountId: string, webhookUrl: string, minut
 export const provenForSeconds = (accountId: string, webhookUrl: string) => `(
   select extract(epoch from now() - r.proven_since)::float8 from sealpost.receivers as r
   where r.account_id = ${accountId} and r.origin = any (array[${originOf(accountId, webhookUrl)}])
-    and r.next_at is null)`;
+    and r.next_at is null and r.${PROVEN})`;
 
 export async function isRefusing(
   database: Pool | ClientBase,
@@ -232,8 +233,6 @@ export async function endTurn(pool: Pool, accountId: string, url: string, isProo
     values: [accountId, new URL(url).origin, url, isProof],
   });
 }
-
-const PROVEN = `proven_at > now() - interval '30 days'`;
 
 export async function isProven(pool: Pool, accountId: string, origin: string): Promise<boolean> {
   const text = `select from sealpost.receivers where account_id = $1 and origin = $2 and ${PROVEN}`;
