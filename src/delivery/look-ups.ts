@@ -5,8 +5,9 @@ const OF_DOMAIN_PER_SECOND = 10;
 /** … of all its names, those in vain; … */
 const OF_ACCOUNT_PER_SECOND = 100;
 /** … and before that, as many at once as are due in so many seconds. */
-const BURST_SECONDS = 3.2;
-const BURST_MS = BURST_SECONDS * 1_000;
+const BURST_SECONDS = 10;
+/** Where none has cost anything for so long, look-ups are not counted. */
+const COUNTED_MS = 20_000;
 /** Whoever comes for the first time is behind one that waits, if that was told within this that it may not come yet. */
 const TOLD_WITHIN_MS = 600;
 /** A name whose turn it was waits for none of the others for so long: its turns are few. */
@@ -54,6 +55,9 @@ class Bucket {
 /** Where a name has led: nowhere, to a receiver that has to wait for its turn, or to one whose turn it is. */
 type Led = "nowhere" | "to_wait" | "on";
 
+/** Tokens, 0 or 1 each. */
+type Paid = { readonly ofDomain: number; readonly ofAccount: number };
+
 export type LookUp = {
   /** Null: it has begun. Else it comes again, once this says that it may; asked in the order in which they came. */
   readonly mayCome: (() => boolean) | null;
@@ -69,50 +73,52 @@ export type LookUp = {
  * before it need, names that lead on wait for what only others cost.
  */
 export class LookUps {
+  /** Of domains and accounts in which look-ups have cost something lately. */
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that led on the last time. */
   readonly #ledOn = new TtlMap<string, true>(REMEMBERED_MAX);
-  /** Names that have been told that they may come. */
-  readonly #booked = new TtlMap<string, true>(REMEMBERED_MAX);
+  /** Names that have been told that they may come, with what they have paid. */
+  readonly #booked = new TtlMap<string, Paid>(REMEMBERED_MAX);
 
   begin(accountId: string, hostname: string): LookUp {
     const name = `${accountId} ${hostname}`;
     // Without its first label, at most the last two.
     const domain = `${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`;
-    const ofDomain = () => this.#bucketOf(domain, OF_DOMAIN_PER_SECOND);
-    const ofAccount = () => this.#bucketOf(accountId, OF_ACCOUNT_PER_SECOND);
-    const take = (isFree: boolean): boolean => {
-      const hasTokens = isFree || (ofDomain().hasToken && ofAccount().hasToken);
-      if (hasTokens) for (const bucket of [ofDomain(), ofAccount()]) bucket.add(-1);
-      else ofDomain().tellToWait();
-      return hasTokens;
+    const pay = (isFree: boolean): Paid | null => {
+      const [ofDomain, ofAccount] = [this.#buckets.get(domain), this.#buckets.get(accountId)];
+      if (!isFree && (ofDomain?.hasToken === false || ofAccount?.hasToken === false)) {
+        ofDomain?.tellToWait();
+        return null;
+      }
+      ofDomain?.add(-1);
+      ofAccount?.add(-1);
+      return { ofDomain: ofDomain === undefined ? 0 : 1, ofAccount: ofAccount === undefined ? 0 : 1 };
     };
     const mayCome = () => {
-      const may = take(false);
-      if (may) this.#booked.set(name, true, BOOKED_MS);
-      return may;
+      const paid = pay(false);
+      if (paid !== null) this.#booked.set(name, paid, BOOKED_MS);
+      return paid !== null;
     };
-    const isBooked = this.#booked.has(name);
-    this.#booked.delete(name);
     const isFree = this.#ledOn.has(name);
-    if (!isBooked && ((!isFree && ofDomain().hasWaiting) || !take(isFree)))
-      return { mayCome, end: () => undefined };
-    let hasEnded = false;
+    const isBehind = !isFree && this.#buckets.get(domain)?.hasWaiting === true;
+    let paid = this.#booked.get(name) ?? (isBehind ? null : pay(isFree));
+    this.#booked.delete(name);
+    if (paid === null) return { mayCome, end: () => undefined };
     const end = (led: Led | null) => {
-      if (hasEnded) return;
-      hasEnded = true;
-      if (led === null || led === "on") ofDomain().add(1);
-      if (led !== "nowhere") ofAccount().add(1);
+      if (paid === null) return;
+      const isInVain = led === "nowhere";
+      this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, isInVain || led === "to_wait");
+      this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, isInVain);
+      paid = null;
       if (led === "on") this.#ledOn.set(name, true, LED_ON_MS);
       else if (led !== null) this.#ledOn.delete(name);
     };
     return { mayCome: null, end };
   }
 
-  /** One that is forgotten would be full by then. */
-  #bucketOf(key: string, perSecond: number): Bucket {
-    const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
-    this.#buckets.set(key, bucket, BURST_MS);
-    return bucket;
+  #settle(key: string, perSecond: number, paid: number, isCostly: boolean): void {
+    const bucket = this.#buckets.get(key) ?? (isCostly ? new Bucket(perSecond) : undefined);
+    bucket?.add(paid - Number(isCostly));
+    if (isCostly) this.#buckets.set(key, bucket!, COUNTED_MS);
   }
 }
