@@ -8,12 +8,12 @@ const OF_ACCOUNT_PER_SECOND = 100;
 const BURST_SECONDS = 10;
 /** Where none has cost anything for so long, look-ups are not counted. */
 const COUNTED_MS = 20_000;
-/** Whoever comes for the first time is behind one that waits, if that was told within this that it may not come yet. */
-const TOLD_WITHIN_MS = 600;
+/** Those that wait in line are called so often. */
+const CALLED_EVERY_MS = 200;
 /** A name whose turn it was waits for none of the others for so long: its turns are few. */
 const LED_ON_MS = 600_000;
-/** Whoever has been told that it may come does within this. */
-const BOOKED_MS = 60_000;
+/** Whoever is called comes within this. */
+const CALLED_MS = 60_000;
 const REMEMBERED_MAX = 10_000;
 
 /** A token bucket, by the monotonic clock. */
@@ -22,7 +22,6 @@ class Bucket {
   readonly #max: number;
   #tokens: number;
   #atMs = performance.now();
-  #toldAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(perSecond: number) {
     this.#perMs = perSecond / 1_000;
@@ -38,15 +37,6 @@ class Bucket {
     return this.#tokens >= 1;
   }
 
-  get hasWaiting(): boolean {
-    return performance.now() - this.#toldAtMs < TOLD_WITHIN_MS;
-  }
-
-  /** One that waits is told that it may not come yet. */
-  tellToWait(): void {
-    this.#toldAtMs = performance.now();
-  }
-
   add(tokens: number): void {
     this.#tokens = Math.min(this.#max, this.#tokens + tokens);
   }
@@ -55,11 +45,24 @@ class Bucket {
 /** Where a name has led: nowhere, to a receiver that has to wait for its turn, or to one whose turn it is. */
 type Led = "nowhere" | "to_wait" | "on";
 
+/** One that waits in line. */
+type Waiting = { readonly domain: string; isCalled: boolean };
+
+/** Of an account. */
+type Line = {
+  /** Names, in the order in which they came, … */
+  readonly waiting: Map<string, Waiting>;
+  /** … and how many of them are in each domain. */
+  readonly ofDomain: Map<string, number>;
+  /** Some wait for tokens of the account. */
+  isOfAccount: boolean;
+};
+
 /** Tokens, 0 or 1 each. */
 type Paid = { readonly ofDomain: number; readonly ofAccount: number };
 
 export type LookUp = {
-  /** Null: it has begun. Else it comes again, once this says that it may; asked in the order in which they came. */
+  /** Null: it has begun. Else it is in line, and comes again once this says that it may. */
   readonly mayCome: (() => boolean) | null;
   /** The first time counts, as soon as it is known. @param led null: nobody has said whose turn it is */
   readonly end: (led: Led | null) => void;
@@ -69,41 +72,29 @@ export type LookUp = {
  * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
  * says: theirs should not be flooded either, whether such names lead nowhere or all to one place.
  *
- * Losing option: each comes again at a time of its own. That is a lottery if it is soon; and if it is as late as those
- * before it need, names that lead on wait for what only others cost.
+ * Losing options: each at a time of its own, which is a lottery if it is soon, and makes names that lead on wait for
+ * what only others cost if it is not. Each asks by itself: one that comes again and again is in front of all.
  */
 export class LookUps {
   /** Of domains and accounts in which look-ups have cost something lately. */
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that led on the last time. */
   readonly #ledOn = new TtlMap<string, true>(REMEMBERED_MAX);
-  /** Names that have been told that they may come, with what they have paid. */
-  readonly #booked = new TtlMap<string, Paid>(REMEMBERED_MAX);
+  /** Names that have been called, with what they have paid. */
+  readonly #called = new TtlMap<string, Paid>(REMEMBERED_MAX);
+  readonly #lines = new Map<string, Line>();
+  #callAgainAtMs = 0;
 
   begin(accountId: string, hostname: string): LookUp {
     const name = `${accountId} ${hostname}`;
     // Without its first label, at most the last two.
     const domain = `${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`;
-    const pay = (isFree: boolean): Paid | null => {
-      const [ofDomain, ofAccount] = [this.#buckets.get(domain), this.#buckets.get(accountId)];
-      if (!isFree && (ofDomain?.hasToken === false || ofAccount?.hasToken === false)) {
-        ofDomain?.tellToWait();
-        return null;
-      }
-      ofDomain?.add(-1);
-      ofAccount?.add(-1);
-      return { ofDomain: ofDomain === undefined ? 0 : 1, ofAccount: ofAccount === undefined ? 0 : 1 };
-    };
-    const mayCome = () => {
-      const paid = pay(false);
-      if (paid !== null) this.#booked.set(name, paid, BOOKED_MS);
-      return paid !== null;
-    };
     const isFree = this.#ledOn.has(name);
-    const isBehind = !isFree && this.#buckets.get(domain)?.hasWaiting === true;
-    let paid = this.#booked.get(name) ?? (isBehind ? null : pay(isFree));
-    this.#booked.delete(name);
-    if (paid === null) return { mayCome, end: () => undefined };
+    const line = this.#lines.get(accountId);
+    const isBehind = !isFree && line !== undefined && (line.isOfAccount || line.ofDomain.has(domain));
+    let paid = this.#called.get(name) ?? (isBehind ? null : this.#pay(accountId, domain, isFree));
+    this.#called.delete(name);
+    if (paid === null) return { mayCome: this.#wait(accountId, domain, name), end: () => undefined };
     const end = (led: Led | null) => {
       if (paid === null) return;
       const isInVain = led === "nowhere";
@@ -114,6 +105,66 @@ export class LookUps {
       else if (led !== null) this.#ledOn.delete(name);
     };
     return { mayCome: null, end };
+  }
+
+  #wait(accountId: string, domain: string, name: string): () => boolean {
+    const line = this.#lines.get(accountId) ?? {
+      waiting: new Map(),
+      ofDomain: new Map(),
+      isOfAccount: false,
+    };
+    const waiting = line.waiting.get(name) ?? { domain, isCalled: false };
+    if (!line.waiting.has(name)) line.ofDomain.set(domain, (line.ofDomain.get(domain) ?? 0) + 1);
+    line.waiting.set(name, waiting);
+    this.#lines.set(accountId, line);
+    return () => {
+      this.#callNext();
+      return waiting.isCalled;
+    };
+  }
+
+  /** Of each account as many as have tokens. */
+  #callNext(): void {
+    const nowMs = performance.now();
+    if (nowMs < this.#callAgainAtMs) return;
+    this.#callAgainAtMs = nowMs + CALLED_EVERY_MS;
+    for (const [accountId, line] of this.#lines) {
+      this.#callOf(accountId, line);
+      if (line.waiting.size === 0) this.#lines.delete(accountId);
+    }
+  }
+
+  #callOf(accountId: string, line: Line): void {
+    const refused = new Set<string>();
+    line.isOfAccount = false;
+    for (const [name, waiting] of line.waiting) {
+      const { domain } = waiting;
+      if (refused.has(domain)) continue;
+      if (this.#buckets.get(accountId)?.hasToken === false) {
+        line.isOfAccount = true;
+        return;
+      }
+      const paid = this.#pay(accountId, domain, false);
+      if (paid === null) {
+        refused.add(domain);
+        continue;
+      }
+      waiting.isCalled = true;
+      this.#called.set(name, paid, CALLED_MS);
+      line.waiting.delete(name);
+      const left = line.ofDomain.get(domain)! - 1;
+      if (left > 0) line.ofDomain.set(domain, left);
+      else line.ofDomain.delete(domain);
+    }
+  }
+
+  /** Null: there are no tokens. */
+  #pay(accountId: string, domain: string, isFree: boolean): Paid | null {
+    const [ofDomain, ofAccount] = [this.#buckets.get(domain), this.#buckets.get(accountId)];
+    if (!isFree && (ofDomain?.hasToken === false || ofAccount?.hasToken === false)) return null;
+    ofDomain?.add(-1);
+    ofAccount?.add(-1);
+    return { ofDomain: ofDomain === undefined ? 0 : 1, ofAccount: ofAccount === undefined ? 0 : 1 };
   }
 
   #settle(key: string, perSecond: number, paid: number, isCostly: boolean): void {
