@@ -50,7 +50,7 @@ type Waiting = { readonly domain: string; isCalled: boolean };
 
 /** Of an account. */
 type Line = {
-  /** Names, in the order in which they came, … */
+  /** Receivers, in the order in which they came, … */
   readonly waiting: Map<string, Waiting>;
   /** … and how many of them are in each domain. */
   readonly ofDomain: Map<string, number>;
@@ -80,21 +80,22 @@ export class LookUps {
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that led on the last time. */
   readonly #ledOn = new TtlMap<string, true>(REMEMBERED_MAX);
-  /** Names that have been called, with what they have paid. */
+  /** Receivers that have been called, with what they have paid. */
   readonly #called = new TtlMap<string, Paid>(REMEMBERED_MAX);
   readonly #lines = new Map<string, Line>();
   #callAgainAtMs = 0;
 
-  begin(accountId: string, hostname: string): LookUp {
-    const name = `${accountId} ${hostname}`;
+  /** @param origin the receiver's: rests are by origin, too, so that a call brings one lane */
+  begin(accountId: string, hostname: string, origin = hostname): LookUp {
+    const [name, place] = [`${accountId} ${hostname}`, `${accountId} ${origin}`];
     // Without its first label, at most the last two.
     const domain = `${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`;
     const isFree = this.#ledOn.has(name);
     const line = this.#lines.get(accountId);
     const isBehind = !isFree && line !== undefined && (line.isOfAccount || line.ofDomain.has(domain));
-    let paid = this.#called.get(name) ?? (isBehind ? null : this.#pay(accountId, domain, isFree));
-    this.#called.delete(name);
-    if (paid === null) return { mayCome: this.#wait(accountId, domain, name), end: () => undefined };
+    let paid = this.#called.get(place) ?? (isBehind ? null : this.#pay(accountId, domain, isFree));
+    this.#called.delete(place);
+    if (paid === null) return { mayCome: this.#wait(accountId, domain, place), end: () => undefined };
     const end = (led: Led | null) => {
       if (paid === null) return;
       const isInVain = led === "nowhere";
@@ -107,15 +108,15 @@ export class LookUps {
     return { mayCome: null, end };
   }
 
-  #wait(accountId: string, domain: string, name: string): () => boolean {
+  #wait(accountId: string, domain: string, place: string): () => boolean {
     const line = this.#lines.get(accountId) ?? {
       waiting: new Map(),
       ofDomain: new Map(),
       isOfAccount: false,
     };
-    const waiting = line.waiting.get(name) ?? { domain, isCalled: false };
-    if (!line.waiting.has(name)) line.ofDomain.set(domain, (line.ofDomain.get(domain) ?? 0) + 1);
-    line.waiting.set(name, waiting);
+    const waiting = line.waiting.get(place) ?? { domain, isCalled: false };
+    if (!line.waiting.has(place)) line.ofDomain.set(domain, (line.ofDomain.get(domain) ?? 0) + 1);
+    line.waiting.set(place, waiting);
     this.#lines.set(accountId, line);
     return () => {
       this.#callNext();
@@ -137,7 +138,7 @@ export class LookUps {
   #callOf(accountId: string, line: Line): void {
     const refused = new Set<string>();
     line.isOfAccount = false;
-    for (const [name, waiting] of line.waiting) {
+    for (const [place, waiting] of line.waiting) {
       const { domain } = waiting;
       if (refused.has(domain)) continue;
       if (this.#buckets.get(accountId)?.hasToken === false) {
@@ -150,8 +151,8 @@ export class LookUps {
         continue;
       }
       waiting.isCalled = true;
-      this.#called.set(name, paid, CALLED_MS);
-      line.waiting.delete(name);
+      this.#called.set(place, paid, CALLED_MS);
+      line.waiting.delete(place);
       const left = line.ofDomain.get(domain)! - 1;
       if (left > 0) line.ofDomain.set(domain, left);
       else line.ofDomain.delete(domain);

@@ -103,7 +103,7 @@ export function createTurn(
   let fault: Error | null = null;
   /** Null: its name may be looked up now. */
   const begin = (): TurnTaken | null => {
-    lookUp = turns.lookUps.begin(accountId, hostname);
+    lookUp = turns.lookUps.begin(accountId, hostname, origin);
     const { mayCome } = lookUp;
     return mayCome && { origin, restMs: 0, mayCome };
   };

@@ -109,3 +109,15 @@ test("names that come again at once stand behind those that wait, in their domai
   };
   await expect.poll(comeAll, { timeout: patience(15_000), interval: 100 }).toBe(0);
 });
+
+test("receivers at several ports of a name are called one by one", async () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 100, "nowhere");
+  const ports = Array.from({ length: 20 }, (_, n) =>
+    lookUps.begin("a", "x.example.com", `https://x.example.com:${1_024 + n}`),
+  );
+  const called = () => ports.filter(({ mayCome }) => mayCome!()).length;
+  await expect.poll(called, within).toBeGreaterThan(0);
+  expect(called()).toBeLessThan(20);
+  await expect.poll(called, within).toBe(20);
+});

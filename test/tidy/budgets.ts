@@ -40,7 +40,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * told apart 12, a move's looks bounded 12, known silent receivers in front of new ones 34, names that renames have
  * left 1, known receivers served after a restart beside all that wait, and their domains' look-ups 35, faults of our
  * own certificates told of 8, rotations whose last step was undone ended 2, erasures looked for at a move whatever is
- * known of them 7; look-ups that hold no place while they wait in line 175 and two files, references from before a move
+ * known of them 7; look-ups that hold no place while they wait in line 176 and two files, references from before a move
  * told where to go 22, keys that are the same or half given refused, and what is erased while a move opens erased there
  * 10, runs that published nothing told of as erased 14, folders with names in them left by nobody 11, and for what the
  * console's users asked for: its truth about replays, hosts and times 122, its density (search, groups by cause, an
@@ -64,7 +64,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 58_963,
+    max: 58_964,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
