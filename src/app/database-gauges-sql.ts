@@ -55,17 +55,18 @@ with bound as materialized (
 ), lanes as (
   select due,
     -- What waited for its receiver's proof is ours to serve from then on.
-    case when oldest > ${RESTING_FROM_S} then least(oldest, ${provenForSeconds("c.account_id", URL_OF_OLDEST)})
-      else oldest end as oldest,
+    least(oldest, proven_for) as oldest,
     is_leased or oldest > ${RESTING_FROM_S} and (
     -- One that has never answered also waits for others of its account that have not, and one that is not proven for
     -- the look-up of its name; of too many none may be seen.
     (bool_or(is_tried) over (partition by account_id) or (select count(*) = ${ROWS_LOOKED_AT_MAX} from looked_at))
     and (not exists (select from sealpost.answered_lanes as a
       where a.account_id = any (array[c.account_id]) and a.lane = any (array[c.lane]))
-      or ${provenForSeconds("c.account_id", URL_OF_OLDEST)} is null)
+      or proven_for is null)
     or ${restingBetweenTurns("c.account_id", URL_OF_OLDEST)}) as is_at_work
-  from counted as c
+  from counted as c left join lateral (
+    select ${provenForSeconds("c.account_id", URL_OF_OLDEST)} as proven_for where oldest > ${RESTING_FROM_S} offset 0
+  ) as p on true
 )
 select
   coalesce(sum(due), 0)::integer as due,

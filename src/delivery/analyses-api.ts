@@ -201,9 +201,10 @@ export function analysisOperations({
           const cell = await findMovedTo(pool, accountId);
           if (cell !== null) throw accountMoved(cell);
           // What a run has not published, nor was given, is in no log that would tell its space.
-          const isErased = (await findAnalysis(pool, { ...reader, spaceIds: null }, id))?.isErased;
-          const isSeen = isErased && (await seesRun(pool, reader, id.slice(0, RUN_ID_LENGTH)));
-          throw problem(isSeen ? "analysis_erased" : "not_found");
+          const isOfRun =
+            reader.spaceIds !== null && (await seesRun(pool, reader, id.slice(0, RUN_ID_LENGTH)));
+          const erased = isOfRun ? await findAnalysis(pool, { ...reader, spaceIds: null }, id) : null;
+          throw problem(erased?.isErased ? "analysis_erased" : "not_found");
         }
         if (found.isErased) throw problem("analysis_erased");
         const hasExpired = now() >= found.publishedAtMs + analysisRetentionMs;

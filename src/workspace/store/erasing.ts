@@ -201,7 +201,7 @@ export async function letLooseGo(pool: Pool, accountId: string, keys: readonly s
   return rowCount ?? 0;
 }
 
-/** Keys that stay for a day or two, as an upload may still store their objects; the names of renames go at once. */
+/** Keys that stay for a day or two, as an upload may still store their objects; names from before renames do not. */
 export async function countLoose(pool: Pool, accountId: string): Promise<number> {
   const { rows } = await pool.query<{ count: number }>(
     `select count(*)::integer as count from workspace.loose_objects
