@@ -94,17 +94,16 @@ export class LaneState {
   recentMs = 0;
 }
 
-/**
- * At a receiver that has proven nothing: ms until it may have another; null: it has proven itself meanwhile. `mayCome`:
- * asked then, and until it says so.
- */
+/** At a receiver that has proven nothing. */
 export type TurnTaken = {
   readonly origin: string;
+  /** Until it may have another; null: it has proven itself meanwhile. */
   readonly restMs: number | null;
+  /** The rest goes on until this returns true. Absent: it ends by itself. */
   readonly mayCome?: () => boolean;
 };
 
-type Rest<Lane> = { readonly lanes: Set<Lane>; untilMs: number; mayCome: TurnTaken["mayCome"] };
+type Rest<Lane> = { readonly lanes: Set<Lane>; untilMs: number; mayCome?: TurnTaken["mayCome"] | undefined };
 
 /** A lane that rests. `receiver`: `account_id origin`, asked in its last turn. */
 export type RestingLane = { readonly receiver: string; readonly lane: string };
@@ -139,11 +138,7 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
       this.endAll(receiver, lane);
       return;
     }
-    const rest: Rest<Lane> = this.#rests.get(receiver) ?? {
-      lanes: new Set(),
-      untilMs: 0,
-      mayCome: undefined,
-    };
+    const rest: Rest<Lane> = this.#rests.get(receiver) ?? { lanes: new Set(), untilMs: 0 };
     this.#rests.set(receiver, rest);
     rest.untilMs = performance.now() + turn.restMs;
     rest.mayCome = turn.mayCome;

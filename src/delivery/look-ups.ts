@@ -1,18 +1,18 @@
 import { TtlMap } from "../base/model/caches.ts";
 
-/** A second: of an account's names in one domain, look-ups in vain or of a name whose receiver has to wait; … */
+/** A second: of an account's names in one domain, look-ups that fail or whose receiver has to wait for its turn; … */
 const OF_DOMAIN_PER_SECOND = 10;
-/** … of all its names, those in vain; … */
+/** … of all its names, those that fail; … */
 const OF_ACCOUNT_PER_SECOND = 100;
 /** … and before that, as many at once as are due in so many seconds. */
 const BURST_SECONDS = 10;
-/** Where none has cost anything for so long, look-ups are not counted. */
+/** Where none has cost a token for so long, look-ups are not counted. */
 const COUNTED_MS = 20_000;
 /** Those that wait in line are called so often. */
 const CALLED_EVERY_MS = 200;
-/** A name whose turn it was waits for none of the others for so long: its turns are few. */
-const LED_ON_MS = 600_000;
-/** Whoever is called comes within this. */
+/** For so long a name that was admitted does not wait in line: its turns limit it. */
+const ADMITTED_MS = 600_000;
+/** Whoever is called and has not come after this is forgotten. */
 const CALLED_MS = 60_000;
 const REMEMBERED_MAX = 10_000;
 
@@ -42,8 +42,8 @@ class Bucket {
   }
 }
 
-/** Where a name has led: nowhere, to a receiver that has to wait for its turn, or to one whose turn it is. */
-type Led = "nowhere" | "to_wait" | "on";
+/** It failed; or its receiver has to wait for its turn; or it is its turn. */
+type Outcome = "failed" | "waits" | "admitted";
 
 /** One that waits in line. */
 type Waiting = { readonly domain: string; isCalled: boolean };
@@ -54,7 +54,7 @@ type Line = {
   readonly waiting: Map<string, Waiting>;
   /** … and how many of them are in each domain. */
   readonly ofDomain: Map<string, number>;
-  /** Some wait for tokens of the account. */
+  /** The account has had no tokens for some of them. */
   isOfAccount: boolean;
 };
 
@@ -62,48 +62,48 @@ type Line = {
 type Paid = { readonly ofDomain: number; readonly ofAccount: number };
 
 export type LookUp = {
-  /** Null: it has begun. Else it is in line, and comes again once this says that it may. */
+  /** Null: it has begun. Otherwise it waits in line until this returns true, and then begins anew. */
   readonly mayCome: (() => boolean) | null;
-  /** The first time counts, as soon as it is known. @param led null: nobody has said whose turn it is */
-  readonly end: (led: Led | null) => void;
+  /** Only the first call counts. @param outcome null: nobody has said whose turn it is */
+  readonly end: (outcome: Outcome | null) => void;
 };
 
 /**
  * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
  * says: theirs should not be flooded either, whether such names lead nowhere or all to one place.
  *
- * Losing options: each at a time of its own, which is a lottery if it is soon, and makes names that lead on wait for
- * what only others cost if it is not. Each asks by itself: one that comes again and again is in front of all.
+ * Losing options: a time to come again for each. If it is soon, chance decides who is next; if it is late, healthy
+ * names wait for what only dead ones cost. And no line, each asking for itself: who keeps coming is always first.
  */
 export class LookUps {
-  /** Of domains and accounts in which look-ups have cost something lately. */
+  /** Of domains and accounts in which look-ups have cost tokens lately. */
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
-  /** Names that led on the last time. */
-  readonly #ledOn = new TtlMap<string, true>(REMEMBERED_MAX);
+  /** Names that were admitted the last time. */
+  readonly #admitted = new TtlMap<string, true>(REMEMBERED_MAX);
   /** Receivers that have been called, with what they have paid. */
   readonly #called = new TtlMap<string, Paid>(REMEMBERED_MAX);
   readonly #lines = new Map<string, Line>();
   #callAgainAtMs = 0;
 
-  /** @param origin the receiver's: rests are by origin, too, so that a call brings one lane */
-  begin(accountId: string, hostname: string, origin = hostname): LookUp {
+  /** Receivers stand in line by their origin, as their lanes rest: so a call brings one lane. */
+  begin(accountId: string, { hostname, origin }: Pick<URL, "hostname" | "origin">): LookUp {
     const [name, place] = [`${accountId} ${hostname}`, `${accountId} ${origin}`];
     // Without its first label, at most the last two.
     const domain = `${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`;
-    const isFree = this.#ledOn.has(name);
+    const wasAdmitted = this.#admitted.has(name);
     const line = this.#lines.get(accountId);
-    const isBehind = !isFree && line !== undefined && (line.isOfAccount || line.ofDomain.has(domain));
-    let paid = this.#called.get(place) ?? (isBehind ? null : this.#pay(accountId, domain, isFree));
+    const isBehind = !wasAdmitted && line !== undefined && (line.isOfAccount || line.ofDomain.has(domain));
+    let paid = this.#called.get(place) ?? (isBehind ? null : this.#pay(accountId, domain, wasAdmitted));
     this.#called.delete(place);
     if (paid === null) return { mayCome: this.#wait(accountId, domain, place), end: () => undefined };
-    const end = (led: Led | null) => {
+    const end = (outcome: Outcome | null) => {
       if (paid === null) return;
-      const isInVain = led === "nowhere";
-      this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, isInVain || led === "to_wait");
-      this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, isInVain);
+      const hasFailed = outcome === "failed";
+      this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, hasFailed || outcome === "waits");
+      this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, hasFailed);
       paid = null;
-      if (led === "on") this.#ledOn.set(name, true, LED_ON_MS);
-      else if (led !== null) this.#ledOn.delete(name);
+      if (outcome === "admitted") this.#admitted.set(name, true, ADMITTED_MS);
+      else if (outcome !== null) this.#admitted.delete(name);
     };
     return { mayCome: null, end };
   }
@@ -137,11 +137,12 @@ export class LookUps {
 
   #callOf(accountId: string, line: Line): void {
     const refused = new Set<string>();
+    const ofAccount = this.#buckets.get(accountId);
     line.isOfAccount = false;
     for (const [place, waiting] of line.waiting) {
       const { domain } = waiting;
       if (refused.has(domain)) continue;
-      if (this.#buckets.get(accountId)?.hasToken === false) {
+      if (ofAccount?.hasToken === false) {
         line.isOfAccount = true;
         return;
       }
@@ -160,17 +161,17 @@ export class LookUps {
   }
 
   /** Null: there are no tokens. */
-  #pay(accountId: string, domain: string, isFree: boolean): Paid | null {
+  #pay(accountId: string, domain: string, wasAdmitted: boolean): Paid | null {
     const [ofDomain, ofAccount] = [this.#buckets.get(domain), this.#buckets.get(accountId)];
-    if (!isFree && (ofDomain?.hasToken === false || ofAccount?.hasToken === false)) return null;
+    if (!wasAdmitted && (ofDomain?.hasToken === false || ofAccount?.hasToken === false)) return null;
     ofDomain?.add(-1);
     ofAccount?.add(-1);
     return { ofDomain: ofDomain === undefined ? 0 : 1, ofAccount: ofAccount === undefined ? 0 : 1 };
   }
 
   #settle(key: string, perSecond: number, paid: number, isCostly: boolean): void {
-    const bucket = this.#buckets.get(key) ?? (isCostly ? new Bucket(perSecond) : undefined);
-    bucket?.add(paid - Number(isCostly));
-    if (isCostly) this.#buckets.set(key, bucket!, COUNTED_MS);
+    const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
+    bucket.add(paid - Number(isCostly));
+    if (isCostly) this.#buckets.set(key, bucket, COUNTED_MS);
   }
 }

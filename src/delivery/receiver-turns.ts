@@ -94,7 +94,8 @@ export function createTurn(
   turns: ReceiverTurns,
   leaseMs: number,
 ) {
-  const { origin, hostname } = new URL(url);
+  const receiver = new URL(url);
+  const { origin } = receiver;
   const { accountId } = asked;
   let isTaken = false;
   let waitMs: number | null = null;
@@ -103,7 +104,7 @@ export function createTurn(
   let fault: Error | null = null;
   /** Null: its name may be looked up now. */
   const begin = (): TurnTaken | null => {
-    lookUp = turns.lookUps.begin(accountId, hostname, origin);
+    lookUp = turns.lookUps.begin(accountId, receiver);
     const { mayCome } = lookUp;
     return mayCome && { origin, restMs: 0, mayCome };
   };
@@ -118,7 +119,7 @@ export function createTurn(
     fault = null;
     ({ isProven, waitMs } = turn);
     const isUndecided = turn.isAsked === false;
-    lookUp?.end(isUndecided ? null : waitMs === null ? "on" : "to_wait");
+    lookUp?.end(isUndecided ? null : waitMs === null ? "admitted" : "waits");
     if (waitMs !== null)
       throw new ConnectError("not_proven", `${origin} has not proven itself yet.`, { isUndecided });
     isTaken ||= !isProven;
@@ -127,7 +128,7 @@ export function createTurn(
   const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
     if (fault !== null) throw fault;
     if (!isTaken && !isProven && waitMs === null) {
-      lookUp?.end("nowhere");
+      lookUp?.end("failed");
       return null;
     }
     // If that fails, the turn ends by itself, and the next POST proves the same.
