@@ -1,7 +1,4 @@
 // Which receiver a URL names, however it is spelled, what rests with it, and what is remembered of it.
-import { once } from "node:events";
-import { connect, createServer } from "node:net";
-import { pipeline } from "node:stream";
 import { expect, it } from "vitest";
 import { asMeant } from "../../src/delivery/deliver.ts";
 import { receiverTurns } from "../../src/delivery/receiver-turns.ts";
@@ -28,6 +25,7 @@ import {
 } from "../support/installation.ts";
 import { startNameServer } from "../support/name-server.ts";
 import { openDatabase } from "../support/open.ts";
+import { forwardFrom } from "../support/ports.ts";
 import { startReceiver } from "../support/receiver.ts";
 import { patience } from "../support/time-limits.ts";
 
@@ -202,13 +200,8 @@ it("an account's many new receivers get their first webhooks as fast as without 
   // Each has an address of its own, which is its second: the first accepts no connection.
   const addresses = await Promise.all(
     Array.from({ length: many }, async (_, n) => {
-      const forward = createServer((from) =>
-        pipeline(from, connect(receiver.port, "127.0.0.1"), from, () => 0),
-      );
-      forward.listen(receiver.port, `127.1.0.${n + 1}`);
-      await once(forward, "listening");
       names.script(`r${n}.many.test`, [[`127.2.0.${n + 1}`, `127.1.0.${n + 1}`]]);
-      return forward;
+      return await forwardFrom(`127.1.0.${n + 1}`, receiver.port);
     }),
   );
   const deliver = async (TARGET_CONSENT: string) => {

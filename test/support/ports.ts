@@ -1,10 +1,11 @@
-// Ports that a test knows before somebody listens there, or needs again after somebody has stopped listening; and
-// whether the machine has IPv6.
+// Ports that a test knows before somebody listens there, or needs again after somebody has stopped listening; other
+// addresses for what listens; and whether the machine has IPv6.
 
 import { randomInt } from "node:crypto";
 import { once } from "node:events";
-import { createServer } from "node:net";
+import { connect, createServer, type Server } from "node:net";
 import { networkInterfaces } from "node:os";
+import { pipeline } from "node:stream";
 
 /** Below Linux's and macOS's ephemeral ports (from 32768 and 49152), which the suite's other sockets get. */
 const FROM = 20_000;
@@ -31,4 +32,11 @@ export async function freePort(): Promise<number> {
     await once(server, "close");
     return port;
   }
+}
+
+/** Serves at another loopback address what listens at this port of 127.0.0.1. */
+export async function forwardFrom(address: string, port: number): Promise<Server> {
+  const server = createServer((from) => pipeline(from, connect(port, "127.0.0.1"), from, () => undefined));
+  await once(server.listen(port, address), "listening");
+  return server;
 }

@@ -1,13 +1,12 @@
-import { once } from "node:events";
-import { connect, createServer } from "node:net";
-import { pipeline } from "node:stream";
 import { allowTargets } from "../../support/installation.ts";
 import { type NameServer, startNameServer } from "../../support/name-server.ts";
+import { forwardFrom } from "../../support/ports.ts";
 import { type Bench, untilAnswered } from "../bench.ts";
 import { type BenchCase, type Figure, median } from "../figures.ts";
 
 const RECEIVERS = 250;
 const DEAD_NAMES = 1_000;
+const DEAD_NAMES_OF_DOMAIN = 200;
 const ROUNDS = 5;
 /** As long as a receiver takes to answer that is no neighbour. */
 const ANSWER_MS = 50;
@@ -21,9 +20,10 @@ export const newReceivers: BenchCase<Bench> = {
   says:
     "250 receivers of one account that nobody has met, each at an address of its own, which answer after 50 ms, get " +
     "their first webhooks; then one more gets its first, whose account has just published for a thousand names that " +
-    "do not exist. In turn, five times, where receivers have to be proven and where they need not: the medians.",
+    "do not exist, and another one, after 200 such names of its own domain. In turn, five times, where receivers " +
+    "have to be proven and where they need not: the medians.",
   run: async (bench, tell) => {
-    // Loopback's addresses of one byte.
+    // Their addresses differ in the last byte.
     const receivers = Math.min(RECEIVERS, Math.ceil(RECEIVERS * bench.scale));
     const names = await startNameServer();
     const addresses = await serveAt(names, receivers, bench.receiverPort);
@@ -44,6 +44,8 @@ export const newReceivers: BenchCase<Bench> = {
       { name: "÷ without", value: asked / without, unit: "", goal: { atMost: GOAL_RATIO } },
       { name: "one behind dead names", value: of("asked", "oneMs"), unit: "ms" },
       { name: "the same without consent", value: of("without", "oneMs"), unit: "ms" },
+      { name: "one behind dead names of its domain", value: of("asked", "ofDomainMs"), unit: "ms" },
+      { name: "the same without consent", value: of("without", "ofDomainMs"), unit: "ms" },
     ] satisfies Figure[];
   },
 };
@@ -53,18 +55,13 @@ async function serveAt(names: NameServer, receivers: number, port: number) {
   return await Promise.all(
     Array.from({ length: receivers + 1 }, async (_, n) => {
       const address = `127.1.0.${n + 1}`;
-      const server = createServer((from) =>
-        pipeline(from, connect(port, "127.0.0.1"), from, () => undefined),
-      );
-      server.listen(port, address);
-      await once(server, "listening");
       names.script(`r${n}.many.test`, [[address]]);
-      return server;
+      return await forwardFrom(address, port);
     }),
   );
 }
 
-type Measured = { readonly allMs: number; readonly oneMs: number };
+type Measured = { readonly allMs: number; readonly oneMs: number; readonly ofDomainMs: number };
 
 async function measure(
   bench: Bench,
@@ -94,13 +91,17 @@ async function measure(
   await untilAnswered(bench, receivers, null, base);
   const allMs = performance.now() - startedAtMs;
 
-  await publish(bench.server.accountIds[1], "r{n}.dead", DEAD_NAMES);
-  const oneAtMs = performance.now();
-  await publish(bench.server.accountIds[1], `r${receivers}.many`, 1);
-  await untilAnswered(bench, receivers + 1, null, base);
-  const oneMs = performance.now() - oneAtMs;
+  const oneBehind = async (index: number, dead: string, count: number): Promise<number> => {
+    await publish(bench.server.accountIds[index], dead, count);
+    const publishedAtMs = performance.now();
+    await publish(bench.server.accountIds[index], `r${receivers}.many`, 1);
+    await untilAnswered(bench, receivers + index, null, base);
+    return performance.now() - publishedAtMs;
+  };
+  const oneMs = await oneBehind(1, "r{n}.dead", DEAD_NAMES);
+  const ofDomainMs = await oneBehind(2, "dead{n}.many", DEAD_NAMES_OF_DOMAIN);
   await publisher.stop();
   await dispatcher.stop();
   await database.drop();
-  return { allMs, oneMs };
+  return { allMs, oneMs, ofDomainMs };
 }
