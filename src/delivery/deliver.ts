@@ -181,6 +181,9 @@ export async function deliver(
   const asked = { accountId, isFirst: run === 1 && number === 1 };
   const turn =
     url !== null && delivery.provenAtMs === null ? createTurn(asked, spelled, on.turns, on.leaseMs) : null;
+  const keys = on.findKeys(delivery);
+  const { added, hide } = on.findHeaders(delivery);
+  if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
   const rest = turn?.begin() ?? null;
   if (rest !== null) return ended(delivery, { status: "waits" }, null, null, { turn: rest });
 
@@ -188,27 +191,24 @@ export async function deliver(
   // Signed anew for every attempt, at the database's time. The signature's time is read off the attempt's start (see
   // src/log/deliveries-api.ts), so it is one time, in whole milliseconds.
   const startedAtMs = Math.floor(on.clock.nowMs());
-  const keys = on.findKeys(delivery);
-  const { added, hide } = on.findHeaders(delivery);
   const message = (body: Buffer, id: string) => {
     const { traceparent, signsStandard } = delivery;
     const signed = signedHeaders(body, keys, startedAtMs, signsStandard ? id : null);
     return { body, headers: webhookHeaders({ ...signed, added, traceparent, publicUrl: on.publicUrl }) };
   };
   const payload = message(body, delivery.deliveryId);
-  if (!mayStart()) return ended(delivery, released(on, true), null, null, { waitedMs: waited, turn: null });
-
   const request = { url: target.url, payer: accountId, admit: turn?.admit, deadlineMs: on.deadlineMs, hide };
   const { result, isConfirmed = false } =
     turn === null || !on.challenges
       ? { result: await on.poster.post({ ...request, ...payload }) }
       : await postChallenge(request, turn, message, payload, on);
   const hasSucceeded = result.outcome === "succeeded";
-  const more = { waitedMs: waited, turn: (await turn?.end(hasSucceeded)) ?? null };
+  const isOurs = !usesUpAnAttempt(result);
+  const more = { waitedMs: waited, turn: (await turn?.end(hasSucceeded, isOurs)) ?? null };
   // Confirmed, it is given back like one whose turn it was not: claimed again, at once, it goes to a proven receiver.
   if (result.errorCode === "not_proven" || isConfirmed)
     return ended(delivery, { status: "waits" }, null, result, { ...more, waitedMs: 0 });
-  if (!usesUpAnAttempt(result)) return ended(delivery, released(on, false), null, result, more);
+  if (isOurs) return ended(delivery, released(on, false), null, result, more);
   // If one of these fails, the next POST says the same.
   if (hasSucceeded && url !== null && startedAtMs - (delivery.provenAtMs ?? startedAtMs) > PROOF_AGE_MS)
     await on.turns.end(delivery.accountId, spelled, true).catch(() => undefined);

@@ -1,3 +1,5 @@
+import type { InLine } from "./look-ups.ts";
+
 /** A delivery that is due. Its account comes first in every share, its lane (one receiver) second. */
 export type WaitingDelivery = {
   readonly deliveryId: string;
@@ -99,11 +101,11 @@ export type TurnTaken = {
   readonly origin: string;
   /** Until it may have another; null: it has proven itself meanwhile. */
   readonly restMs: number | null;
-  /** The rest goes on until this returns true. Absent: it ends by itself. */
-  readonly mayCome?: () => boolean;
+  /** The rest goes on until it is called. Absent: it ends by itself. */
+  readonly inLine?: InLine;
 };
 
-type Rest<Lane> = { readonly lanes: Set<Lane>; untilMs: number; mayCome?: TurnTaken["mayCome"] | undefined };
+type Rest<Lane> = { readonly lanes: Set<Lane>; untilMs: number; inLine?: InLine | undefined };
 
 /** A lane that rests. `receiver`: `account_id origin`, asked in its last turn. */
 export type RestingLane = { readonly receiver: string; readonly lane: string };
@@ -117,10 +119,15 @@ const LOOKED_AT_MAX = 100;
  * Lanes whose receivers have proven nothing. However its URLs are spelled a receiver has one turn at a time, and so of
  * its lanes one starts when the rest is over.
  */
-export class ReceiverRests<Lane extends { readonly key: string; limit: number; isResting: boolean }> {
-  readonly #rests = new Map<string, Rest<Lane>>();
+export class ReceiverRests<
+  Lane extends Pick<WaitingLane, "ids"> & { readonly key: string; limit: number; isResting: boolean },
+> {
+  /** By account and origin. */
+  readonly #rests = new Map<string, Map<string, Rest<Lane>>>();
   /** Since their receiver was last proven: what was put off meanwhile is still to be had. */
   readonly #rested = new WeakSet<Lane>();
+  /** The places of those that were called. */
+  readonly #called = new WeakMap<Lane, InLine>();
   readonly #onEnd: (lane: Lane, isProven: boolean) => void;
 
   constructor(onEnd: (lane: Lane, isProven: boolean) => void) {
@@ -130,18 +137,21 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
   /** An attempt of the lane has ended. `turn` null: it took none; if it was answered all the same, none is needed. */
   learn(lane: Lane, accountId: string, turn: TurnTaken | null, isAnswered: boolean): void {
     if (turn === null) {
+      this.#leaveIfEmpty(lane);
       if (isAnswered && this.#rested.has(lane)) this.#end(lane, true);
       return;
     }
-    const receiver = `${accountId} ${turn.origin}`;
-    if (turn.restMs === null) {
-      this.endAll(receiver, lane);
+    const { origin, restMs, inLine } = turn;
+    if (restMs === null) {
+      this.endAll(`${accountId} ${origin}`, lane);
       return;
     }
-    const rest: Rest<Lane> = this.#rests.get(receiver) ?? { lanes: new Set(), untilMs: 0 };
-    this.#rests.set(receiver, rest);
-    rest.untilMs = performance.now() + turn.restMs;
-    rest.mayCome = turn.mayCome;
+    const ofAccount = this.#rests.get(accountId) ?? new Map<string, Rest<Lane>>();
+    this.#rests.set(accountId, ofAccount);
+    const rest: Rest<Lane> = ofAccount.get(origin) ?? { lanes: new Set(), untilMs: 0 };
+    ofAccount.set(origin, rest);
+    rest.untilMs = performance.now() + restMs;
+    rest.inLine = inLine;
     rest.lanes.add(lane);
     this.#rested.add(lane);
     lane.limit = 1;
@@ -151,44 +161,70 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
   /** Of each receiver whose rest is over one lane may start. False: there is none. */
   look(nowMs: number): boolean {
     let hasEnded = false;
-    for (const [receiver, rest] of this.#rests) {
-      if (rest.untilMs > nowMs || rest.mayCome?.() === false) continue;
-      rest.mayCome = undefined;
-      hasEnded = true;
-      rest.untilMs = nowMs + NEXT_LANE_MS;
-      const [lane] = rest.lanes;
-      if (lane === undefined) this.#rests.delete(receiver);
-      else if (rest.lanes.delete(lane)) this.#end(lane, false);
-    }
+    for (const [accountId, ofAccount] of this.#rests)
+      for (const [origin, rest] of ofAccount) {
+        const { inLine } = rest;
+        if (rest.untilMs > nowMs || inLine?.isCalled() === false) continue;
+        rest.inLine = undefined;
+        hasEnded = true;
+        rest.untilMs = nowMs + NEXT_LANE_MS;
+        const [lane] = rest.lanes;
+        if (lane === undefined) this.#delete(accountId, origin);
+        else {
+          rest.lanes.delete(lane);
+          if (inLine !== undefined) this.#called.set(lane, inLine);
+          this.#leaveIfEmpty(lane);
+          this.#end(lane, false);
+        }
+      }
     return hasEnded;
   }
 
+  /** Accounts. */
   get size(): number {
     return this.#rests.size;
   }
 
-  /** So many at most, receivers and their lanes in turn: elsewhere they may have been proven, or left, meanwhile. */
+  /** So many at most, of accounts, receivers and lanes in turn: elsewhere they may have been proven, or left. */
   resting(max: number): RestingLane[] {
     const resting: RestingLane[] = [];
-    for (const [receiver, rest] of [...this.#rests].slice(0, max)) {
-      if (resting.length === max) break;
-      // Behind all others, or thousands that one account has waiting would be all that is ever looked at.
-      this.#rests.delete(receiver);
-      this.#rests.set(receiver, rest);
-      for (const lane of [...rest.lanes].slice(0, Math.min(LOOKED_AT_MAX, max - resting.length))) {
-        rest.lanes.delete(lane);
-        rest.lanes.add(lane);
-        resting.push({ receiver, lane: lane.key });
-      }
+    let turns = [...this.#rests].map(([accountId, ofAccount]) => ({ accountId, rests: ofAccount.entries() }));
+    while (turns.length > 0 && resting.length < max)
+      turns = turns.filter(({ accountId, rests }) => {
+        const [origin, rest] = rests.next().value ?? [];
+        for (const lane of [...(rest?.lanes ?? [])].slice(0, Math.min(LOOKED_AT_MAX, max - resting.length))) {
+          rest?.lanes.delete(lane);
+          rest?.lanes.add(lane);
+          resting.push({ receiver: `${accountId} ${origin}`, lane: lane.key });
+        }
+        return rest !== undefined;
+      });
+    // Behind all others, or thousands that one has waiting would be all that is ever looked at.
+    for (const [accountId = "", origin = ""] of resting.map(({ receiver }) => receiver.split(" "))) {
+      moveToEnd(this.#rests, accountId);
+      moveToEnd(this.#rests.get(accountId)!, origin);
     }
     return resting;
   }
 
   /** It has proven itself, or was left. @param own lanes that do not rest */
   endAll(receiver: string, ...own: Lane[]): void {
-    const lanes = this.#rests.get(receiver)?.lanes ?? [];
-    this.#rests.delete(receiver);
-    for (const lane of new Set([...lanes, ...own])) this.#end(lane, true);
+    const [accountId = "", origin = ""] = receiver.split(" ");
+    const rest = this.#rests.get(accountId)?.get(origin);
+    this.#delete(accountId, origin);
+    rest?.inLine?.leave();
+    for (const lane of new Set([...(rest?.lanes ?? []), ...own])) this.#end(lane, true);
+  }
+
+  /** What it was called for is gone: so others come. */
+  #leaveIfEmpty(lane: Lane): void {
+    if (lane.ids.size === 0) this.#called.get(lane)?.leave();
+  }
+
+  #delete(accountId: string, origin: string): void {
+    const ofAccount = this.#rests.get(accountId);
+    ofAccount?.delete(origin);
+    if (ofAccount?.size === 0) this.#rests.delete(accountId);
   }
 
   #end(lane: Lane, isProven: boolean): void {
@@ -196,6 +232,12 @@ export class ReceiverRests<Lane extends { readonly key: string; limit: number; i
     if (isProven) this.#rested.delete(lane);
     this.#onEnd(lane, isProven);
   }
+}
+
+function moveToEnd<Value>(map: Map<string, Value>, key: string): void {
+  const value = map.get(key)!;
+  map.delete(key);
+  map.set(key, value);
 }
 
 /** What an attempt told of its receiver. */

@@ -6,12 +6,14 @@ const OF_DOMAIN_PER_SECOND = 10;
 const OF_ACCOUNT_PER_SECOND = 100;
 /** … and before that, as many at once as are due in so many seconds. */
 const BURST_SECONDS = 10;
-/** Where none has cost a token for so long, look-ups are not counted. */
-const COUNTED_MS = 20_000;
+/** Where none has cost a token for so long, and none waits, look-ups are not counted: what they owed is paid. */
+const COUNTED_MS = 2 * BURST_SECONDS * 1_000;
 /** Those that wait in line are called so often. */
 const CALLED_EVERY_MS = 200;
-/** For so long a name that was admitted does not wait in line: its turns limit it. */
+/** For so long a name that was admitted does not wait in line: its turns limit it; … */
 const ADMITTED_MS = 600_000;
+/** … and one that was not waits in turns with those that are new. */
+const AGAIN_MS = 3_600_000;
 /** Whoever is called and has not come after this is forgotten. */
 const CALLED_MS = 60_000;
 const REMEMBERED_MAX = 10_000;
@@ -38,15 +40,18 @@ class Bucket {
   }
 
   add(tokens: number): void {
-    this.#tokens = Math.min(this.#max, this.#tokens + tokens);
+    this.#tokens = Math.max(-this.#max, Math.min(this.#max, this.#tokens + tokens));
   }
 }
 
 /** It failed; or its receiver has to wait for its turn; or it is its turn. */
 type Outcome = "failed" | "waits" | "admitted";
 
-/** One that waits in line. */
-type Waiting = { readonly domain: string; isCalled: boolean };
+/** Tokens, 0 or 1 each. */
+type Paid = { readonly ofDomain: number; readonly ofAccount: number };
+
+/** One that waits in line. `paid` null: it has not been called. */
+type Waiting = { readonly domain: string; readonly isAgain: boolean; paid: Paid | null };
 
 /** Of an account. */
 type Line = {
@@ -58,12 +63,17 @@ type Line = {
   isOfAccount: boolean;
 };
 
-/** Tokens, 0 or 1 each. */
-type Paid = { readonly ofDomain: number; readonly ofAccount: number };
+/** A place in line. */
+export type InLine = {
+  /** True: it may begin anew. */
+  readonly isCalled: () => boolean;
+  /** It does not come, so others do. Without effect once it has begun. */
+  readonly leave: () => void;
+};
 
 export type LookUp = {
-  /** Null: it has begun. Otherwise it waits in line until this returns true, and then begins anew. */
-  readonly mayCome: (() => boolean) | null;
+  /** Null: it has begun. */
+  readonly inLine: InLine | null;
   /** Only the first call counts. @param outcome null: nobody has said whose turn it is */
   readonly end: (outcome: Outcome | null) => void;
 };
@@ -80,10 +90,13 @@ export class LookUps {
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that were admitted the last time. */
   readonly #admitted = new TtlMap<string, true>(REMEMBERED_MAX);
+  /** Names that were not. */
+  readonly #again = new TtlMap<string, true>(REMEMBERED_MAX);
   /** Receivers that have been called, with what they have paid. */
   readonly #called = new TtlMap<string, Paid>(REMEMBERED_MAX);
   readonly #lines = new Map<string, Line>();
   #callAgainAtMs = 0;
+  #isTurnOfAgain = false;
 
   /** Receivers stand in line by their origin, as their lanes rest: so a call brings one lane. */
   begin(accountId: string, { hostname, origin }: Pick<URL, "hostname" | "origin">): LookUp {
@@ -95,33 +108,49 @@ export class LookUps {
     const isBehind = !wasAdmitted && line !== undefined && (line.isOfAccount || line.ofDomain.has(domain));
     let paid = this.#called.get(place) ?? (isBehind ? null : this.#pay(accountId, domain, wasAdmitted));
     this.#called.delete(place);
-    if (paid === null) return { mayCome: this.#wait(accountId, domain, place), end: () => undefined };
+    const isAgain = this.#again.has(name);
+    if (paid === null) return { inLine: this.#wait(accountId, domain, place, isAgain), end: () => undefined };
     const end = (outcome: Outcome | null) => {
       if (paid === null) return;
       const hasFailed = outcome === "failed";
       this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, hasFailed || outcome === "waits");
       this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, hasFailed);
       paid = null;
-      if (outcome === "admitted") this.#admitted.set(name, true, ADMITTED_MS);
-      else if (outcome !== null) this.#admitted.delete(name);
+      if (outcome === null) return;
+      const [its, other, forMs] =
+        outcome === "admitted"
+          ? [this.#admitted, this.#again, ADMITTED_MS]
+          : [this.#again, this.#admitted, AGAIN_MS];
+      other.delete(name);
+      its.set(name, true, forMs);
     };
-    return { mayCome: null, end };
+    return { inLine: null, end };
   }
 
-  #wait(accountId: string, domain: string, place: string): () => boolean {
+  #wait(accountId: string, domain: string, place: string, isAgain: boolean): InLine {
     const line = this.#lines.get(accountId) ?? {
       waiting: new Map(),
       ofDomain: new Map(),
       isOfAccount: false,
     };
-    const waiting = line.waiting.get(place) ?? { domain, isCalled: false };
+    const waiting: Waiting = line.waiting.get(place) ?? { domain, isAgain, paid: null };
     if (!line.waiting.has(place)) line.ofDomain.set(domain, (line.ofDomain.get(domain) ?? 0) + 1);
     line.waiting.set(place, waiting);
     this.#lines.set(accountId, line);
-    return () => {
+    const isCalled = () => {
       this.#callNext();
-      return waiting.isCalled;
+      return waiting.paid !== null;
     };
+    const leave = () => {
+      const { paid } = waiting;
+      if (line.waiting.get(place) === waiting) takeOut(line, place, domain);
+      else if (paid !== null && this.#called.get(place) === paid) {
+        this.#called.delete(place);
+        this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, false);
+        this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, false);
+      }
+    };
+    return { isCalled, leave };
   }
 
   /** Of each account as many as have tokens. */
@@ -129,6 +158,7 @@ export class LookUps {
     const nowMs = performance.now();
     if (nowMs < this.#callAgainAtMs) return;
     this.#callAgainAtMs = nowMs + CALLED_EVERY_MS;
+    this.#isTurnOfAgain = !this.#isTurnOfAgain;
     for (const [accountId, line] of this.#lines) {
       this.#callOf(accountId, line);
       if (line.waiting.size === 0) this.#lines.delete(accountId);
@@ -137,26 +167,25 @@ export class LookUps {
 
   #callOf(accountId: string, line: Line): void {
     const refused = new Set<string>();
-    const ofAccount = this.#buckets.get(accountId);
+    // Those who wait are counted, however long nothing has cost a token: all would come at once.
+    const ofAccount = this.#counted(accountId, OF_ACCOUNT_PER_SECOND);
     line.isOfAccount = false;
-    for (const [place, waiting] of line.waiting) {
+    for (const [place, waiting] of inTurn(line, this.#isTurnOfAgain)) {
       const { domain } = waiting;
       if (refused.has(domain)) continue;
-      if (ofAccount?.hasToken === false) {
+      if (!ofAccount.hasToken) {
         line.isOfAccount = true;
         return;
       }
+      if (!this.#buckets.has(domain)) this.#counted(domain, OF_DOMAIN_PER_SECOND);
       const paid = this.#pay(accountId, domain, false);
       if (paid === null) {
         refused.add(domain);
         continue;
       }
-      waiting.isCalled = true;
+      waiting.paid = paid;
       this.#called.set(place, paid, CALLED_MS);
-      line.waiting.delete(place);
-      const left = line.ofDomain.get(domain)! - 1;
-      if (left > 0) line.ofDomain.set(domain, left);
-      else line.ofDomain.delete(domain);
+      takeOut(line, place, domain);
     }
   }
 
@@ -170,8 +199,26 @@ export class LookUps {
   }
 
   #settle(key: string, perSecond: number, paid: number, isCostly: boolean): void {
-    const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
-    bucket.add(paid - Number(isCostly));
-    if (isCostly) this.#buckets.set(key, bucket, COUNTED_MS);
+    if (isCostly) this.#counted(key, perSecond).add(paid - 1);
+    else this.#buckets.get(key)?.add(paid);
   }
+
+  #counted(key: string, perSecond: number): Bucket {
+    const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
+    this.#buckets.set(key, bucket, COUNTED_MS);
+    return bucket;
+  }
+}
+
+/** Customers' new receivers would otherwise wait behind all that have been dead for long. */
+function* inTurn({ waiting }: Line, isTurnOfAgain: boolean): Iterable<[string, Waiting]> {
+  for (const isAgain of [isTurnOfAgain, !isTurnOfAgain])
+    for (const one of waiting) if (one[1].isAgain === isAgain) yield one;
+}
+
+function takeOut({ waiting, ofDomain }: Line, place: string, domain: string): void {
+  waiting.delete(place);
+  const left = ofDomain.get(domain)! - 1;
+  if (left > 0) ofDomain.set(domain, left);
+  else ofDomain.delete(domain);
 }

@@ -105,8 +105,8 @@ export function createTurn(
   /** Null: its name may be looked up now. */
   const begin = (): TurnTaken | null => {
     lookUp = turns.lookUps.begin(accountId, receiver);
-    const { mayCome } = lookUp;
-    return mayCome && { origin, restMs: 0, mayCome };
+    const { inLine } = lookUp;
+    return inLine && { origin, restMs: 0, inLine };
   };
   const admit: Admit = async (address) => {
     fault = new Error("the database did not say in time whose turn it is");
@@ -125,10 +125,10 @@ export function createTurn(
     isTaken ||= !isProven;
   };
   /** Null: no turn was asked for, as its name leads nowhere. Throws a fault of ours before anything was sent. */
-  const end = async (hasSucceeded: boolean): Promise<TurnTaken | null> => {
+  const end = async (hasSucceeded: boolean, isOurFailure = false): Promise<TurnTaken | null> => {
     if (fault !== null) throw fault;
     if (!isTaken && !isProven && waitMs === null) {
-      lookUp?.end("failed");
+      lookUp?.end(isOurFailure ? null : "failed");
       return null;
     }
     // If that fails, the turn ends by itself, and the next POST proves the same.

@@ -171,11 +171,19 @@ describe("a lane's limit", () => {
 });
 
 describe("receivers that rest", () => {
+  type Resting = { key: string; limit: number; isResting: boolean; ids: Set<string> };
+  const laneOf = (key: string): Resting => ({ key, limit: 1, isResting: false, ids: new Set(["1"]) });
+  const bench = () => {
+    const rests = new ReceiverRests<Resting>(() => undefined);
+    const rest = (key: string, origin: string, accountId = "me") =>
+      rests.learn(laneOf(key), accountId, { origin, restMs: 60_000 }, true);
+    return { rests, rest };
+  };
+
   it("are all looked for in turn, however many there are", () => {
-    const rests = new ReceiverRests<{ key: string; limit: number; isResting: boolean }>(() => undefined);
+    const { rests, rest } = bench();
     const names = ["a", "b", "c", "d", "e"];
-    for (const [key, origin] of names.entries())
-      rests.learn({ key: `${key}`, limit: 1, isResting: false }, "me", { origin, restMs: 60_000 }, true);
+    for (const [key, origin] of names.entries()) rest(`${key}`, origin);
     const inTurn = [rests.resting(2), rests.resting(2), rests.resting(2)].flat();
     expect(inTurn.map(({ receiver }) => receiver)).toEqual([...names, "a"].map((name) => `me ${name}`));
     rests.endAll("me b");
@@ -183,9 +191,7 @@ describe("receivers that rest", () => {
   });
 
   it("are looked for beside one that has thousands of lanes, and so is each of those", () => {
-    const rests = new ReceiverRests<{ key: string; limit: number; isResting: boolean }>(() => undefined);
-    const rest = (key: string, origin: string) =>
-      rests.learn({ key, limit: 1, isResting: false }, "me", { origin, restMs: 60_000 }, true);
+    const { rests, rest } = bench();
     for (let n = 0; n < 1_500; n++) rest(`m${n}`, "many");
     for (let n = 0; n < 20; n++) rest(`o${n}`, `other${n}`);
     expect(rests.resting(1_000).filter(({ lane }) => lane.startsWith("o"))).toHaveLength(20);
@@ -193,5 +199,43 @@ describe("receivers that rest", () => {
       Array.from({ length: 15 }, () => rests.resting(1_000)).flatMap((all) => all.map(({ lane }) => lane)),
     );
     expect(seen.size).toBe(1_520);
+  });
+
+  it("are looked for beside another account's thousands each time, and in turn if accounts are too many", () => {
+    const { rests, rest } = bench();
+    for (let n = 0; n < 5_000; n++) rest(`m${n}`, `many${n}`);
+    for (let n = 0; n < 20; n++) rest(`o${n}`, `own${n}`, "other");
+    for (const _ of [1, 2, 3]) {
+      const looked = rests.resting(1_000);
+      expect(looked).toHaveLength(1_000);
+      expect(looked.filter(({ receiver }) => receiver.startsWith("other "))).toHaveLength(20);
+    }
+    for (let n = 0; n < 20; n++) rest(`a${n}`, "one", `account${n}`);
+    const seen = Array.from({ length: 10 }, () => rests.resting(3)).flat();
+    expect(new Set(seen.map(({ receiver }) => receiver.split(" ")[0])).size).toBe(22);
+  });
+
+  it("leave their place in line when what they wait for is gone, or they are proven", () => {
+    const { rests } = bench();
+    const told: string[] = [];
+    const place = (name: string) => ({ isCalled: () => true, leave: () => told.push(name) });
+    const [lane, erased, proven] = ["lane", "erased", "proven"].map(laneOf) as [Resting, Resting, Resting];
+    for (const one of [lane, erased, proven])
+      rests.learn(one, "me", { origin: one.key, restMs: 0, inLine: place(one.key) }, false);
+    const uncalled = { isCalled: () => false, leave: () => told.push("uncalled") };
+    rests.learn(laneOf("uncalled"), "me", { origin: "uncalled", restMs: 0, inLine: uncalled }, false);
+    erased.ids.clear();
+    rests.endAll("me proven");
+    expect(rests.look(Number.POSITIVE_INFINITY)).toBe(true);
+    expect(told).toEqual(["proven", "erased"]);
+    expect(
+      rests.resting(9).map(({ lane }) => lane),
+      "it rests until it is called",
+    ).toEqual(["uncalled"]);
+    rests.learn(lane, "me", null, false);
+    expect(told, "it has more").toHaveLength(2);
+    lane.ids.clear();
+    rests.learn(lane, "me", null, false);
+    expect(told).toEqual(["proven", "erased", "lane"]);
   });
 });

@@ -1,10 +1,23 @@
-import { expect, test } from "vitest";
-import { LookUps } from "../../src/delivery/look-ups.ts";
-import { patience } from "../support/time-limits.ts";
+import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import { type InLine, LookUps } from "../../src/delivery/look-ups.ts";
 
 type Outcome = "failed" | "waits" | "admitted";
 const at = (hostname: string, port = 443) => ({ hostname, origin: `https://${hostname}:${port}` });
-const within = { timeout: patience(5_000), interval: 20 };
+
+let nowMs = 0;
+beforeEach(() => {
+  vi.spyOn(performance, "now").mockImplementation(() => nowMs);
+});
+afterEach(() => {
+  vi.restoreAllMocks();
+});
+
+/** As rests are ended, four times a second. Returns how many milliseconds it took until `isOver`. */
+function pass(isOver: () => boolean, mostMs = 60_000): number {
+  const startedAtMs = nowMs;
+  while (!isOver() && nowMs - startedAtMs < mostMs) nowMs += 250;
+  return nowMs - startedAtMs;
+}
 
 /** How many of so many at one time begin; all with this outcome. */
 function begin(
@@ -15,114 +28,249 @@ function begin(
   accountId = "a",
 ): number {
   const names = Array.from({ length: count }, (_, n) => lookUps.begin(accountId, at(`${n}.${of}`)));
-  const begun = names.filter(({ mayCome }) => mayCome === null);
+  const begun = names.filter(({ inLine }) => inLine === null);
   for (const { end } of begun) end(outcome);
   return begun.length;
 }
 
+/** So many that wait in line, and come when they are called. */
+function stand(lookUps: LookUps, of: string, count: number, outcome: Outcome | null) {
+  let waiting = Array.from({ length: count }, (_, n) => `${n}.${of}`).map((name) => ({
+    name,
+    inLine: lookUps.begin("a", at(name)).inLine!,
+  }));
+  /** Those that are called: how many are left. */
+  const come = () => {
+    const may = waiting.filter(({ inLine }) => inLine.isCalled());
+    waiting = waiting.filter((one) => !may.includes(one));
+    for (const { name } of may) lookUps.begin("a", at(name)).end(outcome);
+    return waiting.length;
+  };
+  const leave = () => {
+    for (const { inLine } of waiting) inLine.leave();
+  };
+  return { come, leave, called: () => waiting.filter(({ inLine }) => inLine.isCalled()).length };
+}
+
 test.each(["failed", "waits"] as const)(
   "of names of one domain whose look-ups end as %s ten a second are looked up",
-  async (outcome) => {
+  (outcome) => {
     const lookUps = new LookUps();
-    const startedAtMs = performance.now();
     // Nothing is counted before one has cost something.
     expect(begin(lookUps, "victim.example.com", 95, outcome)).toBe(95);
     expect(begin(lookUps, "other.victim.example.com", 5, outcome)).toBe(5);
-    const waiting = Array.from({ length: 5 }, (_, n) => lookUps.begin("a", at(`w${n}.example.com`)).mayCome!);
-    let come = 0;
-    const countCome = () => {
-      while (come < 5 && waiting[come]!()) come++;
-      return come;
-    };
-    await expect.poll(countCome, within).toBeGreaterThan(0);
-    expect(begin(lookUps, "victim.example.com", 1, outcome), "behind those that wait").toBe(0);
-    await expect.poll(countCome, within).toBe(5);
-    expect(performance.now() - startedAtMs).toBeGreaterThan(390);
-    expect(lookUps.begin("a", at("w0.example.com")).mayCome, "it was told that it may come").toBeNull();
+    const { come } = stand(lookUps, "line.example.com", 50, outcome);
+    pass(() => false, 3_000);
+    expect(
+      pass(() => come() === 0),
+      "and what was saved up is thirty",
+    ).toBe(2_000);
+    expect(lookUps.begin("a", at("0.line.example.com")).inLine, "it has come").not.toBeNull();
     expect(begin(lookUps, "www.other.example", 20, outcome), "in another domain").toBe(20);
     expect(begin(lookUps, "example.com", 20, outcome, "b"), "another account's").toBe(20);
   },
 );
 
+test("nothing is counted where nothing has cost a token for twenty seconds, and none waits", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 101, "failed");
+  const { leave } = stand(lookUps, "example.com", 1, null);
+  leave();
+  nowMs += 20_000;
+  expect(begin(lookUps, "example.com", 500, "admitted")).toBe(500);
+});
+
+test.each([
+  ["whose look-ups fail", "victim.example", 100, 100],
+  ["of all of an account's domains", "", 1_000, 1_000],
+])("of those that wait, %s, no more come at once because none was sent for a while", (_, of, cost, most) => {
+  const lookUps = new LookUps();
+  for (let n = 0; n < cost; n++) begin(lookUps, of || `gone${n}.example`, cost / 100 || 1, "failed");
+  const hosts = Array.from({ length: 5_000 }, (_, n) => `new${n}.${of || `gone${n % 1_000}.example`}`);
+  const inLine = hosts.flatMap((host) => lookUps.begin("a", at(host)).inLine ?? []);
+  expect(inLine.length).toBeGreaterThan(4_000);
+  const called = () => inLine.filter(({ isCalled }) => isCalled()).length;
+  for (const waitedMs of [25_000, 25_000]) {
+    const before = called();
+    nowMs += waitedMs;
+    expect(called() - before).toBeLessThanOrEqual(most);
+  }
+});
+
 test("an account's names that cannot be looked up are a hundred a second, wherever they are", () => {
   const lookUps = new LookUps();
-  let begun = 0;
-  for (let n = 0; n < 20; n++) begun += begin(lookUps, `domain${n}.example`, 60, "failed");
-  expect(begun).toBeGreaterThanOrEqual(1_000);
-  expect(begun).toBeLessThan(1_100);
+  const begun = (from: number) => {
+    let count = 0;
+    for (let n = from; n < from + 20; n++) count += begin(lookUps, `domain${n}.example`, 60, "failed");
+    return count;
+  };
+  expect(begun(0)).toBe(1_000);
+  expect(
+    pass(() => begun(nowMs) > 0),
+    "a token has to come first",
+  ).toBe(250);
+});
+
+test("an account's names that wait for their turns cost nothing but in their domain", () => {
+  const lookUps = new LookUps();
+  let count = 0;
+  for (let n = 0; n < 20; n++) count += begin(lookUps, `domain${n}.example`, 100, "waits");
+  expect(count).toBe(2_000);
+});
+
+test("a look-up ends once", () => {
+  const lookUps = new LookUps();
+  for (let n = 0; n < 60; n++) {
+    const { end } = lookUps.begin("a", at(`${n}.example.com`));
+    end("failed");
+    end("failed");
+  }
+  expect(begin(lookUps, "example.com", 50, "failed")).toBe(40);
 });
 
 test.each([
   ["are admitted", "admitted"],
   ["nobody was asked about", null],
-] as const)("names that %s cost nothing, and bring those behind them forward", async (_, outcome) => {
+] as const)("names that %s cost nothing, and bring those behind them forward", (_, outcome) => {
   const lookUps = new LookUps();
   begin(lookUps, "example.com", 100, "failed");
-  let waiting = Array.from({ length: 300 }, (_, n) => `healthy${n}.example.com`).map((name) => ({
-    name,
-    mayCome: lookUps.begin("a", at(name)).mayCome!,
-  }));
-  const startedAtMs = performance.now();
-  const comeAll = () => {
-    const may = waiting.filter(({ mayCome }) => mayCome());
-    waiting = waiting.filter((one) => !may.includes(one));
-    for (const { name } of may) lookUps.begin("a", at(name)).end(outcome);
-    return waiting.length;
-  };
-  await expect.poll(comeAll, { timeout: patience(10_000), interval: 100 }).toBe(0);
-  // At the pace of dead ones it took 30.
-  expect(performance.now() - startedAtMs).toBeLessThan(patience(5_000));
+  const { come } = stand(lookUps, "example.com", 300, outcome);
+  // At the pace of dead ones it took 30 s.
+  expect(pass(() => come() === 0)).toBeLessThan(5_000);
 });
 
-test("a name that was admitted waits for none of the others, until it is not", () => {
+test.each([
+  ["a domain", () => "example.com", ["example.com"]],
+  ["an account", (n: number) => `${n}.example`, Array.from({ length: 10 }, (_, n) => `full${n}.example`)],
+])("names that are called and do not come make way for those behind them, in %s", (_, domainOf, full) => {
+  const lookUps = new LookUps();
+  for (const of of full) begin(lookUps, of, 100, "failed");
+  const gone = Array.from(
+    { length: 1_000 },
+    (_, n) => lookUps.begin("a", at(`gone${n}.${domainOf(n)}`)).inLine!,
+  );
+  const { come } = stand(lookUps, domainOf(1_001), 20, "admitted");
+  let left: readonly InLine[] = gone;
+  const comeOrLeave = () => {
+    left = left.filter((one) => {
+      if (!one.isCalled()) return true;
+      one.leave();
+      return false;
+    });
+    return come() === 0;
+  };
+  // A token for each took a hundred seconds, and ten.
+  expect(pass(comeOrLeave)).toBeLessThan(full.length === 1 ? 10_000 : 5_000);
+});
+
+test("a name that has come and then leaves gives nothing back", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 100, "failed");
+  const { inLine } = lookUps.begin("a", at("one.example.com"));
+  nowMs += 1_000;
+  expect(inLine!.isCalled()).toBe(true);
+  lookUps.begin("a", at("one.example.com")).end("failed");
+  for (let n = 0; n < 50; n++) inLine!.leave();
+  expect(begin(lookUps, "example.com", 50, "failed")).toBe(9);
+});
+
+test("what began before anything was counted owes ten seconds at most", () => {
+  const lookUps = new LookUps();
+  const begun = Array.from({ length: 500 }, (_, n) => lookUps.begin("a", at(`${n}.example.com`)));
+  for (const { end } of begun) end("failed");
+  const { called } = stand(lookUps, "example.com", 5, null);
+  expect(pass(() => called() > 0)).toBe(10_250);
+});
+
+test("names that leave before they are called stand in nobody's way", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 100, "failed");
+  const { leave } = stand(lookUps, "gone.example.com", 1_000, null);
+  const { come } = stand(lookUps, "example.com", 5, "failed");
+  leave();
+  expect(pass(() => come() === 0)).toBeLessThanOrEqual(750);
+});
+
+test("a name that was admitted waits for none of the others for ten minutes, unless it is not", () => {
   const lookUps = new LookUps();
   const name = "known.wild.example.com";
-  lookUps.begin("a", at(name)).end("admitted");
+  const admit = () => lookUps.begin("a", at(name)).end("admitted");
+  admit();
   begin(lookUps, "wild.example.com", 100, "failed");
   const known = lookUps.begin("a", at(name));
-  expect(known.mayCome).toBeNull();
-  known.end("waits");
-  expect(lookUps.begin("a", at(name)).mayCome).not.toBeNull();
+  expect(known.inLine).toBeNull();
+  known.end(null);
+  const again = lookUps.begin("a", at(name));
+  expect(again.inLine).toBeNull();
+  again.end("waits");
+  expect(lookUps.begin("a", at(name)).inLine).not.toBeNull();
+  nowMs += 1_000;
+  expect(lookUps.begin("a", at(name)).inLine?.isCalled()).toBe(true);
+  admit();
+  nowMs += 600_000;
+  begin(lookUps, "wild.example.com", 100, "failed");
+  expect(lookUps.begin("a", at(name)).inLine, "it was ten minutes ago").not.toBeNull();
 });
 
-test("names that come again at once stand behind those that wait, in their domain and their account", async () => {
+test("names that have failed before and new ones take turns", () => {
   const lookUps = new LookUps();
-  const gone = Array.from({ length: 10 }, (_, n) => `gone${n}.example`);
-  for (const of of gone) expect(begin(lookUps, of, 100, "failed")).toBe(100);
-  const again: { name: string; mayCome: (() => boolean) | null }[] = [];
-  for (const of of ["example.com", ...gone])
-    for (let n = 0; n < 4; n++) again.push({ name: `back${n}.${of}`, mayCome: null });
+  const dead = Array.from({ length: 300 }, (_, n) => ({
+    name: `dead${n}.example.com`,
+    inLine: null as InLine | null,
+  }));
   const comeAgain = () => {
-    for (const one of again) {
-      if (one.mayCome?.() === false) continue;
-      const { mayCome, end } = lookUps.begin("a", at(one.name));
-      one.mayCome = mayCome;
+    for (const one of dead) {
+      if (one.inLine?.isCalled() === false) continue;
+      const { inLine, end } = lookUps.begin("a", at(one.name));
+      one.inLine = inLine;
       end("failed");
     }
   };
-  comeAgain();
-  const healthy = ["example.com", "healthy.example"].flatMap((of) =>
-    Array.from({ length: 20 }, (_, n) => ({ name: `h${n}.${of}`, ...lookUps.begin("a", at(`h${n}.${of}`)) })),
-  );
-  let left = healthy;
-  const comeAll = () => {
+  const goOn = () => {
     comeAgain();
-    left = left.filter(({ name, mayCome }) => {
-      if (mayCome?.() === false) return true;
-      lookUps.begin("a", at(name)).end("admitted");
-      return false;
-    });
-    return left.length;
+    return false;
   };
-  await expect.poll(comeAll, { timeout: patience(15_000), interval: 100 }).toBe(0);
+  pass(goOn);
+  const { come } = stand(lookUps, "example.com", 30, "failed");
+  const isOver = () => {
+    comeAgain();
+    return come() === 0;
+  };
+  // Behind the dead ones it took 33 s.
+  expect(pass(isOver)).toBeLessThan(8_000);
+  expect(lookUps.begin("a", at("other.example.com")).inLine, "the others go on").not.toBeNull();
+  const before = dead.map(({ inLine }) => inLine);
+  pass(goOn, 5_000);
+  expect(dead.filter(({ inLine }, n) => inLine !== before[n]).length).toBeGreaterThan(40);
 });
 
-test("receivers at several ports of a name are called one by one", async () => {
+test.each([
+  ["in their domain", (n: number) => `new${n}.own.example`, []],
+  [
+    "in their account",
+    (n: number) => `new.own${n}.example`,
+    Array.from({ length: 9 }, (_, n) => `${n}.example`),
+  ],
+])("names that come anew stand behind those that wait %s", (_, newName, full) => {
+  const lookUps = new LookUps();
+  for (const domain of ["own.example", ...full]) expect(begin(lookUps, domain, 100, "failed")).toBe(100);
+  const { come } = stand(lookUps, "own.example", 20, "admitted");
+  let published = 0;
+  const isOver = () => {
+    for (let n = 0; n < 100; n++) lookUps.begin("a", at(newName(published++))).end("failed");
+    return come() === 0;
+  };
+  expect(pass(isOver)).toBeLessThan(10_000);
+});
+
+test("receivers at several ports of a name are called one by one", () => {
   const lookUps = new LookUps();
   begin(lookUps, "example.com", 100, "failed");
   const ports = Array.from({ length: 20 }, (_, n) => lookUps.begin("a", at("x.example.com", 1_024 + n)));
-  const called = () => ports.filter(({ mayCome }) => mayCome!()).length;
-  await expect.poll(called, within).toBeGreaterThan(0);
-  expect(called()).toBeLessThan(20);
-  await expect.poll(called, within).toBe(20);
+  const called = () => ports.filter(({ inLine }) => inLine!.isCalled()).length;
+  expect(called()).toBe(0);
+  nowMs += 1_000;
+  expect(called()).toBe(10);
+  nowMs += 1_000;
+  expect(called()).toBe(20);
 });

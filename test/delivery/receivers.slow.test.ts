@@ -1,7 +1,8 @@
 // Which receiver a URL names, however it is spelled, what rests with it, and what is remembered of it.
+import { Pool } from "pg";
 import { expect, it } from "vitest";
 import { asMeant } from "../../src/delivery/deliver.ts";
-import { receiverTurns } from "../../src/delivery/receiver-turns.ts";
+import { createTurn, receiverTurns } from "../../src/delivery/receiver-turns.ts";
 import {
   endTurn,
   findEndedRests,
@@ -13,6 +14,7 @@ import { judgeTargetUrl } from "../../src/egress/rules/target-url.ts";
 import { startTestDispatcher } from "../support/dispatching.ts";
 import {
   allowTargets,
+  begin,
   createTestAccount,
   findWaiting,
   insertAccount,
@@ -261,8 +263,76 @@ it.each([
   await good.waitForRequests(1, 100_000);
   // Behind them it came after 44 s.
   expect(performance.now() - startedAtMs).toBeLessThan(patience(4_000));
+  // A hundred and thirty at once, as the account has 32 places, and then ten a second.
+  const lookedUp = () => new Set(names.queries.map(({ name }) => name)).size;
+  await expect.poll(lookedUp, { timeout: patience(20_000) }).toBeGreaterThan(180);
+  expect(performance.now() - startedAtMs).toBeGreaterThan(3_000);
   await dispatcher.stop();
   await Promise.all([names.close(), good.close()]);
+});
+
+it("names whose turn nobody could tell, or that we failed before, cost their account nothing", async () => {
+  const accountId = await insertAccount(database.pool);
+  const gone = new Pool({ connectionString: "postgresql://127.0.0.1:1/none" });
+  const turns = receiverTurns(gone, gone);
+  let names = 0;
+  const newTurn = () =>
+    createTurn({ accountId, isFirst: true }, `https://n${names++}.example.com`, turns, 20_000);
+  const fails = async (isOurs: boolean) => {
+    const turn = newTurn();
+    const rest = turn.begin();
+    await turn.end(false, isOurs);
+    return rest;
+  };
+  // From here on they are counted.
+  expect(await fails(false)).toBeNull();
+  for (let n = 0; n < 200; n++) {
+    expect(await fails(true)).toBeNull();
+    const turn = newTurn();
+    expect(turn.begin()).toBeNull();
+    await expect(turn.admit("192.0.2.1")).rejects.toThrow("ECONNREFUSED");
+    await expect(turn.end(false)).rejects.toThrow("ECONNREFUSED");
+  }
+  // Nor does one that nobody was asked about.
+  const asked = receiverTurns(database.pool, database.pool);
+  const lock = await lockTable(database.pool, "receivers");
+  const take = async (n: number) => {
+    const turn = createTurn({ accountId, isFirst: true }, `https://t${n}.example.com`, asked, 20_000);
+    const rest = turn.begin();
+    await turn.admit(`192.0.2.${n}`).catch((error) => error);
+    await turn.end(false);
+    return rest;
+  };
+  const busy = [0, 1, 2, 3].map(take);
+  await untilSomebodyWaits(database.pool, 4);
+  const first = asked.lookUps.begin(accountId, new URL("https://dead.example.com"));
+  first.end("failed");
+  for (const from of [10, 80]) {
+    const rests = await Promise.all(Array.from({ length: 70 }, (_, n) => take(from + n)));
+    expect(rests).toEqual(Array(70).fill(null));
+  }
+  await lock.commit();
+  await Promise.all(busy);
+  await gone.end();
+});
+
+it("a receiver that is proven between claim and turn gets the payload, and no challenge", async () => {
+  const receiver = await startReceiver();
+  await allowTargets(database.pool, [`localhost:${receiver.port}`]);
+  const { accountId } = await createTestAccount(database, receiver.url("/in").href);
+  const has = await begin(database.pool, "lock table sealpost.receivers in share row exclusive mode");
+  const analysis = '{"id":"m-1","status":"succeeded"}';
+  await publishMany(database.pool, [accountId], [analysis], [null]);
+  const dispatcher = startTestDispatcher(database, [receiver], { TARGET_CONSENT: "challenge" });
+  await untilSomebodyWaits(database.pool);
+  const proof = { account_id: accountId, origin: receiver.url().origin, proven_at: new Date() };
+  await insertRow(has.client, "receivers", proof);
+  await has.commit();
+  const [request] = await receiver.waitForRequests(1, 20_000);
+  await dispatcher.waitForAttempts(1);
+  expect(JSON.parse(request!.body.toString()).data).toMatchObject({ id: "m-1" });
+  await dispatcher.stop();
+  await receiver.close();
 });
 
 it("URLs that are spelled otherwise are looked up together, as what they mean", async () => {
