@@ -261,7 +261,8 @@ async function postChallenge(
   const text = randomUUID();
   const asking = {
     ...request,
-    ...message(challengeBody(text), text),
+    // Its id is another: who sends back what is in headers has not read the challenge.
+    ...message(challengeBody(text), randomUUID()),
     admit: async (address: string) => {
       await turn.admit(address);
       if (turn.isProven()) Object.assign(asking, payload);

@@ -140,7 +140,8 @@ function decodedKey(secret: string): SigningKey {
 function createChallenge({ secrets, signsStandard, nowMs }: ProbesOptions) {
   const text = randomUUID();
   const body = challengeBody(text);
-  const signed = signedHeaders(body, secrets.map(importWebhookKey), nowMs, signsStandard ? text : null);
+  const id = signsStandard ? randomUUID() : null;
+  const signed = signedHeaders(body, secrets.map(importWebhookKey), nowMs, id);
   return { text, posts: [{ body, ...signed }] };
 }
 

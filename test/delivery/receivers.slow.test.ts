@@ -2,6 +2,7 @@
 import { Pool } from "pg";
 import { expect, it } from "vitest";
 import { asMeant } from "../../src/delivery/deliver.ts";
+import { setEndpoint } from "../../src/delivery/endpoint-sql.ts";
 import { createTurn, receiverTurns } from "../../src/delivery/receiver-turns.ts";
 import {
   endTurn,
@@ -28,7 +29,7 @@ import {
 import { startNameServer } from "../support/name-server.ts";
 import { openDatabase } from "../support/open.ts";
 import { forwardFrom } from "../support/ports.ts";
-import { startReceiver } from "../support/receiver.ts";
+import { type ReceivedRequest, startReceiver } from "../support/receiver.ts";
 import { patience } from "../support/time-limits.ts";
 
 const database = await openDatabase();
@@ -331,6 +332,21 @@ it("a receiver that is proven between claim and turn gets the payload, and no ch
   const [request] = await receiver.waitForRequests(1, 20_000);
   await dispatcher.waitForAttempts(1);
   expect(JSON.parse(request!.body.toString()).data).toMatchObject({ id: "m-1" });
+  await dispatcher.stop();
+  await receiver.close();
+});
+
+it("a challenge's text is in its body alone", async () => {
+  const receiver = await startReceiver({ handler: ({ headers }) => ({ body: `${headers["webhook-id"]}` }) });
+  await allowTargets(database.pool, [`localhost:${receiver.port}`]);
+  const { accountId } = await createTestAccount(database, receiver.url("/in").href);
+  await setEndpoint(database.pool, accountId, receiver.url("/in").href, { signsStandard: true });
+  await publishMany(database.pool, [accountId], ['{"id":"m-2","status":"succeeded"}'], [null]);
+  const dispatcher = startTestDispatcher(database, [receiver], { TARGET_CONSENT: "challenge" });
+  const [attempt] = await dispatcher.waitForAttempts(1);
+  expect(attempt!.delivered.recording.attempt).toMatchObject({ errorCode: "target_not_confirmed" });
+  const [{ headers, body }] = (await receiver.waitForRequests(1)) as [ReceivedRequest];
+  expect(JSON.stringify(headers)).not.toContain(JSON.parse(body.toString()).challenge);
   await dispatcher.stop();
   await receiver.close();
 });
