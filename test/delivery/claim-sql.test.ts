@@ -75,7 +75,11 @@ describe("a lease", () => {
     const ids: string[] = [];
     for (let n = 0; n < 20; n++) {
       const account_id = await insertAccount(database.pool, url);
-      const receiver = { account_id, origin: new URL(url).origin, proven_at: T0 };
+      const receiver = {
+        account_id,
+        origin: new URL(url).origin,
+        proven_at: n === 0 ? later(-31 * 86_400_000) : T0,
+      };
       await insertRow(database.pool, "receivers", receiver);
       ids.push(...(await publishAt(pool, account_id, T0, [`c-${published++}`])));
     }
@@ -88,7 +92,8 @@ describe("a lease", () => {
     };
     const before = await read();
     const { deliveries } = await claim(pool, ids, { at: later(1) });
-    expect(deliveries).toHaveLength(20);
+    const proven = deliveries.filter((one) => one.kind === "leased" && one.provenAtMs === T0.getTime());
+    expect(proven, "one proof is 31 days old").toHaveLength(19);
     expect((await read()) - before).toBe(20);
   });
 

@@ -7,7 +7,7 @@ import { createTestDatabase, type TestDatabase } from "../support/database.ts";
 import { attemptRows, deliveryRow } from "../support/delivery-rows.ts";
 import { type RecordedAttempt, startTestDispatcher, type TestDispatcher } from "../support/dispatching.ts";
 import { startEgressProxy, type TestEgressProxy } from "../support/egress-proxy.ts";
-import { createTestAccount, publish } from "../support/installation.ts";
+import { allowTargets, createTestAccount, publish, rowsOf } from "../support/installation.ts";
 import { type Receiver, startReceiver } from "../support/receiver.ts";
 
 let database: TestDatabase;
@@ -83,6 +83,34 @@ describe("a target that the egress proxy refuses", () => {
     expect(await countedBy(attempts)).toEqual({
       'sealpost_attempts_total{outcome="target_refused",error_code="target_refused_by_proxy"}': 8,
     });
+  });
+});
+
+describe("a receiver that has proven nothing, behind a proxy", () => {
+  it("has its turns by its host name, which is one address however it is spelled", async () => {
+    receiver = await startReceiver({ handler: () => ({ status: 404 }) });
+    proxy = await startEgressProxy();
+    await allowTargets(database.pool, [`localhost:${receiver.port}`]);
+    const { href } = receiver.url("/in");
+    for (const url of [
+      href,
+      href.replace("localhost", "LOCALHOST"),
+      href.replace("localhost", "loc%61lhost"),
+    ]) {
+      const { accountId } = await createTestAccount(database);
+      for (let n = 0; n < 5; n++)
+        await publish(database.pool, accountId, `{"id":"p-${n}","status":"succeeded"}`, url);
+    }
+    const env = { EGRESS_PROXY_URL: `http://127.0.0.1:${proxy.port}`, TARGET_CONSENT: "success" };
+    dispatcher = startTestDispatcher(database, [receiver], env);
+    const requests = await receiver.waitForRequests(4, 30_000);
+    const [first, second, third, fourth] = requests.map(({ receivedAtMs }) => receivedAtMs);
+    expect([second! - first!, third! - second!], "1.05 s apart").toEqual(
+      [1, 2].map(() => expect.toSatisfy((gapMs) => gapMs > 950)),
+    );
+    expect(fourth! - first!, "and an account's 6.7 s").toBeGreaterThan(6_000);
+    const rows = await rowsOf(database.pool, "receiver_addresses");
+    expect(rows.map(({ address }) => address)).toEqual(["localhost"]);
   });
 });
 

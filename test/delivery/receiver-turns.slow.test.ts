@@ -1,7 +1,15 @@
 // The turns of receivers that have proven nothing, as attempts and the receiver check ask for them.
 import { describe, expect, it } from "vitest";
 import { endTurn, forgetReceivers, takeTurn } from "../../src/delivery/receivers-sql.ts";
-import { begin, changeRows, countRows, insertAccount, insertRow, rowOf } from "../support/installation.ts";
+import {
+  begin,
+  changeRows,
+  countRows,
+  insertAccount,
+  insertRow,
+  rowOf,
+  rowsOf,
+} from "../support/installation.ts";
 import { openDatabase } from "../support/open.ts";
 
 const database = await openDatabase();
@@ -294,6 +302,22 @@ describe("a turn", () => {
       Array(3).fill(true),
     );
     expect(await forgetReceivers(database.pool)).toBe(0);
+  });
+
+  it("is needed again when a proof is 30 days old, which is forgotten then", async () => {
+    const account_id = await insertAccount(database.pool);
+    const prove = async (days: number) => {
+      const [origin, proven_at] = [`https://d${days}.example.com`, new Date(Date.now() - days * 86_400_000)];
+      await insertRow(database.pool, "receivers", { account_id, origin, proven_at, proven_since: proven_at });
+      return origin;
+    };
+    const origins = [await prove(29), await prove(31)];
+    await forgetReceivers(database.pool);
+    const left = await rowsOf(database.pool, "receivers", { account_id });
+    expect(left.map(({ origin }) => origin)).toEqual([origins[0]]);
+    origins[1] = await prove(31);
+    const turns = origins.map((origin, n) => asked(account_id, origin, { address: `192.0.3.${n}` }));
+    expect((await Promise.all(turns)).map(({ isProven }) => isProven)).toEqual([true, false]);
   });
 
   it("at one address is one in 1.05 s, and an account's many names come as often as another's one", async () => {
