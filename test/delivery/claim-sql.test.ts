@@ -92,7 +92,7 @@ describe("a lease", () => {
     };
     const before = await read();
     const { deliveries } = await claim(pool, ids, { at: later(1) });
-    const proven = deliveries.filter((one) => one.kind === "leased" && one.provenAtMs === T0.getTime());
+    const proven = deliveries.filter((one) => one.kind === "leased" && one.provenAtMs !== null);
     expect(proven, "one proof is 31 days old").toHaveLength(19);
     expect((await read()) - before).toBe(20);
   });
