@@ -1,7 +1,7 @@
 import { TtlMap } from "../base/model/caches.ts";
 
 /** A second: of an account's names in one domain, look-ups that fail or whose receiver has to wait for its turn; … */
-const OF_DOMAIN_PER_SECOND = 10;
+const OF_DOMAIN_PER_SECOND = 50;
 /** … of all its names, those that fail; … */
 const OF_ACCOUNT_PER_SECOND = 100;
 /** … and before that, as many at once as are due in so many seconds. */
