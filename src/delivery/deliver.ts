@@ -105,6 +105,9 @@ export type DeliveringOptions = {
 
 const VERDICTS = { allow: "allowed", refuse: "refused" } as const;
 
+/** What was put off before a proof comes by itself after this: `promote` in sql/0010_delivery.sql. */
+const PUT_OFF_MS = 300_000;
+
 /** A proof counts for 30 days; a newer one is noted after this. */
 const PROOF_AGE_MS = 86_400_000;
 
@@ -204,7 +207,10 @@ export async function deliver(
       : await postChallenge(request, turn, message, payload, on);
   const hasSucceeded = result.outcome === "succeeded";
   const isOurs = !usesUpAnAttempt(result);
-  const more = { waitedMs: waited, turn: (await turn?.end(hasSucceeded, isOurs)) ?? null };
+  const more = {
+    waitedMs: waited,
+    turn: await (turn?.end(hasSucceeded, isOurs) ?? provenLately(delivery, url, hasSucceeded, on)),
+  };
   // Confirmed, it is given back like one whose turn it was not: claimed again, at once, it goes to a proven receiver.
   if (result.errorCode === "not_proven" || isConfirmed)
     return ended(delivery, { status: "waits" }, null, result, { ...more, waitedMs: 0 });
@@ -277,6 +283,18 @@ async function postChallenge(
 /** The target's URL, if its receiver has to be proven; null: it need not, or there is no target. */
 function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null {
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
+}
+
+/** The process that it was proven to may be gone, and what waited still be put off. */
+function provenLately(
+  { provenSinceMs }: LeasedDelivery,
+  url: URL | null,
+  hasSucceeded: boolean,
+  on: Delivering,
+): TurnTaken | null {
+  if (url === null || provenSinceMs === null || !hasSucceeded) return null;
+  const isLately = on.clock.nowMs() - provenSinceMs < PUT_OFF_MS;
+  return isLately ? { origin: url.origin, restMs: null, isKnown: true } : null;
 }
 
 const spelledUrl = ({ webhookUrl, endpointUrl }: LeasedDelivery) => webhookUrl ?? endpointUrl ?? "";

@@ -99,8 +99,10 @@ export class LaneState {
 /** At a receiver that has proven nothing. */
 export type TurnTaken = {
   readonly origin: string;
-  /** Until it may have another; null: it has proven itself meanwhile. */
+  /** Until it may have another; null: it has proven itself. */
   readonly restMs: number | null;
+  /** It had before, lately: this is news once to each of its lanes here. */
+  readonly isKnown?: boolean;
   /** The rest goes on until it is called. Absent: it ends by itself. */
   readonly inLine?: InLine;
 };
@@ -126,6 +128,8 @@ export class ReceiverRests<
   readonly #rests = new Map<string, Map<string, Rest<Lane>>>();
   /** Since their receiver was last proven: what was put off meanwhile is still to be had. */
   readonly #rested = new WeakSet<Lane>();
+  /** Those that know of the proof. */
+  readonly #told = new WeakSet<Lane>();
   /** The places of those that were called. */
   readonly #called = new WeakMap<Lane, InLine>();
   readonly #onEnd: (lane: Lane, isProven: boolean) => void;
@@ -141,8 +145,10 @@ export class ReceiverRests<
       if (isAnswered && this.#rested.has(lane)) this.#end(lane, true);
       return;
     }
-    const { origin, restMs, inLine } = turn;
+    const { origin, restMs, inLine, isKnown } = turn;
     if (restMs === null) {
+      if (isKnown && this.#told.has(lane)) return;
+      this.#told.add(lane);
       this.endAll(`${accountId} ${origin}`, lane);
       return;
     }
@@ -154,6 +160,7 @@ export class ReceiverRests<
     rest.inLine = inLine;
     rest.lanes.add(lane);
     this.#rested.add(lane);
+    this.#told.delete(lane);
     lane.limit = 1;
     lane.isResting = true;
   }

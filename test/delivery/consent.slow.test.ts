@@ -126,7 +126,7 @@ describe("a receiver that has answered no 2xx", () => {
     handler = ({ headers }) => (headers.host!.startsWith("other.") ? {} : NOT_FOUND);
     const [proven_since, proven_at] = [new Date(Date.now() - 86_400_000), new Date()];
     await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
-    const dispatcher = start({ RETRY_WINDOW_SECONDS: "4" });
+    const dispatcher = start({ RETRY_WINDOW_SECONDS: "1" });
     const [first, second] = await publishMany(accountId, 2);
     await untilPosted(dispatcher, 2);
     await setEndpoint(database.pool, accountId, href);

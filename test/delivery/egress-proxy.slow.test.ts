@@ -16,11 +16,12 @@ let proxy: TestEgressProxy;
 let dispatcher: TestDispatcher;
 
 /** A dispatcher behind a proxy that answers every CONNECT so. */
-async function startBehind(answer: string): Promise<void> {
+async function startBehind(answer: string, consent = ""): Promise<void> {
   proxy = await startEgressProxy({ answer: `HTTP/1.1 ${answer}\r\n\r\n` });
   dispatcher = startTestDispatcher(database, [receiver], {
     EGRESS_PROXY_URL: `http://127.0.0.1:${proxy.port}`,
     RETRY_WINDOW_SECONDS: "6",
+    TARGET_CONSENT: consent,
   });
 }
 
@@ -118,10 +119,12 @@ describe("an egress proxy that does not serve us", () => {
   it.each(["407 Proxy Authentication Required\r\nProxy-Authenticate: Basic", "500 Internal Server Error"])(
     "uses up no attempt: %j",
     async (answer) => {
-      await startBehind(answer);
+      await startBehind(answer, "success");
       const id = await publishOne();
 
       const attempts = await dispatcher.waitForAttempts(2);
+      const [waitedMs] = attempts.map(({ delivered }) => delivered.recording.waitedMs);
+      expect(waitedMs, "perhaps for its receiver's turn").toBeGreaterThan(0);
       expect(await deliveryRow(database.pool, id)).toMatchObject({ status: "pending", attempts_count: 0 });
       expect(await attemptRows(database.pool, id)).toEqual([]);
       expect(await countedBy(attempts)).toEqual({

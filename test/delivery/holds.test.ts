@@ -50,6 +50,16 @@ describe("a pause", () => {
     });
   });
 
+  it("counts nothing of a run's window that has passed since it was due, as it has only waited", async () => {
+    const [id] = await publishSome(1, ago(100_000));
+    const { runStartedAtMs, ...delivery } = await claimOne(pool, id!, { at: ago(90_000) });
+    const failed = { status: "failed", dueAtMs: runStartedAtMs + 10_000 } as const;
+    await recordOutcomes(pool, [attemptOf({ ...delivery, runStartedAtMs }, failed)]);
+    await pauseNow();
+    const [row] = await rowsOf(database.pool, "held_deliveries", { delivery_id: id });
+    expect(row).toMatchObject({ run_age_s: expect.closeTo(10, 1) });
+  });
+
   it("that finds the endpoint paused keeps it so until its answer is made", async () => {
     await pauseNow();
     const again = await begin(database.pool);

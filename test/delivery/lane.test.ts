@@ -215,6 +215,18 @@ describe("receivers that rest", () => {
     expect(new Set(seen.map(({ receiver }) => receiver.split(" ")[0])).size).toBe(22);
   });
 
+  it("learn once of a proof of before, and again when they have rested since", () => {
+    const ended: string[] = [];
+    const rests = new ReceiverRests<Resting>(({ key }) => ended.push(key));
+    const [one, other] = [laneOf("one"), laneOf("other")];
+    const proven = { origin: "o", restMs: null, isKnown: true };
+    for (const lane of [one, one, other]) rests.learn(lane, "me", proven, true);
+    expect(ended).toEqual(["one", "other"]);
+    rests.learn(one, "me", { origin: "o", restMs: 60_000 }, true);
+    rests.learn(one, "me", proven, true);
+    expect(ended).toEqual(["one", "other", "one"]);
+  });
+
   it("leave their place in line when what they wait for is gone, or they are proven", () => {
     const { rests } = bench();
     const told: string[] = [];

@@ -139,12 +139,17 @@ describe("an outcome", () => {
     const waits = { status: "waits" } as const;
     const id = await publishOne();
     await recordOutcomes(pool, [attemptOf(await claimOne(pool, id, { at: T0 }), waits, null)]);
-    expect((await openRow(pool, id))!.run_started_at).toBeNull();
+    // It is due as before: so long it has waited.
+    expect(await openRow(pool, id)).toMatchObject({ run_started_at: null, due_at: T0 });
     const delivery = await claimOne(pool, id, { at: later(LEASE_MS) });
     await recordOutcomes(pool, [attemptOf(delivery, failedUntil(later(LEASE_MS + 5)))]);
     const retried = await claimOne(pool, id, { at: later(2 * LEASE_MS) });
     await recordOutcomes(pool, [attemptOf(retried, waits, null)]);
-    expect((await openRow(pool, id))!.run_started_at).toEqual(later(LEASE_MS));
+    const [run_started_at, due_at] = [later(LEASE_MS), later(LEASE_MS + 5)];
+    expect(await openRow(pool, id)).toMatchObject({ run_started_at, due_at });
+    const { leaseToken } = await claimOne(pool, id, { at: later(3 * LEASE_MS) });
+    await pool.query("select sealpost.send_to_endpoint($1, $2, now())", [[id], leaseToken]);
+    expect((await openRow(pool, id))!.run_started_at, "its window begins anew at the endpoint").toBeNull();
   });
 
   it("that was released changes nothing but when it is due", async () => {
