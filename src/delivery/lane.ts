@@ -130,8 +130,8 @@ export class ReceiverRests<
   readonly #rested = new WeakSet<Lane>();
   /** Those that know of the proof. */
   readonly #told = new WeakSet<Lane>();
-  /** The places of those that were called. */
-  readonly #called = new WeakMap<Lane, InLine>();
+  /** Those that were called. */
+  readonly #called = new WeakMap<Lane, { readonly inLine: InLine; readonly others: ReadonlySet<Lane> }>();
   readonly #onEnd: (lane: Lane, isProven: boolean) => void;
 
   constructor(onEnd: (lane: Lane, isProven: boolean) => void) {
@@ -179,7 +179,7 @@ export class ReceiverRests<
         if (lane === undefined) this.#delete(accountId, origin);
         else {
           rest.lanes.delete(lane);
-          if (inLine !== undefined) this.#called.set(lane, inLine);
+          if (inLine !== undefined) this.#called.set(lane, { inLine, others: rest.lanes });
           this.#leaveIfEmpty(lane);
           this.#end(lane, false);
         }
@@ -219,13 +219,16 @@ export class ReceiverRests<
     const [accountId = "", origin = ""] = receiver.split(" ");
     const rest = this.#rests.get(accountId)?.get(origin);
     this.#delete(accountId, origin);
-    rest?.inLine?.leave();
-    for (const lane of new Set([...(rest?.lanes ?? []), ...own])) this.#end(lane, true);
+    const lanes = rest?.lanes ?? [];
+    // If there are more, and it is the endpoint that has left, the others keep their place.
+    if (rest?.lanes.size === 1) rest.inLine?.leave();
+    for (const lane of new Set([...lanes, ...own])) this.#end(lane, true);
   }
 
-  /** What it was called for is gone: so others come. */
+  /** What it was called for is gone: unless others of its receiver wait, those behind them come. */
   #leaveIfEmpty(lane: Lane): void {
-    if (lane.ids.size === 0) this.#called.get(lane)?.leave();
+    const called = this.#called.get(lane);
+    if (lane.ids.size === 0 && called?.others.size === 0) called.inLine.leave();
   }
 
   #delete(accountId: string, origin: string): void {

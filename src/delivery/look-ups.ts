@@ -8,14 +8,16 @@ const OF_ACCOUNT_PER_SECOND = 100;
 const BURST_SECONDS = 10;
 /** Where none has cost a token for so long, and none waits, look-ups are not counted: what they owed is paid. */
 const COUNTED_MS = 2 * BURST_SECONDS * 1_000;
-/** Those that wait in line are called so often. */
+/** Of those that wait in line, as many are called as there are tokens, so often; … */
 const CALLED_EVERY_MS = 200;
+/** … others in place of those that have not come after so many times, … */
+const CALLS_PER_TOKEN = 5;
+/** … and who has not come after this has no place any more. */
+const CALLED_MS = 60_000;
 /** For so long a name that was admitted does not wait in line: its turns limit it; … */
 const ADMITTED_MS = 600_000;
 /** … and one that was not waits in turns with those that are new. */
 const AGAIN_MS = 3_600_000;
-/** Whoever is called and has not come after this is forgotten. */
-const CALLED_MS = 60_000;
 const REMEMBERED_MAX = 10_000;
 
 /** A token bucket, by the monotonic clock. */
@@ -32,11 +34,11 @@ class Bucket {
   }
 
   /** Fills it up. */
-  get hasToken(): boolean {
+  get tokens(): number {
     const nowMs = performance.now();
     this.add((nowMs - this.#atMs) * this.#perMs);
     this.#atMs = nowMs;
-    return this.#tokens >= 1;
+    return this.#tokens;
   }
 
   add(tokens: number): void {
@@ -47,25 +49,33 @@ class Bucket {
 /** It failed; or its receiver has to wait for its turn; or it is its turn. */
 type Outcome = "failed" | "waits" | "admitted";
 
-/** Tokens, 0 or 1 each. */
-type Paid = { readonly ofDomain: number; readonly ofAccount: number };
+/** Where a look-up's tokens are from, of its domain and of its account; undefined: nothing was counted there. */
+type Paid = readonly (Bucket | undefined)[];
 
-/** One that waits in line. `paid` null: it has not been called. */
-type Waiting = { readonly domain: string; readonly isAgain: boolean; paid: Paid | null };
+/** One that waits in line. `calledAtMs` null: it is not called. */
+type Waiting = { readonly domain: string; readonly isAgain: boolean; calledAtMs: number | null };
+
+/** Of a domain, or of an account. */
+type Group = {
+  readonly bucket: Bucket;
+  waiting: number;
+  /** Lately, and they have not come. */
+  called: number;
+};
 
 /** Of an account. */
 type Line = {
-  /** Receivers, in the order in which they came, … */
+  /** By origin, in the order in which they came. */
   readonly waiting: Map<string, Waiting>;
-  /** … and how many of them are in each domain. */
-  readonly ofDomain: Map<string, number>;
+  readonly ofDomain: Map<string, Group>;
+  readonly ofAccount: Group;
   /** The account has had no tokens for some of them. */
   isOfAccount: boolean;
 };
 
 /** A place in line. */
 export type InLine = {
-  /** True: it may begin anew. */
+  /** True: it may begin anew, and if there is no token then, it keeps its place. */
   readonly isCalled: () => boolean;
   /** It does not come, so others do. Without effect once it has begun. */
   readonly leave: () => void;
@@ -82,40 +92,48 @@ export type LookUp = {
  * Look-ups of receivers that have proven nothing. Whose name servers are asked for `RANDOM.example.com`, an account
  * says: theirs should not be flooded either, whether such names lead nowhere or all to one place.
  *
+ * A look-up takes its tokens when it begins, however long ago it was called: who is called may have to wait for a place
+ * in flight, or be gone.
+ *
  * Losing options: a time to come again for each. If it is soon, chance decides who is next; if it is late, healthy
  * names wait for what only dead ones cost. And no line, each asking for itself: who keeps coming is always first.
  */
 export class LookUps {
-  /** Of domains and accounts in which look-ups have cost tokens lately. */
+  /** Of domains and accounts in which look-ups have cost tokens lately. Those that wait hold theirs themselves. */
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that were admitted the last time. */
   readonly #admitted = new TtlMap<string, true>(REMEMBERED_MAX);
   /** Names that were not. */
   readonly #again = new TtlMap<string, true>(REMEMBERED_MAX);
-  /** Receivers that have been called, with what they have paid. */
-  readonly #called = new TtlMap<string, Paid>(REMEMBERED_MAX);
   readonly #lines = new Map<string, Line>();
   #callAgainAtMs = 0;
-  #isTurnOfAgain = false;
+  #calls = 0;
 
   /** Receivers stand in line by their origin, as their lanes rest: so a call brings one lane. */
   begin(accountId: string, { hostname, origin }: Pick<URL, "hostname" | "origin">): LookUp {
-    const [name, place] = [`${accountId} ${hostname}`, `${accountId} ${origin}`];
+    const name = `${accountId} ${hostname}`;
     // Without its first label, at most the last two.
     const domain = `${accountId} ${hostname.split(".").slice(1).slice(-2).join(".")}`;
     const wasAdmitted = this.#admitted.has(name);
     const line = this.#lines.get(accountId);
-    const isBehind = !wasAdmitted && line !== undefined && (line.isOfAccount || line.ofDomain.has(domain));
-    let paid = this.#called.get(place) ?? (isBehind ? null : this.#pay(accountId, domain, wasAdmitted));
-    this.#called.delete(place);
-    const isAgain = this.#again.has(name);
-    if (paid === null) return { inLine: this.#wait(accountId, domain, place, isAgain), end: () => undefined };
+    const waiting = line?.waiting.get(origin);
+    const isBehind =
+      waiting === undefined
+        ? line !== undefined && (line.isOfAccount || line.ofDomain.has(domain))
+        : waiting.calledAtMs === null;
+    let paid = isBehind && !wasAdmitted ? null : this.#pay(accountId, domain, wasAdmitted);
+    if (paid === null) {
+      const isAgain = this.#again.has(name);
+      return { inLine: this.#wait(accountId, origin, { domain, isAgain }), end: () => undefined };
+    }
+    if (waiting !== undefined) this.#takeOut(accountId, origin);
     const end = (outcome: Outcome | null) => {
       if (paid === null) return;
-      const hasFailed = outcome === "failed";
-      this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, hasFailed || outcome === "waits");
-      this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, hasFailed);
+      const [ofDomain, ofAccount] = paid;
       paid = null;
+      const hasFailed = outcome === "failed";
+      this.#settle(accountId, domain, OF_DOMAIN_PER_SECOND, ofDomain, hasFailed || outcome === "waits");
+      this.#settle(accountId, accountId, OF_ACCOUNT_PER_SECOND, ofAccount, hasFailed);
       if (outcome === null) return;
       const [its, other, forMs] =
         outcome === "admitted"
@@ -127,30 +145,52 @@ export class LookUps {
     return { inLine: null, end };
   }
 
-  #wait(accountId: string, domain: string, place: string, isAgain: boolean): InLine {
+  #wait(accountId: string, origin: string, named: Pick<Waiting, "domain" | "isAgain">): InLine {
+    const newGroup = (key: string, perSecond: number): Group => {
+      const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
+      return { bucket, waiting: 0, called: 0 };
+    };
     const line = this.#lines.get(accountId) ?? {
-      waiting: new Map(),
-      ofDomain: new Map(),
+      waiting: new Map<string, Waiting>(),
+      ofDomain: new Map<string, Group>(),
+      ofAccount: newGroup(accountId, OF_ACCOUNT_PER_SECOND),
       isOfAccount: false,
     };
-    const waiting: Waiting = line.waiting.get(place) ?? { domain, isAgain, paid: null };
-    if (!line.waiting.has(place)) line.ofDomain.set(domain, (line.ofDomain.get(domain) ?? 0) + 1);
-    line.waiting.set(place, waiting);
     this.#lines.set(accountId, line);
+    const known = line.waiting.get(origin);
+    const waiting = known ?? { ...named, calledAtMs: null };
+    if (known === undefined) {
+      line.waiting.set(origin, waiting);
+      const group = line.ofDomain.get(waiting.domain) ?? newGroup(waiting.domain, OF_DOMAIN_PER_SECOND);
+      line.ofDomain.set(waiting.domain, group);
+      group.waiting++;
+    } else setCalled(line, known, null);
+    const isIn = () => line.waiting.get(origin) === waiting;
     const isCalled = () => {
       this.#callNext();
-      return waiting.paid !== null;
+      return !isIn() || waiting.calledAtMs !== null;
     };
     const leave = () => {
-      const { paid } = waiting;
-      if (line.waiting.get(place) === waiting) takeOut(line, place, domain);
-      else if (paid !== null && this.#called.get(place) === paid) {
-        this.#called.delete(place);
-        this.#settle(domain, OF_DOMAIN_PER_SECOND, paid.ofDomain, false);
-        this.#settle(accountId, OF_ACCOUNT_PER_SECOND, paid.ofAccount, false);
-      }
+      if (isIn()) this.#takeOut(accountId, origin);
     };
     return { isCalled, leave };
+  }
+
+  #takeOut(accountId: string, origin: string): void {
+    const line = this.#lines.get(accountId)!;
+    const waiting = line.waiting.get(origin)!;
+    const { domain } = waiting;
+    setCalled(line, waiting, null);
+    line.waiting.delete(origin);
+    const group = line.ofDomain.get(domain)!;
+    if (--group.waiting === 0) {
+      line.ofDomain.delete(domain);
+      this.#buckets.set(domain, group.bucket, COUNTED_MS);
+    }
+    if (line.waiting.size === 0) {
+      this.#lines.delete(accountId);
+      this.#buckets.set(accountId, line.ofAccount.bucket, COUNTED_MS);
+    }
   }
 
   /** Of each account as many as have tokens. */
@@ -158,67 +198,68 @@ export class LookUps {
     const nowMs = performance.now();
     if (nowMs < this.#callAgainAtMs) return;
     this.#callAgainAtMs = nowMs + CALLED_EVERY_MS;
-    this.#isTurnOfAgain = !this.#isTurnOfAgain;
-    for (const [accountId, line] of this.#lines) {
-      this.#callOf(accountId, line);
-      if (line.waiting.size === 0) this.#lines.delete(accountId);
+    this.#calls++;
+    for (const [accountId, line] of this.#lines) this.#callOf(accountId, line, nowMs);
+  }
+
+  #callOf(accountId: string, line: Line, nowMs: number): void {
+    const { ofAccount, ofDomain } = line;
+    if (this.#calls % CALLS_PER_TOKEN === 0)
+      for (const group of [ofAccount, ...ofDomain.values()]) group.called = 0;
+    line.isOfAccount = false;
+    for (const [origin, waiting] of inTurn(line, this.#calls % 2 === 0)) {
+      if (waiting.calledAtMs !== null) {
+        if (nowMs - waiting.calledAtMs >= CALLED_MS) this.#takeOut(accountId, origin);
+      } else if (!hasTokens(ofAccount)) {
+        line.isOfAccount = true;
+        return;
+      } else if (hasTokens(ofDomain.get(waiting.domain)!)) setCalled(line, waiting, nowMs);
     }
   }
 
-  #callOf(accountId: string, line: Line): void {
-    const refused = new Set<string>();
-    // Those who wait are counted, however long nothing has cost a token: all would come at once.
-    const ofAccount = this.#counted(accountId, OF_ACCOUNT_PER_SECOND);
-    line.isOfAccount = false;
-    for (const [place, waiting] of inTurn(line, this.#isTurnOfAgain)) {
-      const { domain } = waiting;
-      if (refused.has(domain)) continue;
-      if (!ofAccount.hasToken) {
-        line.isOfAccount = true;
-        return;
-      }
-      if (!this.#buckets.has(domain)) this.#counted(domain, OF_DOMAIN_PER_SECOND);
-      const paid = this.#pay(accountId, domain, false);
-      if (paid === null) {
-        refused.add(domain);
-        continue;
-      }
-      waiting.paid = paid;
-      this.#called.set(place, paid, CALLED_MS);
-      takeOut(line, place, domain);
-    }
+  #bucketOf(accountId: string, key: string): Bucket | undefined {
+    const line = this.#lines.get(accountId);
+    const group = key === accountId ? line?.ofAccount : line?.ofDomain.get(key);
+    return group?.bucket ?? this.#buckets.get(key);
   }
 
   /** Null: there are no tokens. */
   #pay(accountId: string, domain: string, wasAdmitted: boolean): Paid | null {
-    const [ofDomain, ofAccount] = [this.#buckets.get(domain), this.#buckets.get(accountId)];
-    if (!wasAdmitted && (ofDomain?.hasToken === false || ofAccount?.hasToken === false)) return null;
-    ofDomain?.add(-1);
-    ofAccount?.add(-1);
-    return { ofDomain: ofDomain === undefined ? 0 : 1, ofAccount: ofAccount === undefined ? 0 : 1 };
+    const buckets = [domain, accountId].map((key) => this.#bucketOf(accountId, key));
+    if (!wasAdmitted && buckets.some((bucket) => bucket !== undefined && bucket.tokens < 1)) return null;
+    for (const bucket of buckets) bucket?.add(-1);
+    return buckets;
   }
 
-  #settle(key: string, perSecond: number, paid: number, isCostly: boolean): void {
-    if (isCostly) this.#counted(key, perSecond).add(paid - 1);
-    else this.#buckets.get(key)?.add(paid);
-  }
-
-  #counted(key: string, perSecond: number): Bucket {
-    const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
+  #settle(
+    accountId: string,
+    key: string,
+    perSecond: number,
+    paidFrom: Bucket | undefined,
+    isCostly: boolean,
+  ): void {
+    if (!isCostly) {
+      paidFrom?.add(1);
+      return;
+    }
+    const bucket = this.#bucketOf(accountId, key) ?? new Bucket(perSecond);
     this.#buckets.set(key, bucket, COUNTED_MS);
-    return bucket;
+    if (bucket !== paidFrom) bucket.add(-1);
   }
+}
+
+const hasTokens = ({ bucket, called }: Group) => bucket.tokens - called >= 1;
+
+/** @param calledAtMs null: it has come, or is gone */
+function setCalled({ ofAccount, ofDomain }: Line, waiting: Waiting, calledAtMs: number | null): void {
+  if ((waiting.calledAtMs === null) === (calledAtMs === null)) return;
+  waiting.calledAtMs = calledAtMs;
+  for (const group of [ofAccount, ofDomain.get(waiting.domain)!])
+    group.called = Math.max(0, group.called + (calledAtMs === null ? -1 : 1));
 }
 
 /** Customers' new receivers would otherwise wait behind all that have been dead for long. */
 function* inTurn({ waiting }: Line, isTurnOfAgain: boolean): Iterable<[string, Waiting]> {
   for (const isAgain of [isTurnOfAgain, !isTurnOfAgain])
     for (const one of waiting) if (one[1].isAgain === isAgain) yield one;
-}
-
-function takeOut({ waiting, ofDomain }: Line, place: string, domain: string): void {
-  waiting.delete(place);
-  const left = ofDomain.get(domain)! - 1;
-  if (left > 0) ofDomain.set(domain, left);
-  else ofDomain.delete(domain);
 }

@@ -227,6 +227,20 @@ describe("receivers that rest", () => {
     expect(ended).toEqual(["one", "other", "one"]);
   });
 
+  it("leave no place in line that others of their receiver wait for", () => {
+    const { rests } = bench();
+    let left = 0;
+    const inLine = { isCalled: () => true, leave: () => left++ };
+    const lanes = ["1", "2", "3"].map(laneOf) as [Resting, Resting, Resting];
+    for (const lane of lanes) rests.learn(lane, "me", { origin: "o", restMs: 0, inLine }, false);
+    lanes[0].ids.clear();
+    rests.look(Number.POSITIVE_INFINITY);
+    expect([left, rests.resting(9).length], "two more wait").toEqual([0, 2]);
+    for (const lane of lanes.slice(1)) rests.learn(lane, "me", { origin: "o", restMs: 0, inLine }, false);
+    rests.endAll("me o");
+    expect(left, "the endpoint has left, the others begin anew").toBe(0);
+  });
+
   it("leave their place in line when what they wait for is gone, or they are proven", () => {
     const { rests } = bench();
     const told: string[] = [];

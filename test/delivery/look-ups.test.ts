@@ -97,6 +97,77 @@ test.each([
   }
 });
 
+test("of those that are called and cannot come, no more begin at once than there are tokens, in their order", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 500, "failed");
+  const hosts = Array.from({ length: 3_000 }, (_, n) => `new${n}.example.com`);
+  const line = hosts.map((host) => lookUps.begin("a", at(host)).inLine!);
+  pass(() => line.filter(({ isCalled }) => isCalled()).length === 3_000, 55_000);
+  const come = (those: readonly string[]) => {
+    const begun = those.filter((host) => {
+      const { inLine, end } = lookUps.begin("a", at(host));
+      end("failed");
+      return inLine === null;
+    });
+    return begun;
+  };
+  expect(come(hosts)).toEqual(hosts.slice(0, 500));
+  nowMs += 250;
+  expect(line.map(({ isCalled }) => isCalled()).lastIndexOf(true), "the others keep their places").toBe(511);
+});
+
+test("in a hundred seconds it is five hundred, and fifty for each of them", () => {
+  const lookUps = new LookUps();
+  let begun = begin(lookUps, "example.com", 500, "failed");
+  const hosts = Array.from({ length: 6_000 }, (_, n) => `new${n}.example.com`);
+  let left = hosts.map((host) => ({ host, inLine: lookUps.begin("a", at(host)).inLine! }));
+  const goOn = () => {
+    left = left.filter(({ host, inLine }) => {
+      if (!inLine.isCalled()) return true;
+      const { inLine: again, end } = lookUps.begin("a", at(host));
+      end("failed");
+      if (again === null) begun++;
+      return again !== null;
+    });
+    return false;
+  };
+  pass(goOn, 100_000);
+  expect(begun).toBeLessThanOrEqual(5_500);
+  expect(begun).toBeGreaterThan(5_400);
+});
+
+test("a place that several of a receiver's lanes share is nobody's for good", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 500, "failed");
+  const [one, other] = [1, 2].map(() => lookUps.begin("a", at("both.example.com")).inLine!);
+  expect([one!.isCalled(), other!.isCalled()]).toEqual([false, false]);
+  one!.leave();
+  expect(other!.isCalled(), "it stands at the end then").toBe(true);
+});
+
+test("those that are called and never come have no place after a minute", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 500, "failed");
+  const [gone] = [stand(lookUps, "gone.example.com", 5, null)];
+  nowMs += 1_000;
+  expect(gone.called()).toBe(5);
+  nowMs += 60_000;
+  gone.called();
+  expect(begin(lookUps, "new.example.com", 100, "failed"), "nobody is in front").toBe(100);
+});
+
+test("an account that has tokens again keeps no other domain waiting", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "own.example", 500, "waits");
+  for (let n = 0; n < 10; n++) begin(lookUps, `gone${n}.example`, 100, "failed");
+  const { called } = stand(lookUps, "new.own.example", 300, "waits");
+  called();
+  expect(lookUps.begin("a", at("a.other.example")).inLine).not.toBeNull();
+  nowMs += 5_000;
+  expect(called(), "as many as their domain has tokens").toBe(250);
+  expect(lookUps.begin("a", at("b.another.example")).inLine).toBeNull();
+});
+
 test("an account's names that cannot be looked up are a hundred a second, wherever they are", () => {
   const lookUps = new LookUps();
   const begun = (from: number) => {

@@ -44,11 +44,12 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * told where to go 22, keys that are the same or half given refused, and what is erased while a move opens erased there
  * 10, runs that published nothing told of as erased 14, folders with names in them left by nobody 11, lines of look-ups
  * that stay counted, pass over what is gone and let new names take turns with dead ones, and rests of accounts looked
- * at in turn 90, and for what the console's users asked for: its truth about replays, hosts and times 122, its density
- * (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a pause's banner)
- * 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public pages in one
- * design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first 10,
- * and for integrators: who answered in place of the application 480 and 2, programs that say when nobody answers 7,
+ * at in turn 90, tokens that a look-up takes when it begins, and its place kept, 44, what was put off had after a
+ * restart, too, 25, and for what the console's users asked for: its truth about replays, hosts and times 122, its
+ * density (search, groups by cause, an explanation in parts, who replayed, an endpoint's health, who is told, a pause's
+ * banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people read and public pages in
+ * one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first
+ * 10, and for integrators: who answered in place of the application 480 and 2, programs that say when nobody answers 7,
  * pages as Markdown 79, a first webhook without a restart and checks of plain HTTP on one's own machine 324 and 3, a
  * document that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31,
  * Standard Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
@@ -65,7 +66,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 59_054,
+    max: 59_123,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
