@@ -183,14 +183,8 @@ export class LookUps {
     setCalled(line, waiting, null);
     line.waiting.delete(origin);
     const group = line.ofDomain.get(domain)!;
-    if (--group.waiting === 0) {
-      line.ofDomain.delete(domain);
-      this.#buckets.set(domain, group.bucket, COUNTED_MS);
-    }
-    if (line.waiting.size === 0) {
-      this.#lines.delete(accountId);
-      this.#buckets.set(accountId, line.ofAccount.bucket, COUNTED_MS);
-    }
+    if (--group.waiting === 0) line.ofDomain.delete(domain);
+    if (line.waiting.size === 0) this.#lines.delete(accountId);
   }
 
   /** Of each account as many as have tokens. */
