@@ -28,7 +28,7 @@ async function check(handler: Handler, secrets: readonly string[] = [SECRET], ch
     receiver,
     undefined,
     challenges,
-  )({ url: receiver.url("/in"), secrets, nowMs: Date.now() });
+  )({ url: receiver.url("/in"), secrets, nowMs: Date.now(), signsStandard: true });
 }
 
 /** A right one, that has these. */
@@ -105,10 +105,13 @@ describe("a receiver that decodes the secret", () => {
 const deaf: Handler = (request) =>
   request.body.includes('"type"') ? { status: 400 } : having(SECRET)(request);
 
+const returningId: Handler = ({ headers }) => ({ body: `${headers["webhook-id"]}` });
+
 test.each<[what: string, handler: Handler, answers: boolean, faults: readonly string[]]>([
   ["answers", having(SECRET), true, []],
   ["takes for no event, and has to answer", deaf, false, ["ignores_challenge"]],
   ["echoes", ({ body }) => ({ body }), false, ["verifies_nothing", "ignores_challenge"]],
+  ["answers with its id", returningId, false, ["verifies_nothing", "ignores_challenge"]],
 ])(
   "a challenge that a receiver %s is reported, as a fault if it has to",
   async (_, handler, answers, faults) => {
