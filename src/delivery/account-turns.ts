@@ -1,4 +1,4 @@
-import type { LaneLimits } from "./lane.ts";
+import { FIRST_ID, type LaneLimits, type LaneState } from "./lane.ts";
 
 /** What an account holds in this process, and where it stands in the turns. */
 export class Share {
@@ -184,6 +184,89 @@ export function first<T>(items: ReadonlySet<T>): T | undefined {
   return items.values().next().value;
 }
 
+/** One of each in turn, until there are no more or so many. */
+export function takeInTurn<T>(lists: readonly Iterable<T>[], max: number): T[] {
+  const taken: T[] = [];
+  let turns = lists.map((list) => list[Symbol.iterator]());
+  while (turns.length > 0 && taken.length < max)
+    turns = turns.filter((turn) => {
+      const next = taken.length < max ? turn.next() : undefined;
+      if (next?.done === false) taken.push(next.value);
+      return next?.done === false;
+    });
+  return taken;
+}
+
+type WantedLane = { readonly account: object; readonly overflowFrom: string | null };
+
+/** Of each account some. */
+class LanesInTurn<Lane extends WantedLane> {
+  readonly #accounts = new Map<object, Set<Lane>>();
+
+  get size(): number {
+    return this.#accounts.size;
+  }
+
+  add(lane: Lane): void {
+    const lanes = this.#accounts.get(lane.account) ?? new Set();
+    this.#accounts.set(lane.account, lanes.add(lane));
+  }
+
+  /** The account's next turn is behind all others'. */
+  delete(lane: Lane): void {
+    const lanes = this.#accounts.get(lane.account);
+    if (lanes?.delete(lane) !== true) return;
+    this.#accounts.delete(lane.account);
+    if (lanes.size > 0) this.#accounts.set(lane.account, lanes);
+  }
+
+  /** Of all accounts, or of the next one. */
+  drain(max: number, accountsMax = Number.POSITIVE_INFINITY): Lane[] {
+    const drained = takeInTurn([...this.#accounts.values()].slice(0, accountsMax), max);
+    for (const lane of drained) this.delete(lane);
+    return drained;
+  }
+}
+
+/**
+ * Lanes that have something to take back. Those that look for it from the first row of all do so apart: what the others
+ * have would be beyond the rows that a statement looks at.
+ */
+export class Wanted<Lane extends WantedLane> {
+  readonly #known = new LanesInTurn<Lane>();
+  readonly #seeking = new LanesInTurn<Lane>();
+  /** Until they have seen everything. */
+  readonly #seekers = new WeakSet<Lane>();
+  #isTurnOfSeeking = false;
+
+  /** Accounts, of both kinds. */
+  get size(): number {
+    return this.#known.size + this.#seeking.size;
+  }
+
+  add(lane: Lane): void {
+    if (lane.overflowFrom === FIRST_ID) this.#seekers.add(lane);
+    (this.#seekers.has(lane) ? this.#seeking : this.#known).add(lane);
+  }
+
+  /** It has seen everything, or is gone. */
+  delete(lane: Lane): void {
+    this.#seekers.delete(lane);
+    this.#known.delete(lane);
+    this.#seeking.delete(lane);
+  }
+
+  /** Of one kind, in turns. */
+  drain(max: number): Lane[] {
+    this.#isTurnOfSeeking = this.#known.size === 0 || (!this.#isTurnOfSeeking && this.#seeking.size > 0);
+    return this.#isTurnOfSeeking ? this.#seeking.drain(max, 1) : this.#known.drain(max);
+  }
+
+  clear(): void {
+    for (const of of [this.#known, this.#seeking]) of.drain(Number.POSITIVE_INFINITY);
+  }
+}
+
 /** Takes the first items out, at most so many. */
 export function drain<T>(items: Set<T>, max: number): T[] {
   const drained: T[] = [];
@@ -194,3 +277,27 @@ export function drain<T>(items: Set<T>, max: number): T[] {
   }
   return drained;
 }
+
+export type Lane = LaneState & {
+  readonly key: string;
+  readonly account: Account;
+  readonly ids: Set<string>;
+  inFlight: number;
+  /** Its receiver has proven nothing, and it is not its turn. */
+  isResting: boolean;
+  /** Nobody has said yet whether it has answered before: it may not be as silent as it is taken for. */
+  isUnknown: boolean;
+  /** The smallest id that there was no room for; null: there was room for all. */
+  overflowFrom: string | null;
+  isRefillRequested: boolean;
+};
+
+export type Account = Share & {
+  readonly id: string;
+  readonly lanes: Map<string, Lane>;
+  /** Lanes that can start something, in the order of their turns: those that answer, and silent ones. */
+  readonly ready: Set<Lane>;
+  readonly silentReady: SilentReady<Lane>;
+  ids: number;
+  silentIds: number;
+};

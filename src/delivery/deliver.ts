@@ -285,14 +285,14 @@ function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
 }
 
-/** The process that it was proven to may be gone, and what waited still be put off. */
+/** It waited for a proof of late: who knew of it may be gone, and what waited with it still be put off. */
 function provenLately(
-  { provenSinceMs }: LeasedDelivery,
+  { provenSinceMs, dueAtMs }: LeasedDelivery,
   url: URL | null,
   hasSucceeded: boolean,
   on: Delivering,
 ): TurnTaken | null {
-  if (url === null || provenSinceMs === null || !hasSucceeded) return null;
+  if (url === null || provenSinceMs === null || !hasSucceeded || dueAtMs > provenSinceMs) return null;
   const isLately = on.clock.nowMs() - provenSinceMs < PUT_OFF_MS;
   return isLately ? { origin: url.origin, restMs: null, isKnown: true } : null;
 }

@@ -218,7 +218,7 @@ export class Dispatcher {
 
   /** After the last wake-up: what still waits here is due, and others may have it. */
   async giveBackWaiting(): Promise<void> {
-    const waiting = this.lanes.clear().slice(0, GIVEN_BACK_MAX);
+    const waiting = this.lanes.clear(GIVEN_BACK_MAX);
     // If that fails, the promoter finds them all the same, only later.
     await this.#options.giveBack(waiting).catch(() => undefined);
   }

@@ -1,4 +1,14 @@
-import { AccountTurns, drain, first, Share, SilentReady } from "./account-turns.ts";
+import {
+  type Account,
+  AccountTurns,
+  drain,
+  first,
+  type Lane,
+  Share,
+  SilentReady,
+  takeInTurn,
+  Wanted,
+} from "./account-turns.ts";
 import {
   type AnsweredLane,
   FIRST_ID,
@@ -16,30 +26,6 @@ import {
   type TurnTaken,
   type WaitingDelivery,
 } from "./lane.ts";
-
-type Lane = LaneState & {
-  readonly key: string;
-  readonly account: Account;
-  readonly ids: Set<string>;
-  inFlight: number;
-  /** Its receiver has proven nothing, and it is not its turn. */
-  isResting: boolean;
-  /** Nobody has said yet whether it has answered before: it may not be as silent as it is taken for. */
-  isUnknown: boolean;
-  /** The smallest id that there was no room for; null: there was room for all. */
-  overflowFrom: string | null;
-  isRefillRequested: boolean;
-};
-
-type Account = Share & {
-  readonly id: string;
-  readonly lanes: Map<string, Lane>;
-  /** Lanes that can start something, in the order of their turns: those that answer, and silent ones. */
-  readonly ready: Set<Lane>;
-  readonly silentReady: SilentReady<Lane>;
-  ids: number;
-  silentIds: number;
-};
 
 /**
  * What waits in this process, and who may start next: places and memory are shared by account first and by lane second.
@@ -65,7 +51,7 @@ export class Lanes {
   /** What there is to do in the database: see `drainCreated`, `drainAnswered` and `drainOverflow`. */
   readonly created = new Set<Lane>();
   readonly answered = new Set<Lane>();
-  readonly wanted = new Set<Lane>();
+  readonly wanted = new Wanted<Lane>();
   #ids = 0;
 
   constructor(limits: LaneLimits) {
@@ -194,12 +180,17 @@ export class Lanes {
     this.#requeueAccount(account);
   }
 
-  /** Every id that waits, and none waits any more. */
-  clear(): string[] {
-    const waiting: string[] = [];
-    for (const account of this.#accounts.values()) {
-      for (const lane of account.lanes.values()) {
-        waiting.push(...lane.ids);
+  /** So many of the ids that wait, of accounts and their lanes in turn, and none waits any more. */
+  clear(max = Number.POSITIVE_INFINITY): string[] {
+    const waiting: string[][] = [];
+    for (const { lanes } of this.#accounts.values()) {
+      waiting.push(
+        takeInTurn(
+          [...lanes.values()].map(({ ids }) => [...ids]),
+          max,
+        ),
+      );
+      for (const lane of lanes.values()) {
         this.#countIds(lane, -lane.ids.size);
         lane.ids.clear();
         lane.overflowFrom = null;
@@ -207,7 +198,7 @@ export class Lanes {
       }
     }
     this.wanted.clear();
-    return waiting;
+    return takeInTurn(waiting, max);
   }
 
   /** Lanes that are new here since the last call: somebody may know whether they have ever answered. */
@@ -254,7 +245,7 @@ export class Lanes {
 
   /** Lanes that have room again for what overflowed. Each is out again after `refill`. */
   drainOverflow(max: number): Overflow[] {
-    return drain(this.wanted, max).map((lane) => {
+    return this.wanted.drain(max).map((lane) => {
       const fromId = lane.overflowFrom!;
       lane.overflowFrom = null;
       return { ...keyOf(lane), fromId, room: roomFor(lane, this.#limits, this.#ids) };
@@ -267,7 +258,8 @@ export class Lanes {
     const lane = this.#laneOf({ accountId, lane: key });
     if (lane === undefined) return;
     lane.isRefillRequested = false;
-    if (nextFromId !== null) this.#overflow(lane, nextFromId);
+    if (nextFromId === null) this.wanted.delete(lane);
+    else this.#overflow(lane, nextFromId);
     this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   }

@@ -43,10 +43,10 @@ it("what was put off before a proof is fetched by a process that comes after it"
   const wake_at = new Date(Date.now() + 240_000);
   await changeRows(database.pool, "open_deliveries", { account_id: accountId }, { wake_at });
   const { origin } = receiver.url();
+  await publish(1);
   const [proven_at, proven_since] = [new Date(), new Date()];
   await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
   const dispatcher = startTestDispatcher(database, [receiver], { TARGET_CONSENT: "success" });
-  await publish(1);
   await receiver.waitForRequests(51, 20_000);
   await dispatcher.stop();
   await receiver.close();
