@@ -263,7 +263,7 @@ export class Wanted<Lane extends WantedLane> {
   }
 
   clear(): void {
-    for (const of of [this.#known, this.#seeking]) of.drain(Number.POSITIVE_INFINITY);
+    for (const lanes of [this.#known, this.#seeking]) lanes.drain(Number.POSITIVE_INFINITY);
   }
 }
 
