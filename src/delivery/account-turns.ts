@@ -220,9 +220,15 @@ class LanesInTurn<Lane extends WantedLane> {
     if (lanes.size > 0) this.#accounts.set(lane.account, lanes);
   }
 
-  /** Of all accounts, or of the next one. */
+  /** All lanes of the next accounts; of one that has more, some, and of no other. */
   drain(max: number, accountsMax = Number.POSITIVE_INFINITY): Lane[] {
-    const drained = takeInTurn([...this.#accounts.values()].slice(0, accountsMax), max);
+    const drained: Lane[] = [];
+    let accounts = 0;
+    for (const lanes of this.#accounts.values()) {
+      if (accounts === accountsMax || (accounts > 0 && drained.length + lanes.size > max)) break;
+      accounts++;
+      for (const lane of lanes) if (drained.length < max) drained.push(lane);
+    }
     for (const lane of drained) this.delete(lane);
     return drained;
   }

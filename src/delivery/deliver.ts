@@ -115,7 +115,10 @@ const PROOF_AGE_MS = 86_400_000;
 export function createDelivering(options: DeliveringOptions & { readonly turns: ReceiverTurns }) {
   const { config, egress } = options;
   const now = () => performance.now();
+  const startedMs = now();
   return {
+    /** Since it was started. */
+    runsForMs: () => now() - startedMs,
     findTarget: createFindTarget(egress.unsafeAllowedTargets),
     findKeys: createFindKeys(options.secretsKey),
     findHeaders: createFindHeaders(options.secretsKey),
@@ -285,15 +288,20 @@ function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
 }
 
-/** It waited for a proof of late: who knew of it may be gone, and what waited with it still be put off. */
+/**
+ * It waited for a proof of late, or this process was not there then: who knew of the proof may be gone, and what waited
+ * may still be put off.
+ */
 function provenLately(
   { provenSinceMs, dueAtMs }: LeasedDelivery,
   url: URL | null,
   hasSucceeded: boolean,
   on: Delivering,
 ): TurnTaken | null {
-  if (url === null || provenSinceMs === null || !hasSucceeded || dueAtMs > provenSinceMs) return null;
-  const isLately = on.clock.nowMs() - provenSinceMs < PUT_OFF_MS;
+  if (url === null || provenSinceMs === null || !hasSucceeded) return null;
+  const nowMs = on.clock.nowMs();
+  const isSinceStart = nowMs - provenSinceMs < on.runsForMs();
+  const isLately = nowMs - provenSinceMs < PUT_OFF_MS && (dueAtMs <= provenSinceMs || !isSinceStart);
   return isLately ? { origin: url.origin, restMs: null, isKnown: true } : null;
 }
 

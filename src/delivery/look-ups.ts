@@ -14,9 +14,9 @@ const CALLED_EVERY_MS = 200;
 const CALLS_PER_TOKEN = 5;
 /** … and who has not come after this has no place any more. */
 const CALLED_MS = 60_000;
-/** For so long a name that was admitted does not wait in line: its turns limit it; … */
+/** For so long a name that was admitted does not wait in line unless tokens are owed: its turns limit it; … */
 const ADMITTED_MS = 600_000;
-/** … and one that was not waits in turns with those that are new. */
+/** … and one that has failed waits in turns with all others. */
 const AGAIN_MS = 3_600_000;
 const REMEMBERED_MAX = 10_000;
 
@@ -39,6 +39,11 @@ class Bucket {
     this.add((nowMs - this.#atMs) * this.#perMs);
     this.#atMs = nowMs;
     return this.#tokens;
+  }
+
+  /** @param mayOwe as many as it holds */
+  hasToken(mayOwe = false): boolean {
+    return this.tokens >= (mayOwe ? 1 - this.#max : 1);
   }
 
   add(tokens: number): void {
@@ -103,7 +108,7 @@ export class LookUps {
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that were admitted the last time. */
   readonly #admitted = new TtlMap<string, true>(REMEMBERED_MAX);
-  /** Names that were not. */
+  /** Names that have failed. */
   readonly #again = new TtlMap<string, true>(REMEMBERED_MAX);
   readonly #lines = new Map<string, Line>();
   #callAgainAtMs = 0;
@@ -135,12 +140,10 @@ export class LookUps {
       this.#settle(accountId, domain, OF_DOMAIN_PER_SECOND, ofDomain, hasFailed || outcome === "waits");
       this.#settle(accountId, accountId, OF_ACCOUNT_PER_SECOND, ofAccount, hasFailed);
       if (outcome === null) return;
-      const [its, other, forMs] =
-        outcome === "admitted"
-          ? [this.#admitted, this.#again, ADMITTED_MS]
-          : [this.#again, this.#admitted, AGAIN_MS];
-      other.delete(name);
-      its.set(name, true, forMs);
+      if (outcome === "admitted") this.#admitted.set(name, true, ADMITTED_MS);
+      else this.#admitted.delete(name);
+      if (hasFailed) this.#again.set(name, true, AGAIN_MS);
+      else this.#again.delete(name);
     };
     return { inLine: null, end };
   }
@@ -220,7 +223,7 @@ export class LookUps {
   /** Null: there are no tokens. */
   #pay(accountId: string, domain: string, wasAdmitted: boolean): Paid | null {
     const buckets = [domain, accountId].map((key) => this.#bucketOf(accountId, key));
-    if (!wasAdmitted && buckets.some((bucket) => bucket !== undefined && bucket.tokens < 1)) return null;
+    if (buckets.some((bucket) => bucket?.hasToken(wasAdmitted) === false)) return null;
     for (const bucket of buckets) bucket?.add(-1);
     return buckets;
   }

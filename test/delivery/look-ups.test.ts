@@ -290,6 +290,34 @@ test("a name that was admitted waits for none of the others for ten minutes, unl
   expect(lookUps.begin("a", at(name)).inLine, "it was ten minutes ago").not.toBeNull();
 });
 
+test("names that were admitted pass by those that wait as long as no more than five hundred are owed", () => {
+  const lookUps = new LookUps();
+  const known = Array.from({ length: 2_000 }, (_, n) => at(`known${n}.example.com`));
+  for (const one of known) lookUps.begin("a", one).end("admitted");
+  const come = () =>
+    known.filter((one) => {
+      const { inLine, end } = lookUps.begin("a", one);
+      end("failed");
+      return inLine === null;
+    }).length;
+  expect(come()).toBe(1_000);
+  nowMs += 1_000;
+  expect(come(), "it is owed").toBeLessThanOrEqual(50);
+});
+
+test("a name that has had to wait for its turn is behind no more than a new one", () => {
+  const lookUps = new LookUps();
+  begin(lookUps, "example.com", 500, "failed");
+  nowMs += 60_000;
+  const waiting = lookUps.begin("a", at("healthy.example.com"));
+  waiting.end("waits");
+  begin(lookUps, "example.com", 500, "failed");
+  // Known to lead nowhere.
+  stand(lookUps, "example.com", 500, "failed");
+  const { inLine } = lookUps.begin("a", at("healthy.example.com"));
+  expect(pass(inLine!.isCalled)).toBeLessThan(1_000);
+});
+
 test("names that have failed before and new ones take turns", () => {
   const lookUps = new LookUps();
   const dead = Array.from({ length: 1_500 }, (_, n) => ({

@@ -26,31 +26,35 @@ import { patience } from "../support/time-limits.ts";
 
 const database = await openDatabase();
 
-it("what was put off before a proof is fetched by a process that comes after it", async () => {
-  const receiver = await startReceiver();
-  await allowTargets(database.pool, [`localhost:${receiver.port}`]);
-  const { accountId } = await createTestAccount(database, receiver.url("/in").href);
-  const publish = (count: number) =>
-    publishMany(
-      database.pool,
-      Array.from({ length: count }, () => accountId),
-      Array.from({ length: count }, (_, n) => `{"id":"${count}-${n}","status":"succeeded"}`),
-      Array.from({ length: count }, () => null),
-    );
-  await publish(50);
-  // As the promoter does with what waits for consent.
-  await deleteRows(database.pool, "graphile_worker._private_jobs");
-  const wake_at = new Date(Date.now() + 240_000);
-  await changeRows(database.pool, "open_deliveries", { account_id: accountId }, { wake_at });
-  const { origin } = receiver.url();
-  await publish(1);
-  const [proven_at, proven_since] = [new Date(), new Date()];
-  await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
-  const dispatcher = startTestDispatcher(database, [receiver], { TARGET_CONSENT: "success" });
-  await receiver.waitForRequests(51, 20_000);
-  await dispatcher.stop();
-  await receiver.close();
-});
+it.each(["waited, too", "is new"])(
+  "what was put off before a proof is fetched by the next process, by what %s",
+  async (what) => {
+    const receiver = await startReceiver();
+    await allowTargets(database.pool, [`localhost:${receiver.port}`]);
+    const { accountId } = await createTestAccount(database, receiver.url("/in").href);
+    const publish = (count: number) =>
+      publishMany(
+        database.pool,
+        Array.from({ length: count }, () => accountId),
+        Array.from({ length: count }, (_, n) => `{"id":"${count}-${n}","status":"succeeded"}`),
+        Array.from({ length: count }, () => null),
+      );
+    await publish(50);
+    // As the promoter does with what waits for consent.
+    await deleteRows(database.pool, "graphile_worker._private_jobs");
+    const wake_at = new Date(Date.now() + 240_000);
+    await changeRows(database.pool, "open_deliveries", { account_id: accountId }, { wake_at });
+    const { origin } = receiver.url();
+    if (what !== "is new") await publish(1);
+    const [proven_at, proven_since] = [new Date(), new Date()];
+    await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
+    if (what === "is new") await publish(1);
+    const dispatcher = startTestDispatcher(database, [receiver], { TARGET_CONSENT: "success" });
+    await receiver.waitForRequests(51, 20_000);
+    await dispatcher.stop();
+    await receiver.close();
+  },
+);
 
 it("a receiver whose name leads nowhere takes no turn, and the next look-up waits for none", async () => {
   const names = await startNameServer();
