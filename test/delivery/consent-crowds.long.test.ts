@@ -9,7 +9,8 @@ import { startReceiver } from "../support/receiver.ts";
 
 /** Half an hour of the schedule in a minute. */
 const COMPRESSED = { RETRY_WINDOW_SECONDS: "2880" };
-const OUTAGE_MS = 60_000;
+/** It ends midway between two rounds of retries, of which the next is some 8 s later. */
+const OUTAGE_MS = 56_000;
 const RATIO_MAX = 1.3;
 
 const database = await openDatabase();
