@@ -1,3 +1,4 @@
+import { randomUUID } from "node:crypto";
 import { once } from "node:events";
 import { afterEach, beforeEach, describe, expect, it } from "vitest";
 import { createEgress } from "../../src/app/egress.ts";
@@ -370,5 +371,22 @@ describe("stopping", () => {
     await dispatcher.giveBackWaiting();
     expect(dispatcher.lanes.waitingIds).toBe(0);
     expect(await promoteDue(pool, null)).toMatchObject({ woken: 6 });
+  });
+
+  it("lets others be woken for an account's few, however many others have waiting here", async () => {
+    await forgetOpen(database.pool);
+    const { dispatcher } = startDispatcher({ claim: () => () => Promise.reject(new Error("no connection")) });
+    // As many as a new account's receivers may have; not all of those that are being claimed stay.
+    for (const accountId of [randomUUID(), randomUUID()]) {
+      const lanes = Array.from({ length: 10_000 }, (_, n) => `${n % 1_000}`);
+      wake(
+        dispatcher,
+        lanes.map((lane) => ({ deliveryId: randomUUID(), accountId, lane })),
+      );
+    }
+    wake(dispatcher, await publishIn(1, 3));
+    await dispatcher.stop();
+    await dispatcher.giveBackWaiting();
+    expect(await promoteDue(pool, null)).toMatchObject({ woken: 3 });
   });
 });

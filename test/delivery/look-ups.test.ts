@@ -155,7 +155,7 @@ test("a place that several of a receiver's lanes share is nobody's for good", ()
 test("those that are called and never come have no place after a minute", () => {
   const lookUps = new LookUps();
   begin(lookUps, "example.com", 500, "failed");
-  const [gone] = [stand(lookUps, "gone.example.com", 5, null)];
+  const gone = stand(lookUps, "gone.example.com", 5, null);
   nowMs += 1_000;
   expect(gone.called()).toBe(5);
   nowMs += 60_000;

@@ -192,8 +192,8 @@ it("names whose turn nobody could tell, or that we failed before, cost their acc
   };
   // From here on they are counted.
   expect(await fails(false)).toBeNull();
-  for (let n = 0; n < 200; n++) {
-    expect(await fails(true)).toBeNull();
+  for (let n = 0; n < 700; n++) expect(await fails(true)).toBeNull();
+  for (let n = 0; n < 700; n++) {
     const turn = newTurn();
     expect(turn.begin()).toBeNull();
     await expect(turn.admit("192.0.2.1")).rejects.toThrow("ECONNREFUSED");
@@ -213,9 +213,9 @@ it("names whose turn nobody could tell, or that we failed before, cost their acc
   await untilSomebodyWaits(database.pool, 4);
   const first = asked.lookUps.begin(accountId, new URL("https://dead.example.com"));
   first.end("failed");
-  for (const from of [10, 80]) {
-    const rests = await Promise.all(Array.from({ length: 70 }, (_, n) => take(from + n)));
-    expect(rests).toEqual(Array(70).fill(null));
+  for (const from of [10, 310, 610]) {
+    const rests = await Promise.all(Array.from({ length: 300 }, (_, n) => take(from + n)));
+    expect(rests).toEqual(Array(300).fill(null));
   }
   await lock.commit();
   await Promise.all(busy);
