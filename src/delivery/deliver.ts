@@ -212,7 +212,7 @@ export async function deliver(
   const isOurs = !usesUpAnAttempt(result);
   const more = {
     waitedMs: waited,
-    turn: await (turn?.end(hasSucceeded, isOurs) ?? provenLately(delivery, url, hasSucceeded, on)),
+    turn: await (turn?.end(hasSucceeded, isOurs) ?? newsOfProof(delivery, url, hasSucceeded, on)),
   };
   // Confirmed, it is given back like one whose turn it was not: claimed again, at once, it goes to a proven receiver.
   if (result.errorCode === "not_proven" || isConfirmed)
@@ -289,20 +289,19 @@ function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null
 }
 
 /**
- * It waited for a proof of late, or this process was not there then: who knew of the proof may be gone, and what waited
- * may still be put off.
+ * Its receiver was proven a short time ago, and it waited for that or this process was started since: what waited, too,
+ * may still be put off, as who learned of the proof may be gone.
  */
-function provenLately(
+function newsOfProof(
   { provenSinceMs, dueAtMs }: LeasedDelivery,
   url: URL | null,
   hasSucceeded: boolean,
   on: Delivering,
 ): TurnTaken | null {
   if (url === null || provenSinceMs === null || !hasSucceeded) return null;
-  const nowMs = on.clock.nowMs();
-  const isSinceStart = nowMs - provenSinceMs < on.runsForMs();
-  const isLately = nowMs - provenSinceMs < PUT_OFF_MS && (dueAtMs <= provenSinceMs || !isSinceStart);
-  return isLately ? { origin: url.origin, restMs: null, isKnown: true } : null;
+  const provenForMs = on.clock.nowMs() - provenSinceMs;
+  const isNews = provenForMs < PUT_OFF_MS && (dueAtMs <= provenSinceMs || provenForMs >= on.runsForMs());
+  return isNews ? { origin: url.origin, restMs: null, isKnown: true } : null;
 }
 
 const spelledUrl = ({ webhookUrl, endpointUrl }: LeasedDelivery) => webhookUrl ?? endpointUrl ?? "";

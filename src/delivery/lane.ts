@@ -101,7 +101,7 @@ export type TurnTaken = {
   readonly origin: string;
   /** Until it may have another; null: it has proven itself. */
   readonly restMs: number | null;
-  /** It had before, lately: this is news once to each of its lanes here. */
+  /** It had before, a short time ago: that is news once to each of its lanes here. */
   readonly isKnown?: boolean;
   /** The rest goes on until it is called. Absent: it ends by itself. */
   readonly inLine?: InLine;
@@ -126,10 +126,8 @@ export class ReceiverRests<
 > {
   /** By account and origin. */
   readonly #rests = new Map<string, Map<string, Rest<Lane>>>();
-  /** Since their receiver was last proven: what was put off meanwhile is still to be had. */
-  readonly #rested = new WeakSet<Lane>();
-  /** Those that know of the proof. */
-  readonly #told = new WeakSet<Lane>();
+  /** Whether what was put off has been asked for since they last rested. Absent: they have not rested here. */
+  readonly #hasAsked = new WeakMap<Lane, boolean>();
   /** Those that were called. */
   readonly #called = new WeakMap<Lane, { readonly inLine: InLine; readonly others: ReadonlySet<Lane> }>();
   readonly #onEnd: (lane: Lane, isProven: boolean) => void;
@@ -142,13 +140,12 @@ export class ReceiverRests<
   learn(lane: Lane, accountId: string, turn: TurnTaken | null, isAnswered: boolean): void {
     if (turn === null) {
       this.#leaveIfEmpty(lane);
-      if (isAnswered && this.#rested.has(lane)) this.#end(lane, true);
+      if (isAnswered && this.#hasAsked.get(lane) === false) this.#end(lane, true);
       return;
     }
     const { origin, restMs, inLine, isKnown } = turn;
     if (restMs === null) {
-      if (isKnown && this.#told.has(lane)) return;
-      this.#told.add(lane);
+      if (isKnown && this.#hasAsked.get(lane)) return;
       this.endAll(`${accountId} ${origin}`, lane);
       return;
     }
@@ -159,8 +156,7 @@ export class ReceiverRests<
     rest.untilMs = performance.now() + restMs;
     rest.inLine = inLine;
     rest.lanes.add(lane);
-    this.#rested.add(lane);
-    this.#told.delete(lane);
+    this.#hasAsked.set(lane, false);
     lane.limit = 1;
     lane.isResting = true;
   }
@@ -239,7 +235,7 @@ export class ReceiverRests<
 
   #end(lane: Lane, isProven: boolean): void {
     lane.isResting = false;
-    if (isProven) this.#rested.delete(lane);
+    if (isProven) this.#hasAsked.set(lane, true);
     this.#onEnd(lane, isProven);
   }
 }

@@ -184,12 +184,8 @@ export class Lanes {
   clear(max = Number.POSITIVE_INFINITY): string[] {
     const waiting: string[][] = [];
     for (const { lanes } of this.#accounts.values()) {
-      waiting.push(
-        takeInTurn(
-          [...lanes.values()].map(({ ids }) => [...ids]),
-          max,
-        ),
-      );
+      const ids = [...lanes.values()].map((lane) => lane.ids);
+      waiting.push(takeInTurn(ids, max));
       for (const lane of lanes.values()) {
         this.#countIds(lane, -lane.ids.size);
         lane.ids.clear();

@@ -10,14 +10,14 @@ const BURST_SECONDS = 10;
 const COUNTED_MS = 2 * BURST_SECONDS * 1_000;
 /** Of those that wait in line, as many are called as there are tokens, so often; … */
 const CALLED_EVERY_MS = 200;
-/** … others in place of those that have not come after so many times, … */
-const CALLS_PER_TOKEN = 5;
+/** … others in place of those that have not come after so many rounds, … */
+const ROUNDS_TO_COME = 5;
 /** … and who has not come after this has no place any more. */
 const CALLED_MS = 60_000;
 /** For so long a name that was admitted does not wait in line unless tokens are owed: its turns limit it; … */
 const ADMITTED_MS = 600_000;
-/** … and one that has failed waits in turns with all others. */
-const AGAIN_MS = 3_600_000;
+/** … and one that has failed takes turns with all others. */
+const FAILED_MS = 3_600_000;
 const REMEMBERED_MAX = 10_000;
 
 /** A token bucket, by the monotonic clock. */
@@ -58,7 +58,7 @@ type Outcome = "failed" | "waits" | "admitted";
 type Paid = readonly (Bucket | undefined)[];
 
 /** One that waits in line. `calledAtMs` null: it is not called. */
-type Waiting = { readonly domain: string; readonly isAgain: boolean; calledAtMs: number | null };
+type Waiting = { readonly domain: string; readonly hasFailed: boolean; calledAtMs: number | null };
 
 /** Of a domain, or of an account. */
 type Group = {
@@ -108,11 +108,11 @@ export class LookUps {
   readonly #buckets = new TtlMap<string, Bucket>(REMEMBERED_MAX);
   /** Names that were admitted the last time. */
   readonly #admitted = new TtlMap<string, true>(REMEMBERED_MAX);
-  /** Names that have failed. */
-  readonly #again = new TtlMap<string, true>(REMEMBERED_MAX);
+  /** Names that failed the last time. */
+  readonly #failed = new TtlMap<string, true>(REMEMBERED_MAX);
   readonly #lines = new Map<string, Line>();
   #callAgainAtMs = 0;
-  #calls = 0;
+  #rounds = 0;
 
   /** Receivers stand in line by their origin, as their lanes rest: so a call brings one lane. */
   begin(accountId: string, { hostname, origin }: Pick<URL, "hostname" | "origin">): LookUp {
@@ -128,8 +128,8 @@ export class LookUps {
         : waiting.calledAtMs === null;
     let paid = isBehind && !wasAdmitted ? null : this.#pay(accountId, domain, wasAdmitted);
     if (paid === null) {
-      const isAgain = this.#again.has(name);
-      return { inLine: this.#wait(accountId, origin, { domain, isAgain }), end: () => undefined };
+      const named = { domain, hasFailed: this.#failed.has(name) };
+      return { inLine: this.#wait(accountId, origin, named), end: () => undefined };
     }
     if (waiting !== undefined) this.#takeOut(accountId, origin);
     const end = (outcome: Outcome | null) => {
@@ -142,13 +142,13 @@ export class LookUps {
       if (outcome === null) return;
       if (outcome === "admitted") this.#admitted.set(name, true, ADMITTED_MS);
       else this.#admitted.delete(name);
-      if (hasFailed) this.#again.set(name, true, AGAIN_MS);
-      else this.#again.delete(name);
+      if (hasFailed) this.#failed.set(name, true, FAILED_MS);
+      else this.#failed.delete(name);
     };
     return { inLine: null, end };
   }
 
-  #wait(accountId: string, origin: string, named: Pick<Waiting, "domain" | "isAgain">): InLine {
+  #wait(accountId: string, origin: string, named: Pick<Waiting, "domain" | "hasFailed">): InLine {
     const newGroup = (key: string, perSecond: number): Group => {
       const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
       return { bucket, waiting: 0, called: 0 };
@@ -195,16 +195,16 @@ export class LookUps {
     const nowMs = performance.now();
     if (nowMs < this.#callAgainAtMs) return;
     this.#callAgainAtMs = nowMs + CALLED_EVERY_MS;
-    this.#calls++;
+    this.#rounds++;
     for (const [accountId, line] of this.#lines) this.#callOf(accountId, line, nowMs);
   }
 
   #callOf(accountId: string, line: Line, nowMs: number): void {
     const { ofAccount, ofDomain } = line;
-    if (this.#calls % CALLS_PER_TOKEN === 0)
+    if (this.#rounds % ROUNDS_TO_COME === 0)
       for (const group of [ofAccount, ...ofDomain.values()]) group.called = 0;
     line.isOfAccount = false;
-    for (const [origin, waiting] of inTurn(line, this.#calls % 2 === 0)) {
+    for (const [origin, waiting] of inTurn(line, this.#rounds % 2 === 0)) {
       if (waiting.calledAtMs !== null) {
         if (nowMs - waiting.calledAtMs >= CALLED_MS) this.#takeOut(accountId, origin);
       } else if (!hasTokens(ofAccount)) {
@@ -256,7 +256,7 @@ function setCalled({ ofAccount, ofDomain }: Line, waiting: Waiting, calledAtMs: 
 }
 
 /** Customers' new receivers would otherwise wait behind all that have been dead for long. */
-function* inTurn({ waiting }: Line, isTurnOfAgain: boolean): Iterable<[string, Waiting]> {
-  for (const isAgain of [isTurnOfAgain, !isTurnOfAgain])
-    for (const one of waiting) if (one[1].isAgain === isAgain) yield one;
+function* inTurn({ waiting }: Line, isTurnOfFailed: boolean): Iterable<[string, Waiting]> {
+  for (const hasFailed of [isTurnOfFailed, !isTurnOfFailed])
+    for (const one of waiting) if (one[1].hasFailed === hasFailed) yield one;
 }
