@@ -145,6 +145,8 @@ export type Delivered = {
   readonly result: PostResult | null;
   /** Null: its receiver is proven, or need not be. */
   readonly turn: TurnTaken | null;
+  /** It has succeeded, and others may be put off that waited for the receiver's proof. */
+  readonly wasJustProven?: boolean;
 };
 
 /**
@@ -212,7 +214,8 @@ export async function deliver(
   const isOurs = !usesUpAnAttempt(result);
   const more = {
     waitedMs: waited,
-    turn: await (turn?.end(hasSucceeded, isOurs) ?? newsOfProof(delivery, url, hasSucceeded, on)),
+    turn: (await turn?.end(hasSucceeded, isOurs)) ?? null,
+    wasJustProven: hasSucceeded && wasJustProven(delivery, url, on),
   };
   // Confirmed, it is given back like one whose turn it was not: claimed again, at once, it goes to a proven receiver.
   if (result.errorCode === "not_proven" || isConfirmed)
@@ -292,16 +295,10 @@ function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null
  * Its receiver was proven a short time ago, and it waited for that or this process was started since: what waited, too,
  * may still be put off, as who learned of the proof may be gone.
  */
-function newsOfProof(
-  { provenSinceMs, dueAtMs }: LeasedDelivery,
-  url: URL | null,
-  hasSucceeded: boolean,
-  on: Delivering,
-): TurnTaken | null {
-  if (url === null || provenSinceMs === null || !hasSucceeded) return null;
+function wasJustProven({ provenSinceMs, dueAtMs }: LeasedDelivery, url: URL | null, on: Delivering): boolean {
+  if (url === null || provenSinceMs === null) return false;
   const provenForMs = on.clock.nowMs() - provenSinceMs;
-  const isNews = provenForMs < PUT_OFF_MS && (dueAtMs <= provenSinceMs || provenForMs >= on.runsForMs());
-  return isNews ? { origin: url.origin, restMs: null, isKnown: true } : null;
+  return provenForMs < PUT_OFF_MS && (dueAtMs <= provenSinceMs || provenForMs >= on.runsForMs());
 }
 
 const spelledUrl = ({ webhookUrl, endpointUrl }: LeasedDelivery) => webhookUrl ?? endpointUrl ?? "";
@@ -361,7 +358,12 @@ function ended(
   next: Recording["next"],
   attempt: AttemptRow | null = null,
   result: PostResult | null = null,
-  { waitedMs = 0, turn = null }: { waitedMs?: number; turn?: TurnTaken | null } = {},
+  {
+    waitedMs = 0,
+    turn = null,
+    wasJustProven = false,
+  }: { waitedMs?: number; turn?: TurnTaken | null; wasJustProven?: boolean } = {},
 ): Delivered {
-  return { recording: { deliveryId, leaseToken, run, attempt, next, waitedMs }, result, turn };
+  const recording = { deliveryId, leaseToken, run, attempt, next, waitedMs };
+  return { recording, result, turn, wasJustProven };
 }

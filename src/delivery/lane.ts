@@ -101,8 +101,6 @@ export type TurnTaken = {
   readonly origin: string;
   /** Until it may have another; null: it has proven itself. */
   readonly restMs: number | null;
-  /** It had before, a short time ago: that is news once to each of its lanes here. */
-  readonly isKnown?: boolean;
   /** The rest goes on until it is called. Absent: it ends by itself. */
   readonly inLine?: InLine;
 };
@@ -136,16 +134,25 @@ export class ReceiverRests<
     this.#onEnd = onEnd;
   }
 
-  /** An attempt of the lane has ended. `turn` null: it took none; if it was answered all the same, none is needed. */
-  learn(lane: Lane, accountId: string, turn: TurnTaken | null, isAnswered: boolean): void {
+  /**
+   * An attempt of the lane has ended. `turn` null: it took none; if it was answered all the same, none is needed.
+   * `wasJustProven`: it may not have rested here, but elsewhere, or before this process was started.
+   */
+  learn(
+    lane: Lane,
+    accountId: string,
+    turn: TurnTaken | null,
+    isAnswered: boolean,
+    wasJustProven = false,
+  ): void {
     if (turn === null) {
       this.#leaveIfEmpty(lane);
-      if (isAnswered && this.#hasAsked.get(lane) === false) this.#end(lane, true);
+      const hasAsked = this.#hasAsked.get(lane) ?? !wasJustProven;
+      if (isAnswered && !hasAsked) this.#end(lane, true);
       return;
     }
-    const { origin, restMs, inLine, isKnown } = turn;
+    const { origin, restMs, inLine } = turn;
     if (restMs === null) {
-      if (isKnown && this.#hasAsked.get(lane)) return;
       this.endAll(`${accountId} ${origin}`, lane);
       return;
     }

@@ -142,14 +142,19 @@ export class Lanes {
   }
 
   /** The attempt is over, and has told this much of its receiver. */
-  release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer, turn: TurnTaken | null = null) {
+  release(
+    { accountId, lane: key, epoch }: TakenDelivery,
+    answer: LaneAnswer,
+    turn: TurnTaken | null = null,
+    wasJustProven = false,
+  ): void {
     const lane = this.#laneOf({ accountId, lane: key });
     if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
     this.#turns.countInFlight(lane.account, -1, lane.isSilent);
     lane.inFlight--;
     const wasSilent = lane.isSilent;
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
-    this.#rests.learn(lane, accountId, turn, answer.kind === "answered");
+    this.#rests.learn(lane, accountId, turn, answer.kind === "answered", wasJustProven);
     if (wasSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }

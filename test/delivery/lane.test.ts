@@ -219,11 +219,11 @@ describe("receivers that rest", () => {
     const ended: string[] = [];
     const rests = new ReceiverRests<Resting>(({ key }) => ended.push(key));
     const [one, other] = [laneOf("one"), laneOf("other")];
-    const proven = { origin: "o", restMs: null, isKnown: true };
-    for (const lane of [one, one, other]) rests.learn(lane, "me", proven, true);
+    const proven = (lane: Resting) => rests.learn(lane, "me", null, true, true);
+    for (const lane of [one, one, other]) proven(lane);
     expect(ended).toEqual(["one", "other"]);
     rests.learn(one, "me", { origin: "o", restMs: 60_000 }, true);
-    rests.learn(one, "me", proven, true);
+    proven(one);
     expect(ended).toEqual(["one", "other", "one"]);
   });
 

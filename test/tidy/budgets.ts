@@ -45,7 +45,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * 10, runs that published nothing told of as erased 14, folders with names in them left by nobody 11, lines of look-ups
  * that stay counted, pass over what is gone and let new names take turns with dead ones, and rests of accounts looked
  * at in turn 90, tokens that a look-up takes when it begins, and its place kept, 44, what was put off had after a
- * restart, too, 25, and accounts' shares of what is taken back and given back 101, and for what the console's users
+ * restart, too, 39, and accounts' shares of what is taken back and given back 101, and for what the console's users
  * asked for: its truth about replays, hosts and times 122, its density (search, groups by cause, an explanation in
  * parts, who replayed, an endpoint's health, who is told, a pause's banner) 957 and a file, runs' pages and workflows
  * in the log 384 and 3, errors that people read and public pages in one design 416 and 2, changes in sentences and API
@@ -66,7 +66,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 59_224,
+    max: 59_238,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
