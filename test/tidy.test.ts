@@ -9,7 +9,7 @@ import { weight } from "./tidy/budgets.ts";
 import { exceptions } from "./tidy/exceptions.ts";
 import { lockFile } from "./tidy/lock-file.ts";
 import { metrics } from "./tidy/metrics.ts";
-import { fileLength, fileNames, lineLength } from "./tidy/shapes.ts";
+import { fileLength, fileNames, lineLength, readByNode } from "./tidy/shapes.ts";
 import { type Rule, readSourceFiles } from "./tidy/source-files.ts";
 
 const rules: readonly Rule[] = [
@@ -19,6 +19,7 @@ const rules: readonly Rule[] = [
   lineLength,
   fileLength,
   fileNames,
+  readByNode,
   metrics,
   lockFile,
   weight,
@@ -236,6 +237,10 @@ const planted: Record<string, { wrong: Record<string, string>; right: Record<str
       "sql/0001_first_start.sql": "",
       "sql/workspace/0001_first_start.sql": "",
     },
+  },
+  "read by Node": {
+    wrong: { "src/http/a.ts": "for (const of of [1]) all(of);" },
+    right: { "src/http/a.ts": "for (const one of [1]) all(one as number);" },
   },
   metrics: {
     wrong: {

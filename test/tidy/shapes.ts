@@ -1,3 +1,4 @@
+import { stripTypeScriptTypes } from "node:module";
 import { basename } from "node:path";
 import type { Rule, SourceFile } from "./source-files.ts";
 
@@ -32,6 +33,23 @@ export const fileLength: Rule = {
       const message = `has ${lines} lines: split it by noun, at most ${linesMax} each`;
       return [{ rule: "file length", path: file.path, message }];
     }),
+};
+
+/** Vitest reads more than Node: tests of a file that no process can start would pass. */
+export const readByNode: Rule = {
+  name: "read by Node",
+  find: (files) =>
+    files
+      .filter(({ path }) => /^(?:src|test|scripts)\/.+\.ts$/.test(path))
+      .flatMap((file) => {
+        try {
+          stripTypeScriptTypes(file.text);
+          return [];
+        } catch (error) {
+          const message = `is not read by Node: ${error instanceof Error ? error.message : error}`;
+          return [{ rule: "read by Node", path: file.path, message }];
+        }
+      }),
 };
 
 const vagueWords = /^(?:utils?|helpers?|common|misc|services?|managers?)$/;

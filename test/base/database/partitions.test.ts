@@ -187,8 +187,8 @@ describe("emptying days that are detached and not dropped", () => {
     await makePartitionsFrom(pool, "2020-03-01", 3);
     const mine = await insertAccount(pool, "https://receiver.example.com/");
     for (const owner of [mine, accountId])
-      for (const of of ["2020-03-01", "2020-03-02", "2020-03-03"])
-        await publishAt(pool, owner, day(of), [`e-${published++}`]);
+      for (const each of ["2020-03-01", "2020-03-02", "2020-03-03"])
+        await publishAt(pool, owner, day(each), [`e-${published++}`]);
     for (const name of ["bodies_20200301", "bodies_20200302"])
       await pool.query(`alter table sealpost.bodies detach partition sealpost.${name} concurrently`);
     const dropping = await begin(pool, "drop table sealpost.bodies_20200301");
