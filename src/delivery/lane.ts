@@ -1,5 +1,3 @@
-import type { InLine } from "./look-ups.ts";
-
 /** A delivery that is due. Its account comes first in every share, its lane (one receiver) second. */
 export type WaitingDelivery = {
   readonly deliveryId: string;
@@ -95,6 +93,14 @@ export class LaneState {
   easyMs = 0;
   recentMs = 0;
 }
+
+/** A place in line of those whose names are to be looked up. */
+export type InLine = {
+  /** True: it may begin anew, and if there is no token then, it keeps its place. */
+  readonly isCalled: () => boolean;
+  /** It does not come, so others do. Without effect once it has begun. */
+  readonly leave: () => void;
+};
 
 /** At a receiver that has proven nothing. */
 export type TurnTaken = {
@@ -247,7 +253,7 @@ export class ReceiverRests<
   }
 }
 
-function moveToEnd<Value>(map: Map<string, Value>, key: string): void {
+export function moveToEnd<Value>(map: Map<string, Value>, key: string): void {
   const value = map.get(key)!;
   map.delete(key);
   map.set(key, value);

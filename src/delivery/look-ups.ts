@@ -1,4 +1,6 @@
 import { TtlMap } from "../base/model/caches.ts";
+import { takeInTurn } from "./account-turns.ts";
+import { type InLine, moveToEnd } from "./lane.ts";
 
 /** A second: of an account's names in one domain, look-ups that fail or whose receiver has to wait for its turn; … */
 const OF_DOMAIN_PER_SECOND = 50;
@@ -58,32 +60,24 @@ type Outcome = "failed" | "waits" | "admitted";
 type Paid = readonly (Bucket | undefined)[];
 
 /** One that waits in line. `calledAtMs` null: it is not called. */
-type Waiting = { readonly domain: string; readonly hasFailed: boolean; calledAtMs: number | null };
+type Waiting = { readonly origin: string; readonly domain: string; calledAtMs: number | null };
 
-/** Of a domain, or of an account. */
-type Group = {
-  readonly bucket: Bucket;
-  waiting: number;
-  /** Lately, and they have not come. */
-  called: number;
-};
+/** Of a domain, or of an account. `called`: lately, and they have not come. */
+type Group = { readonly bucket: Bucket; called: number };
+
+/** Its names, in the order in which they came. */
+type Domain = Group & { readonly failed: Set<Waiting>; readonly others: Set<Waiting> };
 
 /** Of an account. */
 type Line = {
-  /** By origin, in the order in which they came. */
   readonly waiting: Map<string, Waiting>;
-  readonly ofDomain: Map<string, Group>;
+  /** In the order in which they were called. */
+  readonly called: Set<Waiting>;
+  /** In turn. */
+  readonly ofDomain: Map<string, Domain>;
   readonly ofAccount: Group;
   /** The account has had no tokens for some of them. */
   isOfAccount: boolean;
-};
-
-/** A place in line. */
-export type InLine = {
-  /** True: it may begin anew, and if there is no token then, it keeps its place. */
-  readonly isCalled: () => boolean;
-  /** It does not come, so others do. Without effect once it has begun. */
-  readonly leave: () => void;
 };
 
 export type LookUp = {
@@ -128,10 +122,10 @@ export class LookUps {
         : waiting.calledAtMs === null;
     let paid = isBehind && !wasAdmitted ? null : this.#pay(accountId, domain, wasAdmitted);
     if (paid === null) {
-      const named = { domain, hasFailed: this.#failed.has(name) };
-      return { inLine: this.#wait(accountId, origin, named), end: () => undefined };
+      const inLine = this.#wait(accountId, { origin, domain }, this.#failed.has(name));
+      return { inLine, end: () => undefined };
     }
-    if (waiting !== undefined) this.#takeOut(accountId, origin);
+    if (waiting !== undefined) this.#takeOut(accountId, waiting);
     const end = (outcome: Outcome | null) => {
       if (paid === null) return;
       const [ofDomain, ofAccount] = paid;
@@ -148,14 +142,15 @@ export class LookUps {
     return { inLine: null, end };
   }
 
-  #wait(accountId: string, origin: string, named: Pick<Waiting, "domain" | "hasFailed">): InLine {
+  #wait(accountId: string, named: Pick<Waiting, "origin" | "domain">, hasFailed: boolean): InLine {
+    const { origin, domain } = named;
     const newGroup = (key: string, perSecond: number): Group => {
-      const bucket = this.#buckets.get(key) ?? new Bucket(perSecond);
-      return { bucket, waiting: 0, called: 0 };
+      return { bucket: this.#buckets.get(key) ?? new Bucket(perSecond), called: 0 };
     };
     const line = this.#lines.get(accountId) ?? {
       waiting: new Map<string, Waiting>(),
-      ofDomain: new Map<string, Group>(),
+      called: new Set<Waiting>(),
+      ofDomain: new Map<string, Domain>(),
       ofAccount: newGroup(accountId, OF_ACCOUNT_PER_SECOND),
       isOfAccount: false,
     };
@@ -164,9 +159,13 @@ export class LookUps {
     const waiting = known ?? { ...named, calledAtMs: null };
     if (known === undefined) {
       line.waiting.set(origin, waiting);
-      const group = line.ofDomain.get(waiting.domain) ?? newGroup(waiting.domain, OF_DOMAIN_PER_SECOND);
-      line.ofDomain.set(waiting.domain, group);
-      group.waiting++;
+      const names = line.ofDomain.get(domain) ?? {
+        ...newGroup(domain, OF_DOMAIN_PER_SECOND),
+        failed: new Set(),
+        others: new Set(),
+      };
+      line.ofDomain.set(domain, names);
+      names[hasFailed ? "failed" : "others"].add(waiting);
     } else setCalled(line, known, null);
     const isIn = () => line.waiting.get(origin) === waiting;
     const isCalled = () => {
@@ -174,19 +173,18 @@ export class LookUps {
       return !isIn() || waiting.calledAtMs !== null;
     };
     const leave = () => {
-      if (isIn()) this.#takeOut(accountId, origin);
+      if (isIn()) this.#takeOut(accountId, waiting);
     };
     return { isCalled, leave };
   }
 
-  #takeOut(accountId: string, origin: string): void {
+  #takeOut(accountId: string, waiting: Waiting): void {
     const line = this.#lines.get(accountId)!;
-    const waiting = line.waiting.get(origin)!;
-    const { domain } = waiting;
     setCalled(line, waiting, null);
-    line.waiting.delete(origin);
-    const group = line.ofDomain.get(domain)!;
-    if (--group.waiting === 0) line.ofDomain.delete(domain);
+    line.waiting.delete(waiting.origin);
+    const { failed, others } = line.ofDomain.get(waiting.domain)!;
+    for (const names of [failed, others]) names.delete(waiting);
+    if (failed.size + others.size === 0) line.ofDomain.delete(waiting.domain);
     if (line.waiting.size === 0) this.#lines.delete(accountId);
   }
 
@@ -200,18 +198,23 @@ export class LookUps {
   }
 
   #callOf(accountId: string, line: Line, nowMs: number): void {
-    const { ofAccount, ofDomain } = line;
+    const { ofAccount, ofDomain, called } = line;
+    for (const waiting of called) {
+      if (nowMs - waiting.calledAtMs! < CALLED_MS) break;
+      this.#takeOut(accountId, waiting);
+    }
     if (this.#rounds % ROUNDS_TO_COME === 0)
       for (const group of [ofAccount, ...ofDomain.values()]) group.called = 0;
-    line.isOfAccount = false;
-    for (const [origin, waiting] of inTurn(line, this.#rounds % 2 === 0)) {
-      if (waiting.calledAtMs !== null) {
-        if (nowMs - waiting.calledAtMs >= CALLED_MS) this.#takeOut(accountId, origin);
-      } else if (!hasTokens(ofAccount)) {
-        line.isOfAccount = true;
-        return;
-      } else if (hasTokens(ofDomain.get(waiting.domain)!)) setCalled(line, waiting, nowMs);
+    // Customers' new receivers would otherwise wait behind all that have been dead for long, …
+    for (const kind of this.#rounds % 2 === 0 ? KINDS : KINDS.toReversed()) {
+      // … and behind thousands of names of other domains.
+      const names = [...ofDomain.values()].map((domain) => callable(domain, kind));
+      for (const waiting of takeInTurn(names, tokensOf(ofAccount))) {
+        setCalled(line, waiting, nowMs);
+        moveToEnd(ofDomain, waiting.domain);
+      }
     }
+    line.isOfAccount = tokensOf(ofAccount) < 1;
   }
 
   #bucketOf(accountId: string, key: string): Bucket | undefined {
@@ -245,18 +248,27 @@ export class LookUps {
   }
 }
 
-const hasTokens = ({ bucket, called }: Group) => bucket.tokens - called >= 1;
+const KINDS = ["failed", "others"] as const;
 
-/** @param calledAtMs null: it has come, or is gone */
-function setCalled({ ofAccount, ofDomain }: Line, waiting: Waiting, calledAtMs: number | null): void {
-  if ((waiting.calledAtMs === null) === (calledAtMs === null)) return;
-  waiting.calledAtMs = calledAtMs;
-  for (const group of [ofAccount, ofDomain.get(waiting.domain)!])
-    group.called = Math.max(0, group.called + (calledAtMs === null ? -1 : 1));
+const tokensOf = ({ bucket, called }: Group) => Math.floor(bucket.tokens - called);
+
+/** As many as the domain has tokens. */
+function* callable(domain: Domain, kind: (typeof KINDS)[number]): Iterable<Waiting> {
+  let left = tokensOf(domain);
+  for (const waiting of domain[kind]) {
+    if (left < 1) return;
+    if (waiting.calledAtMs !== null) continue;
+    left--;
+    yield waiting;
+  }
 }
 
-/** Customers' new receivers would otherwise wait behind all that have been dead for long. */
-function* inTurn({ waiting }: Line, isTurnOfFailed: boolean): Iterable<[string, Waiting]> {
-  for (const hasFailed of [isTurnOfFailed, !isTurnOfFailed])
-    for (const one of waiting) if (one[1].hasFailed === hasFailed) yield one;
+/** @param calledAtMs null: it has come, or is gone */
+function setCalled({ called, ofAccount, ofDomain }: Line, waiting: Waiting, calledAtMs: number | null): void {
+  if ((waiting.calledAtMs === null) === (calledAtMs === null)) return;
+  waiting.calledAtMs = calledAtMs;
+  if (calledAtMs === null) called.delete(waiting);
+  else called.add(waiting);
+  for (const group of [ofAccount, ofDomain.get(waiting.domain)!])
+    group.called = Math.max(0, group.called + (calledAtMs === null ? -1 : 1));
 }

@@ -1,5 +1,6 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import { type InLine, LookUps } from "../../src/delivery/look-ups.ts";
+import type { InLine } from "../../src/delivery/lane.ts";
+import { LookUps } from "../../src/delivery/look-ups.ts";
 
 type Outcome = "failed" | "waits" | "admitted";
 const at = (hostname: string, port = 443) => ({ hostname, origin: `https://${hostname}:${port}` });
@@ -55,6 +56,21 @@ function stand(lookUps: LookUps, of: string, count: number, outcome: Outcome | n
   return { come, leave, called: () => waiting.filter(({ inLine }) => inLine.isCalled()).length };
 }
 
+/** Names that come again whenever they may, and fail. Returns how many look-ups have begun. */
+function comeAndFail(lookUps: LookUps, hosts: readonly string[]): () => number {
+  const names = hosts.map((host) => ({ host, inLine: null as InLine | null }));
+  let begun = 0;
+  return () => {
+    for (const name of names.filter(({ inLine }) => inLine?.isCalled() !== false)) {
+      const { inLine, end } = lookUps.begin("a", at(name.host));
+      name.inLine = inLine;
+      if (inLine === null) begun++;
+      end("failed");
+    }
+    return begun;
+  };
+}
+
 test.each(["failed", "waits"] as const)(
   "of names of one domain whose look-ups end as %s fifty a second are looked up",
   (outcome) => {
@@ -81,6 +97,9 @@ test("nothing is counted where nothing has cost a token for twenty seconds, and 
   leave();
   nowMs += 20_000;
   expect(begin(lookUps, "example.com", 900, "admitted")).toBe(900);
+  begin(lookUps, "other.example", 501, "failed");
+  nowMs += 15_000;
+  expect(begin(lookUps, "other.example", 900, null), "after fifteen it is").toBe(500);
 });
 
 test.each([
@@ -124,23 +143,11 @@ test("of those that are called and cannot come, no more begin at once than there
 });
 
 test("in a hundred seconds it is five hundred, and fifty for each of them", () => {
-  const lookUps = new LookUps();
-  let begun = begin(lookUps, "example.com", 500, "failed");
   const hosts = Array.from({ length: 6_000 }, (_, n) => `new${n}.example.com`);
-  let left = hosts.map((host) => ({ host, inLine: lookUps.begin("a", at(host)).inLine! }));
-  const goOn = () => {
-    left = left.filter(({ host, inLine }) => {
-      if (!inLine.isCalled()) return true;
-      const { inLine: again, end } = lookUps.begin("a", at(host));
-      end("failed");
-      if (again === null) begun++;
-      return again !== null;
-    });
-    return false;
-  };
-  pass(goOn, 100_000);
-  expect(begun).toBeLessThanOrEqual(5_500);
-  expect(begun).toBeGreaterThan(5_400);
+  const come = comeAndFail(new LookUps(), hosts);
+  pass(() => come() < 0, 100_000);
+  expect(come()).toBeLessThanOrEqual(5_500);
+  expect(come()).toBeGreaterThan(5_400);
 });
 
 test("a place that several of a receiver's lanes share is nobody's for good", () => {
@@ -200,8 +207,7 @@ test("a look-up ends once", () => {
   const lookUps = new LookUps();
   for (let n = 0; n < 300; n++) {
     const { end } = lookUps.begin("a", at(`${n}.example.com`));
-    end("failed");
-    end("failed");
+    for (const outcome of ["failed", "failed"] as const) end(outcome);
   }
   expect(begin(lookUps, "example.com", 300, "failed")).toBe(200);
 });
@@ -307,47 +313,51 @@ test("names that were admitted pass by those that wait as long as no more than f
 
 test("a name that has had to wait for its turn is behind no more than a new one", () => {
   const lookUps = new LookUps();
-  begin(lookUps, "example.com", 500, "failed");
-  nowMs += 60_000;
-  const waiting = lookUps.begin("a", at("healthy.example.com"));
-  waiting.end("waits");
-  begin(lookUps, "example.com", 500, "failed");
-  // Known to lead nowhere.
-  stand(lookUps, "example.com", 500, "failed");
-  const { inLine } = lookUps.begin("a", at("healthy.example.com"));
+  const healthy = () => lookUps.begin("a", at("healthy.example.com"));
+  healthy().end("failed");
+  begin(lookUps, "example.com", 499, "failed");
+  nowMs += 1_800_000;
+  healthy().end("waits");
+  begin(lookUps, "other.example.com", 500, "failed");
+  // Known to lead nowhere, even from half an hour ago.
+  stand(lookUps, "example.com", 499, "failed");
+  const { inLine } = healthy();
   expect(pass(inLine!.isCalled)).toBeLessThan(1_000);
 });
 
 test("names that have failed before and new ones take turns", () => {
   const lookUps = new LookUps();
-  const dead = Array.from({ length: 1_500 }, (_, n) => ({
-    name: `dead${n}.example.com`,
-    inLine: null as InLine | null,
-  }));
-  const comeAgain = () => {
-    for (const one of dead) {
-      if (one.inLine?.isCalled() === false) continue;
-      const { inLine, end } = lookUps.begin("a", at(one.name));
-      one.inLine = inLine;
-      end("failed");
-    }
-  };
-  const goOn = () => {
-    comeAgain();
-    return false;
-  };
-  pass(goOn);
+  const hosts = Array.from({ length: 1_500 }, (_, n) => `dead${n}.example.com`);
+  const dead = comeAndFail(lookUps, hosts);
+  pass(() => dead() < 0);
   const { come } = stand(lookUps, "example.com", 150, "failed");
-  const isOver = () => {
-    comeAgain();
-    return come() === 0;
-  };
   // Behind the dead ones it took 33 s.
-  expect(pass(isOver)).toBeLessThan(8_000);
+  expect(pass(() => dead() > 0 && come() === 0)).toBeLessThan(8_000);
   expect(lookUps.begin("a", at("other.example.com")).inLine, "the others go on").not.toBeNull();
-  const before = dead.map(({ inLine }) => inLine);
-  pass(goOn, 5_000);
-  expect(dead.filter(({ inLine }, n) => inLine !== before[n]).length).toBeGreaterThan(200);
+  const line = hosts.map((host) => lookUps.begin("a", at(host)).inLine!);
+  nowMs += 5_000;
+  expect(line.filter(({ isCalled }) => isCalled()).length).toBeGreaterThan(200);
+});
+
+test.each([3, 30])("a name stands behind no thousands of new ones in %d other domains", (domains) => {
+  const lookUps = new LookUps();
+  const hosts = Array.from({ length: 6_000 }, (_, n) => `${n}.dead${n % domains}.example`);
+  const dead = comeAndFail(lookUps, hosts);
+  dead();
+  const { come } = stand(lookUps, "own.example", 3, "admitted");
+  // Behind all others it took 50 s.
+  expect(pass(() => dead() > 0 && come() === 0)).toBeLessThanOrEqual(1_500);
+  expect(dead()).toBeLessThan(2_000);
+});
+
+test("nobody waits in a domain that nobody waits in any more", () => {
+  const lookUps = new LookUps();
+  for (const domain of ["one.example", "other.example"]) begin(lookUps, domain, 500, "waits");
+  stand(lookUps, "one.example", 300, "waits");
+  const { come } = stand(lookUps, "other.example", 1, "waits");
+  pass(() => come() === 0);
+  nowMs += 1_000;
+  expect(begin(lookUps, "other.example", 1, "waits")).toBe(1);
 });
 
 test.each([
