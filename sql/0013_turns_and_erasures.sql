@@ -1,5 +1,5 @@
--- Receivers: suspended beyond a restart, and turns that names from elsewhere do not take from others. Erasures in their
--- order, of which one account may write millions.
+-- Receivers: suspended beyond a restart, turns that names from elsewhere do not take from others, and what has waited
+-- for a proof. Erasures in their order, of which one account may write millions.
 
 create index erasures_in_order on sealpost.erasures (erased_at, account_id, coalesce(analysis_id, ''));
 
@@ -143,5 +143,150 @@ begin
     set next_at = greatest(next_at, at + wait), address = at_address
     where account_id = whose and origin = of_origin and not coalesce(busy_until > at, false);
   end if;
+end
+$$;
+
+-- So that what waited at the endpoint before is found when it leads to a proven receiver.
+create index endpoints_updated on sealpost.endpoints (updated_at);
+
+-- Has what the promoter has put off for receivers that are proven since `since` woken soon: of each account as much in
+-- a second as the promoter wakes of it in a step. Whatever became of those who knew of it, it is found in the order of
+-- wake_at; up to rows_max rows are looked at, from wake_from on (null: the first). next_from: where more may follow;
+-- null: that was all.
+create function sealpost.wake_proven(
+  since timestamptz, wake_from timestamptz, rows_max integer, lane_max integer, at timestamptz,
+  out woken integer, out next_from timestamptz
+)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  -- What is due earlier is at hand, or taken back: see take_let_go; put off is for four minutes at most.
+  from_soon constant timestamptz := greatest(wake_from, at + interval '17 seconds');
+  to_late constant timestamptz := at + interval '5 minutes';
+  account_max constant integer := 2 * lane_max;
+  lanes constant bigint[] := array(
+    select sealpost.lane(r.account_id, r.origin || port)
+    from sealpost.receivers as r, unnest(array['', ':443']) as port
+    where r.next_at is null and r.proven_at >= since and r.proven_since >= since
+    union
+    select sealpost.lane(r.account_id, null)
+    from sealpost.receivers as r join sealpost.endpoints as e on e.account_id = any (array[r.account_id])
+    where r.next_at is null and r.proven_at >= since and r.proven_since >= since and sealpost.origin(e.url) = r.origin
+    union
+    select sealpost.lane(e.account_id, null)
+    from sealpost.endpoints as e
+    join sealpost.receivers as r on r.account_id = any (array[e.account_id])
+      and r.origin = any (array[sealpost.origin(e.url)])
+    where e.updated_at >= since and r.next_at is null and r.proven_at > at - interval '30 days');
+begin
+  woken := 0;
+  if cardinality(lanes) = 0 then
+    return;
+  end if;
+  with looked as materialized (
+    select ctid as place, delivery_id, account_id, lane, wake_at, due_at, lease_until
+    from sealpost.open_deliveries
+    where wake_at >= from_soon and wake_at <= to_late
+    order by wake_at
+    limit rows_max
+  ), mine as (
+    select *, row_number() over (partition by account_id, lane order by delivery_id) - 1 as lane_rank
+    from looked
+    -- Not a join: of thousands of lanes each row would be compared with each.
+    where coalesce(lane in (select unnest(lanes)), false)
+      and due_at <= at and (lease_until is null or lease_until <= at)
+  ), ranked as materialized (
+    select place, delivery_id, greatest(lane_rank / lane_max,
+      (row_number() over (partition by account_id order by lane_rank, delivery_id) - 1) / account_max) as wait_s
+    from mine
+  ), free as (
+    select o.ctid as place, wait_s
+    from ranked join sealpost.open_deliveries as o on o.ctid = ranked.place
+    where o.delivery_id = ranked.delivery_id
+    for update of o skip locked
+  ), moved as (
+    update sealpost.open_deliveries as o
+    set wake_at = least(o.wake_at, at + wait_s * interval '1 second')
+    from free where o.ctid = free.place
+    returning true
+  )
+  select (select count(*) from moved), (
+    -- Of more that have one wake_at than are looked at, those beyond come by themselves.
+    select greatest(wake_at, from_soon + interval '1 millisecond') from looked
+    order by wake_at offset rows_max - 1 limit 1)
+  into woken, next_from;
+end
+$$;
+
+-- As in 0010_delivery.sql, but that it looks at rows from the smallest of from_ids on: where each batch of thousands of
+-- lanes began at its first one's, those behind it got nothing, and it ran further ahead. Of accounts that have nothing
+-- to take back no row is compared with each lane.
+create or replace function sealpost.take_let_go(
+  of_accounts uuid[], of_lanes bigint[], from_ids uuid[], rows_max integer[], at timestamptz
+)
+returns table (number bigint, ids uuid[], next_id uuid)
+language plpgsql
+set search_path = pg_catalog, pg_temp
+set plan_cache_mode = force_generic_plan
+set enable_seqscan = off
+set jit = off
+set enable_hashjoin = off
+set enable_mergejoin = off
+as $$
+declare
+  wake_after constant interval := '15 seconds';
+  taken_for constant interval := '1 second';
+  looks_max constant integer := 10000;
+  first_id constant uuid := (select f from unnest(from_ids) as f order by f limit 1);
+begin
+  return query
+  with asked as materialized (
+    select a.n, a.account_id, a.lane, a.from_id, a.rows_max
+    from unnest(of_accounts, of_lanes, from_ids, rows_max) with ordinality as a (account_id, lane, from_id, rows_max, n)
+    where not sealpost.is_paused(a.account_id, a.lane)
+  ), looked as materialized (
+    select ctid as place, delivery_id, account_id, lane
+    from sealpost.open_deliveries
+    where delivery_id >= first_id
+    order by delivery_id
+    limit looks_max
+  ), mine as materialized (
+    select * from looked where account_id = any (of_accounts)
+  ), page as materialized (
+    select a.n, a.rows_max, l.place, l.delivery_id, row_number() over (partition by a.n order by l.delivery_id) as nth
+    from mine as l
+    join asked as a on a.account_id = l.account_id and a.lane = l.lane
+    where l.delivery_id >= a.from_id
+  ), free as (
+    select o.ctid as place, page.n
+    from page join sealpost.open_deliveries as o on o.ctid = page.place
+    where page.nth <= page.rows_max and o.delivery_id = page.delivery_id
+      and o.due_at <= at and (o.lease_until is null or o.lease_until <= at)
+      and (o.wake_at <= at + wake_after or o.wake_at > at + wake_after + 2 * taken_for)
+    for update of o skip locked
+  ), moved as (
+    update sealpost.open_deliveries as o
+    set wake_at = at + wake_after + taken_for
+    from free
+    where o.ctid = free.place
+    returning free.n, o.delivery_id
+  ), further as materialized (
+    select page.n, delivery_id from page where nth = page.rows_max + 1
+  ), last as materialized (
+    select delivery_id from looked order by delivery_id offset looks_max - 1 limit 1
+  )
+  select a.n,
+    array(select delivery_id from moved where moved.n = a.n order by delivery_id),
+    case
+      when further.delivery_id is not null then further.delivery_id
+      when last.delivery_id is not null then greatest(last.delivery_id, a.from_id)
+    end
+  from asked as a left join further on further.n = a.n left join last on true;
 end
 $$;

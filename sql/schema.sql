@@ -246,6 +246,7 @@ create table sealpost.endpoints (
 );
 CREATE INDEX endpoints_gather ON sealpost.endpoints USING btree (gather_at) WHERE (gather_at IS NOT NULL);
 CREATE INDEX endpoints_paused ON sealpost.endpoints USING btree (account_id) WHERE (paused_at IS NOT NULL);
+CREATE INDEX endpoints_updated ON sealpost.endpoints USING btree (updated_at);
 
 create table sealpost.erasures (
   account_id uuid not null,
@@ -1273,7 +1274,7 @@ function sealpost.store_count_of_replay(of_replay uuid, at timestamptz) returns 
 function sealpost.sweep_jobs(at timestamptz, limit_rows integer) returns integer
   plpgsql, search_path=pg_catalog, pg_temp, 0006_promote.sql
 function sealpost.take_let_go(of_accounts uuid[], of_lanes bigint[], from_ids uuid[], rows_max integer[], at timestamptz) returns TABLE(number bigint, ids uuid[], next_id uuid)
-  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0010_delivery.sql
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0013_turns_and_erasures.sql
 function sealpost.take_replay_to_count(at timestamptz) returns uuid
   sql, search_path=pg_catalog, pg_temp, 0011_log.sql
 function sealpost.take_turn(whose uuid, of_origin text, at_address text, is_first boolean, is_further boolean, lease interval, receiver_every interval, address_every interval, OUT is_proven boolean, OUT wait_ms double precision) returns record
@@ -1290,6 +1291,8 @@ function sealpost.uuid_v7_prefix(at timestamptz) returns bytea
   sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.uuid_v7_time(id uuid) returns timestamptz
   sql, immutable, parallel safe, 0010_delivery.sql
+function sealpost.wake_proven(since timestamptz, wake_from timestamptz, rows_max integer, lane_max integer, at timestamptz, OUT woken integer, OUT next_from timestamptz) returns record
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, for everybody, 0013_turns_and_erasures.sql
 function sealpost.webhook_url_fault(url text, unsafe text[]) returns text
   plpgsql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.without_escapes(body text) returns json

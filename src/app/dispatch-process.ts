@@ -16,6 +16,7 @@ import { startLeader, sweepMs } from "../delivery/leader.ts";
 import { type ProcessMetrics, watchDispatcher } from "../delivery/process-metrics.ts";
 import {
   createPromoting,
+  createWakingProven,
   freeLeases,
   sweepStuckJobs,
   takeBackOverflow,
@@ -153,6 +154,7 @@ export function startDispatching(options: DispatchProcessOptions, pools: Dispatc
       if (expired > 0) metrics.dispatch.deliveriesEnded.of(ended).add(expired);
       return released + expired + (isGathering ? 1 : 0);
     },
+    wakeProven: createWakingProven(general),
     sweepJobs: () => sweepStuckJobs(general),
     countActivity: (signal) => countAllActivity(slow, delivering.leaseMs, signal),
     forget: (signal) =>

@@ -1,4 +1,4 @@
-import { FIRST_ID, type LaneLimits, type LaneState } from "./lane.ts";
+import type { LaneLimits, LaneState } from "./lane.ts";
 
 /** What an account holds in this process, and where it stands in the turns. */
 export class Share {
@@ -197,12 +197,11 @@ export function takeInTurn<T>(lists: readonly Iterable<T>[], max: number): T[] {
   return taken;
 }
 
-type WantedLane = { readonly account: object; readonly overflowFrom: string | null };
-
-/** Of each account some. */
-class LanesInTurn<Lane extends WantedLane> {
+/** Lanes that have something to take back, of each account some. */
+export class LanesInTurn<Lane extends { readonly account: object }> {
   readonly #accounts = new Map<object, Set<Lane>>();
 
+  /** Accounts. */
   get size(): number {
     return this.#accounts.size;
   }
@@ -221,55 +220,18 @@ class LanesInTurn<Lane extends WantedLane> {
   }
 
   /** All lanes of the next accounts; of one that has more, some, and of no other. */
-  drain(max: number, accountsMax = Number.POSITIVE_INFINITY): Lane[] {
+  drain(max: number): Lane[] {
     const drained: Lane[] = [];
-    let accounts = 0;
     for (const lanes of this.#accounts.values()) {
-      if (accounts === accountsMax || (accounts > 0 && drained.length + lanes.size > max)) break;
-      accounts++;
+      if (drained.length > 0 && drained.length + lanes.size > max) break;
       for (const lane of lanes) if (drained.length < max) drained.push(lane);
     }
     for (const lane of drained) this.delete(lane);
     return drained;
   }
-}
-
-/**
- * Lanes that have something to take back. Those that look for it from the first row of all do so apart: what the others
- * have would be beyond the rows that a statement looks at.
- */
-export class Wanted<Lane extends WantedLane> {
-  readonly #known = new LanesInTurn<Lane>();
-  readonly #seeking = new LanesInTurn<Lane>();
-  /** Until they have seen everything. */
-  readonly #seekers = new WeakSet<Lane>();
-  #isTurnOfSeeking = false;
-
-  /** Accounts, of both kinds. */
-  get size(): number {
-    return this.#known.size + this.#seeking.size;
-  }
-
-  add(lane: Lane): void {
-    if (lane.overflowFrom === FIRST_ID) this.#seekers.add(lane);
-    (this.#seekers.has(lane) ? this.#seeking : this.#known).add(lane);
-  }
-
-  /** It has seen everything, or is gone. */
-  delete(lane: Lane): void {
-    this.#seekers.delete(lane);
-    this.#known.delete(lane);
-    this.#seeking.delete(lane);
-  }
-
-  /** Of one kind, in turns. */
-  drain(max: number): Lane[] {
-    this.#isTurnOfSeeking = this.#known.size === 0 || (!this.#isTurnOfSeeking && this.#seeking.size > 0);
-    return this.#isTurnOfSeeking ? this.#seeking.drain(max, 1) : this.#known.drain(max);
-  }
 
   clear(): void {
-    for (const lanes of [this.#known, this.#seeking]) lanes.drain(Number.POSITIVE_INFINITY);
+    this.#accounts.clear();
   }
 }
 

@@ -105,9 +105,6 @@ export type DeliveringOptions = {
 
 const VERDICTS = { allow: "allowed", refuse: "refused" } as const;
 
-/** What was put off before a proof comes by itself after this: `promote` in sql/0010_delivery.sql. */
-const PUT_OFF_MS = 300_000;
-
 /** A proof counts for 30 days; a newer one is noted after this. */
 const PROOF_AGE_MS = 86_400_000;
 
@@ -115,10 +112,7 @@ const PROOF_AGE_MS = 86_400_000;
 export function createDelivering(options: DeliveringOptions & { readonly turns: ReceiverTurns }) {
   const { config, egress } = options;
   const now = () => performance.now();
-  const startedMs = now();
   return {
-    /** Since it was started. */
-    runsForMs: () => now() - startedMs,
     findTarget: createFindTarget(egress.unsafeAllowedTargets),
     findKeys: createFindKeys(options.secretsKey),
     findHeaders: createFindHeaders(options.secretsKey),
@@ -145,8 +139,6 @@ export type Delivered = {
   readonly result: PostResult | null;
   /** Null: its receiver is proven, or need not be. */
   readonly turn: TurnTaken | null;
-  /** It has succeeded, and others may be put off that waited for the receiver's proof. */
-  readonly wasJustProven?: boolean;
 };
 
 /**
@@ -215,7 +207,6 @@ export async function deliver(
   const more = {
     waitedMs: waited,
     turn: (await turn?.end(hasSucceeded, isOurs)) ?? null,
-    wasJustProven: hasSucceeded && wasJustProven(delivery, url, on),
   };
   // Confirmed, it is given back like one whose turn it was not: claimed again, at once, it goes to a proven receiver.
   if (result.errorCode === "not_proven" || isConfirmed)
@@ -291,16 +282,6 @@ function urlToProve(target: TargetUrlVerdict | null, on: Delivering): URL | null
   return target?.verdict === "allow" && on.mustProve(target.url) ? target.url : null;
 }
 
-/**
- * Its receiver was proven a short time ago, and it waited for that or this process was started since: what waited, too,
- * may still be put off, as who learned of the proof may be gone.
- */
-function wasJustProven({ provenSinceMs, dueAtMs }: LeasedDelivery, url: URL | null, on: Delivering): boolean {
-  if (url === null || provenSinceMs === null) return false;
-  const provenForMs = on.clock.nowMs() - provenSinceMs;
-  return provenForMs < PUT_OFF_MS && (dueAtMs <= provenSinceMs || provenForMs >= on.runsForMs());
-}
-
 const spelledUrl = ({ webhookUrl, endpointUrl }: LeasedDelivery) => webhookUrl ?? endpointUrl ?? "";
 
 /**
@@ -358,12 +339,7 @@ function ended(
   next: Recording["next"],
   attempt: AttemptRow | null = null,
   result: PostResult | null = null,
-  {
-    waitedMs = 0,
-    turn = null,
-    wasJustProven = false,
-  }: { waitedMs?: number; turn?: TurnTaken | null; wasJustProven?: boolean } = {},
+  { waitedMs = 0, turn = null }: { waitedMs?: number; turn?: TurnTaken | null } = {},
 ): Delivered {
-  const recording = { deliveryId, leaseToken, run, attempt, next, waitedMs };
-  return { recording, result, turn, wasJustProven };
+  return { recording: { deliveryId, leaseToken, run, attempt, next, waitedMs }, result, turn };
 }

@@ -311,7 +311,7 @@ export class Dispatcher {
     this.#running++;
     this.bytes.count(taken.accountId, delivery.bodyBytes);
     const release = (delivered: Delivered) => {
-      this.lanes.release(taken, answerOf(delivered), delivered.turn, delivered.wasJustProven);
+      this.lanes.release(taken, answerOf(delivered), delivered.turn);
       this.#pump();
     };
     const delivered = await this.#attempts.run(delivery, askedAtMs, (one) => waits(one) || release(one));

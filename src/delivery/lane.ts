@@ -16,9 +16,6 @@ export type AnsweredLane = LaneKey & Pick<LaneState, "isSuspended">;
 /** What a lane had no room for, to be taken back: its deliveries from this id on, as many as there is room for. */
 export type Overflow = LaneKey & { readonly fromId: string; readonly room: number };
 
-/** Of a lane whose receiver is proven: what the promoter has put off is known to nobody, as if it had overflowed. */
-export const FIRST_ID = "00000000-0000-0000-0000-000000000000";
-
 export type LaneLimits = Readonly<typeof LANE_LIMITS> & {
   /** Attempts in flight in this process. */
   readonly inFlightMax: number;
@@ -130,36 +127,23 @@ export class ReceiverRests<
 > {
   /** By account and origin. */
   readonly #rests = new Map<string, Map<string, Rest<Lane>>>();
-  /** Whether what was put off has been asked for since they last rested. Absent: they have not rested here. */
-  readonly #hasAsked = new WeakMap<Lane, boolean>();
   /** Those that were called. */
   readonly #called = new WeakMap<Lane, { readonly inLine: InLine; readonly others: ReadonlySet<Lane> }>();
-  readonly #onEnd: (lane: Lane, isProven: boolean) => void;
+  readonly #onEnd: (lane: Lane) => void;
 
-  constructor(onEnd: (lane: Lane, isProven: boolean) => void) {
+  constructor(onEnd: (lane: Lane) => void) {
     this.#onEnd = onEnd;
   }
 
-  /**
-   * An attempt of the lane has ended. `turn` null: it took none; if it was answered all the same, none is needed.
-   * `wasJustProven`: it may not have rested here, but elsewhere, or before this process was started.
-   */
-  learn(
-    lane: Lane,
-    accountId: string,
-    turn: TurnTaken | null,
-    isAnswered: boolean,
-    wasJustProven = false,
-  ): void {
+  /** An attempt of the lane has ended. `turn` null: it took none. */
+  learn(lane: Lane, accountId: string, turn: TurnTaken | null): void {
     if (turn === null) {
       this.#leaveIfEmpty(lane);
-      const hasAsked = this.#hasAsked.get(lane) ?? !wasJustProven;
-      if (isAnswered && !hasAsked) this.#end(lane, true);
       return;
     }
     const { origin, restMs, inLine } = turn;
     if (restMs === null) {
-      this.endAll(`${accountId} ${origin}`, lane);
+      this.endAll(`${accountId} ${origin}`);
       return;
     }
     const ofAccount = this.#rests.get(accountId) ?? new Map<string, Rest<Lane>>();
@@ -169,7 +153,6 @@ export class ReceiverRests<
     rest.untilMs = performance.now() + restMs;
     rest.inLine = inLine;
     rest.lanes.add(lane);
-    this.#hasAsked.set(lane, false);
     lane.limit = 1;
     lane.isResting = true;
   }
@@ -190,7 +173,7 @@ export class ReceiverRests<
           rest.lanes.delete(lane);
           if (inLine !== undefined) this.#called.set(lane, { inLine, others: rest.lanes });
           this.#leaveIfEmpty(lane);
-          this.#end(lane, false);
+          this.#end(lane);
         }
       }
     return hasEnded;
@@ -223,15 +206,14 @@ export class ReceiverRests<
     return resting;
   }
 
-  /** It has proven itself, or was left. @param own lanes that do not rest */
-  endAll(receiver: string, ...own: Lane[]): void {
+  /** It has proven itself, or was left. */
+  endAll(receiver: string): void {
     const [accountId = "", origin = ""] = receiver.split(" ");
     const rest = this.#rests.get(accountId)?.get(origin);
     this.#delete(accountId, origin);
-    const lanes = rest?.lanes ?? [];
     // If there are more, and it is the endpoint that has left, the others keep their place.
     if (rest?.lanes.size === 1) rest.inLine?.leave();
-    for (const lane of new Set([...lanes, ...own])) this.#end(lane, true);
+    for (const lane of rest?.lanes ?? []) this.#end(lane);
   }
 
   /** What it was called for is gone: unless others of its receiver wait, those behind them come. */
@@ -246,10 +228,9 @@ export class ReceiverRests<
     if (ofAccount?.size === 0) this.#rests.delete(accountId);
   }
 
-  #end(lane: Lane, isProven: boolean): void {
+  #end(lane: Lane): void {
     lane.isResting = false;
-    if (isProven) this.#hasAsked.set(lane, true);
-    this.#onEnd(lane, isProven);
+    this.#onEnd(lane);
   }
 }
 

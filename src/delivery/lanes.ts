@@ -4,14 +4,13 @@ import {
   drain,
   first,
   type Lane,
+  LanesInTurn,
   Share,
   SilentReady,
   takeInTurn,
-  Wanted,
 } from "./account-turns.ts";
 import {
   type AnsweredLane,
-  FIRST_ID,
   isToBeTold,
   type LaneAnswer,
   type LaneKey,
@@ -41,8 +40,7 @@ export class Lanes {
   readonly #accounts = new Map<string, Account>();
   /** Lanes that have nothing to do, the longest idle first. */
   readonly #idle = new Set<Lane>();
-  readonly #rests = new ReceiverRests<Lane>((lane, isProven) => {
-    if (isProven) lane.overflowFrom = FIRST_ID;
+  readonly #rests = new ReceiverRests<Lane>((lane) => {
     this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   });
@@ -51,7 +49,7 @@ export class Lanes {
   /** What there is to do in the database: see `drainCreated`, `drainAnswered` and `drainOverflow`. */
   readonly created = new Set<Lane>();
   readonly answered = new Set<Lane>();
-  readonly wanted = new Wanted<Lane>();
+  readonly wanted = new LanesInTurn<Lane>();
   #ids = 0;
 
   constructor(limits: LaneLimits) {
@@ -142,19 +140,14 @@ export class Lanes {
   }
 
   /** The attempt is over, and has told this much of its receiver. */
-  release(
-    { accountId, lane: key, epoch }: TakenDelivery,
-    answer: LaneAnswer,
-    turn: TurnTaken | null = null,
-    wasJustProven = false,
-  ): void {
+  release({ accountId, lane: key, epoch }: TakenDelivery, answer: LaneAnswer, turn: TurnTaken | null = null) {
     const lane = this.#laneOf({ accountId, lane: key });
     if (lane === undefined) throw new Error(`the lane ${key} of account ${accountId} has nothing in flight`);
     this.#turns.countInFlight(lane.account, -1, lane.isSilent);
     lane.inFlight--;
     const wasSilent = lane.isSilent;
     learn(lane, answer, epoch, this.#limits.laneInFlightMax);
-    this.#rests.learn(lane, accountId, turn, answer.kind === "answered", wasJustProven);
+    this.#rests.learn(lane, accountId, turn);
     if (wasSilent && answer.kind !== "unknown") {
       this.#turns.learnOfSilent(lane.account, answer.kind !== "silent");
     }
@@ -259,8 +252,7 @@ export class Lanes {
     const lane = this.#laneOf({ accountId, lane: key });
     if (lane === undefined) return;
     lane.isRefillRequested = false;
-    if (nextFromId === null) this.wanted.delete(lane);
-    else this.#overflow(lane, nextFromId);
+    if (nextFromId !== null) this.#overflow(lane, nextFromId);
     this.#requeue(lane);
     if (isUnused(lane)) this.#rest(lane);
   }

@@ -31,6 +31,8 @@ export type LeaderOptions = {
   readonly advanceReplays: () => Promise<number>;
   /** One paced step of what is held; after each of the replays'. */
   readonly advanceHolds: () => Promise<number>;
+  /** Wakes what has waited for receivers that have proven themselves: beside promoting; single-flight. */
+  readonly wakeProven: (signal: AbortSignal) => Promise<void>;
   readonly sweepJobs: () => Promise<unknown>;
   /** Adds up what has ended, until it has caught up: beside promoting; single-flight; the signal cuts it short. */
   readonly countActivity: (signal: AbortSignal) => Promise<void>;
@@ -61,6 +63,7 @@ export function startLeader(options: LeaderOptions): () => Promise<void> {
       if (found?.leads) {
         if (found.isDue) await promoteAll();
         if (found.isPaced) runBeside("advance_replays", 0, startedAt, stepAll);
+        runBeside("wake_proven", 0, startedAt, options.wakeProven);
         runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
         runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
         runBeside("forget", FORGET_EVERY_MS, startedAt, options.forget);

@@ -1,6 +1,5 @@
-import { describe, expect, it } from "vitest";
-import { takeInTurn, Wanted } from "../../src/delivery/account-turns.ts";
-import { FIRST_ID } from "../../src/delivery/lane.ts";
+import { expect, it } from "vitest";
+import { LanesInTurn, takeInTurn } from "../../src/delivery/account-turns.ts";
 import { LanesBench } from "../support/lanes-bench.ts";
 
 it("takes one of each list in turn, and no more than it is asked for", () => {
@@ -10,54 +9,21 @@ it("takes one of each list in turn, and no more than it is asked for", () => {
   expect(takeInTurn(lists, 0)).toEqual([]);
 });
 
-describe("lanes that have something to take back", () => {
-  const account = { id: "a" };
-  const laneOf = (name: string, overflowFrom: string, of: object = account) => ({
-    name,
-    account: of,
-    overflowFrom,
-  });
-  const bench = () => {
-    const wanted = new Wanted<ReturnType<typeof laneOf>>();
-    return { wanted, drain: (max: number) => wanted.drain(max).map(({ name }) => name) };
-  };
-
-  it("take turns by account, however many one has", () => {
-    const { wanted, drain } = bench();
-    const other = { id: "b" };
-    for (let n = 0; n < 100; n++) wanted.add(laneOf(`a${n}`, "01"));
-    for (let n = 0; n < 3; n++) wanted.add(laneOf(`b${n}`, "01", other));
-    expect([drain(4), drain(4), drain(2)]).toEqual([
-      ["a0", "a1", "a2", "a3"],
-      ["b0", "b1", "b2"],
-      ["a4", "a5"],
-    ]);
-    for (let n = 0; n < 3; n++) wanted.add(laneOf(`c${n}`, "01", { id: `c${n}` }));
-    expect([drain(2), drain(9)].map((names) => names[0])).toEqual(["a6", "c0"]);
-  });
-
-  it("look for what was put off apart, an account at a time, until they have seen everything", () => {
-    const { wanted, drain } = bench();
-    const seekers = [0, 1, 2].map((n) => laneOf(`s${n}`, FIRST_ID));
-    const other = laneOf("other", FIRST_ID, { id: "b" });
-    const known = [0, 1, 2].map((n) => laneOf(`k${n}`, "01"));
-    for (const lane of [...seekers, other, ...known]) wanted.add(lane);
-    expect([drain(2), drain(2), drain(2), drain(2), drain(2)]).toEqual([
-      ["s0", "s1"],
-      ["k0", "k1"],
-      ["other"],
-      ["k2"],
-      ["s2"],
-    ]);
-    expect(wanted.size).toBe(0);
-    // It goes on from where it is, and is one of the others when it has seen everything.
-    const again = Object.assign(seekers[0]!, { overflowFrom: "05" });
-    for (const lane of [known[0]!, again]) wanted.add(lane);
-    expect([drain(9), drain(9)].map((names) => names.length)).toEqual([1, 1]);
-    wanted.delete(again);
-    for (const lane of [known[0]!, again]) wanted.add(lane);
-    expect(drain(9)).toHaveLength(2);
-  });
+it("lanes that have something to take back take turns by account, however many one has", () => {
+  const wanted = new LanesInTurn<{ readonly name: string; readonly account: object }>();
+  const drain = (max: number) => wanted.drain(max).map(({ name }) => name);
+  const [many, few] = [{ id: "a" }, { id: "b" }];
+  for (let n = 0; n < 100; n++) wanted.add({ name: `a${n}`, account: many });
+  for (let n = 0; n < 3; n++) wanted.add({ name: `b${n}`, account: few });
+  expect([drain(4), drain(4), drain(2)]).toEqual([
+    ["a0", "a1", "a2", "a3"],
+    ["b0", "b1", "b2"],
+    ["a4", "a5"],
+  ]);
+  for (let n = 0; n < 3; n++) wanted.add({ name: `c${n}`, account: { id: `c${n}` } });
+  expect([drain(2), drain(9)].map((names) => names[0])).toEqual(["a6", "c0"]);
+  wanted.clear();
+  expect([wanted.size, drain(9)]).toEqual([0, []]);
 });
 
 it("what waits is given back of accounts and their lanes in turn", () => {

@@ -71,6 +71,7 @@ function startLeader() {
       events.emit("step");
       return advanced;
     },
+    wakeProven: async () => undefined,
     sweepJobs: async () => 0,
     countActivity: async () => undefined,
     forget: async () => undefined,

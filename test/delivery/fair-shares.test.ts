@@ -117,7 +117,7 @@ describe("what a lane let go", () => {
     });
   });
 
-  it("is taken back for many lanes at once, from where the first one's are", async () => {
+  it("is taken back for many lanes at once, from where the first of all are", async () => {
     const here = await publishSome(5);
     const there = await publishSome(5, accountId, "https://elsewhere.example.com/");
     const neighbour = await insertAccount(database.pool, "https://neighbour.example.com/");
@@ -130,7 +130,7 @@ describe("what a lane let go", () => {
     const overflows = [await at(there, 1, 2), await at(here, 3, 100), await at(theirs, 0, 100)];
     expect(await takeBackOverflow(pool, overflows)).toEqual([
       { deliveryIds: there.slice(1, 3), nextFromId: there[3] },
-      { deliveryIds: [], nextFromId: here[3] },
+      { deliveryIds: here.slice(3), nextFromId: null },
       { deliveryIds: theirs, nextFromId: null },
     ]);
   });

@@ -176,7 +176,7 @@ describe("receivers that rest", () => {
   const bench = () => {
     const rests = new ReceiverRests<Resting>(() => undefined);
     const rest = (key: string, origin: string, accountId = "me") =>
-      rests.learn(laneOf(key), accountId, { origin, restMs: 60_000 }, true);
+      rests.learn(laneOf(key), accountId, { origin, restMs: 60_000 });
     return { rests, rest };
   };
 
@@ -215,28 +215,16 @@ describe("receivers that rest", () => {
     expect(new Set(seen.map(({ receiver }) => receiver.split(" ")[0])).size).toBe(22);
   });
 
-  it("learn once of a proof of before, and again when they have rested since", () => {
-    const ended: string[] = [];
-    const rests = new ReceiverRests<Resting>(({ key }) => ended.push(key));
-    const [one, other] = [laneOf("one"), laneOf("other")];
-    const proven = (lane: Resting) => rests.learn(lane, "me", null, true, true);
-    for (const lane of [one, one, other]) proven(lane);
-    expect(ended).toEqual(["one", "other"]);
-    rests.learn(one, "me", { origin: "o", restMs: 60_000 }, true);
-    proven(one);
-    expect(ended).toEqual(["one", "other", "one"]);
-  });
-
   it("leave no place in line that others of their receiver wait for", () => {
     const { rests } = bench();
     let left = 0;
     const inLine = { isCalled: () => true, leave: () => left++ };
     const lanes = ["1", "2", "3"].map(laneOf) as [Resting, Resting, Resting];
-    for (const lane of lanes) rests.learn(lane, "me", { origin: "o", restMs: 0, inLine }, false);
+    for (const lane of lanes) rests.learn(lane, "me", { origin: "o", restMs: 0, inLine });
     lanes[0].ids.clear();
     rests.look(Number.POSITIVE_INFINITY);
     expect([left, rests.resting(9).length], "two more wait").toEqual([0, 2]);
-    for (const lane of lanes.slice(1)) rests.learn(lane, "me", { origin: "o", restMs: 0, inLine }, false);
+    for (const lane of lanes.slice(1)) rests.learn(lane, "me", { origin: "o", restMs: 0, inLine });
     rests.endAll("me o");
     expect(left, "the endpoint has left, the others begin anew").toBe(0);
   });
@@ -247,9 +235,9 @@ describe("receivers that rest", () => {
     const place = (name: string) => ({ isCalled: () => true, leave: () => told.push(name) });
     const [lane, erased, proven] = ["lane", "erased", "proven"].map(laneOf) as [Resting, Resting, Resting];
     for (const one of [lane, erased, proven])
-      rests.learn(one, "me", { origin: one.key, restMs: 0, inLine: place(one.key) }, false);
+      rests.learn(one, "me", { origin: one.key, restMs: 0, inLine: place(one.key) });
     const uncalled = { isCalled: () => false, leave: () => told.push("uncalled") };
-    rests.learn(laneOf("uncalled"), "me", { origin: "uncalled", restMs: 0, inLine: uncalled }, false);
+    rests.learn(laneOf("uncalled"), "me", { origin: "uncalled", restMs: 0, inLine: uncalled });
     erased.ids.clear();
     rests.endAll("me proven");
     expect(rests.look(Number.POSITIVE_INFINITY)).toBe(true);
@@ -258,10 +246,10 @@ describe("receivers that rest", () => {
       rests.resting(9).map(({ lane }) => lane),
       "it rests until it is called",
     ).toEqual(["uncalled"]);
-    rests.learn(lane, "me", null, false);
+    rests.learn(lane, "me", null);
     expect(told, "it has more").toHaveLength(2);
     lane.ids.clear();
-    rests.learn(lane, "me", null, false);
+    rests.learn(lane, "me", null);
     expect(told).toEqual(["proven", "erased", "lane"]);
   });
 });

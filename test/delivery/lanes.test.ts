@@ -1,5 +1,4 @@
 import { describe, expect, it } from "vitest";
-import type { LaneAnswer, TurnTaken } from "../../src/delivery/lane.ts";
 import { ANSWERED, by, LanesBench, SILENT, UNKNOWN } from "../support/lanes-bench.ts";
 
 it("gives accounts with nothing in flight one delivery each, where only they are asked for", () => {
@@ -294,40 +293,21 @@ describe("what is remembered", () => {
     expect(bench.lanes.waitingIds).toBe(2);
   });
 
-  it("is asked for again once its receiver is proven, here or elsewhere: much may have been put off", () => {
+  it("rests no more in any of its lanes once its receiver is proven", () => {
     const bench = new LanesBench();
     const origin = "https://a.example.com";
+    const release = (restMs: number | null) => {
+      bench.take(1);
+      bench.lanes.release(bench.taken.pop()!, ANSWERED, { origin, restMs });
+    };
     for (const name of ["a/1", "a/2"]) {
       bench.fill(name, 2);
-      bench.take(1);
-      bench.lanes.release(bench.taken.pop()!, ANSWERED, { origin, restMs: 1_000 });
+      release(1_000);
     }
-    expect(bench.lanes.drainOverflow(10), "while it rests").toEqual([]);
+    expect(bench.takeAll(), "while it rests").toEqual([]);
     bench.fill("a/3", 1);
-    bench.take(1);
-    bench.lanes.release(bench.taken.pop()!, ANSWERED, { origin, restMs: null });
-    const fromId = "00000000-0000-0000-0000-000000000000";
-    expect(bench.lanes.drainOverflow(10)).toMatchObject(["1", "2", "3"].map((lane) => ({ lane, fromId })));
-  });
-
-  it("is asked for again once, where it rested and its endpoint then leads to a receiver that needs no turn", () => {
-    const bench = new LanesBench();
-    bench.fill("a/1", 4);
-    const release = (...[answer, turn]: [LaneAnswer, TurnTaken | null]) => {
-      bench.lanes.rests.look(Number.POSITIVE_INFINITY);
-      bench.take(1);
-      bench.lanes.release(bench.taken.pop()!, answer, turn);
-      return bench.lanes.drainOverflow(10).length;
-    };
-    const rest = { origin: "https://a.example.com", restMs: 1_000 };
-    expect([
-      release(ANSWERED, rest),
-      // Its name leads nowhere for a moment: nobody is asked for a turn.
-      release(SILENT, null),
-      release(ANSWERED, null),
-    ]).toEqual([0, 0, 1]);
-    bench.lanes.refill({ accountId: "a", lane: "1" }, [], null);
-    expect(release(ANSWERED, null)).toBe(0);
+    release(null);
+    expect(bench.takeAll()).toEqual(["a/1#00000001", "a/2#00000001"]);
   });
 
   it("is given back all at once, and then nothing waits", () => {

@@ -37,6 +37,7 @@ function startLeader(options: Partial<LeaderOptions> = {}) {
     },
     advanceReplays: tell("advance_replays"),
     advanceHolds: tell("advance_holds"),
+    wakeProven: async () => void events.emit("wake_proven"),
     sweepJobs: tell("sweep_jobs"),
     countActivity: async () => void events.emit("count_activity"),
     forget: async () => void events.emit("forget"),

@@ -26,31 +26,39 @@ import { patience } from "../support/time-limits.ts";
 
 const database = await openDatabase();
 
-it.each(["waited, too", "is new"])(
-  "what was put off before a proof is fetched by the next process, by what %s",
-  async (what) => {
+it.each(["before the dispatcher starts", "by somebody else while it runs"])(
+  "what was put off for a receiver is delivered in all its lanes at once when it is proven %s",
+  async (when) => {
     const receiver = await startReceiver();
     await allowTargets(database.pool, [`localhost:${receiver.port}`]);
     const { accountId } = await createTestAccount(database, receiver.url("/in").href);
-    const publish = (count: number) =>
+    const publish = (webhookUrl: string | null) =>
       publishMany(
         database.pool,
-        Array.from({ length: count }, () => accountId),
-        Array.from({ length: count }, (_, n) => `{"id":"${count}-${n}","status":"succeeded"}`),
-        Array.from({ length: count }, () => null),
+        Array.from({ length: 25 }, () => accountId),
+        Array.from({ length: 25 }, (_, n) => `{"id":"${webhookUrl === null}-${n}","status":"succeeded"}`),
+        Array.from({ length: 25 }, () => webhookUrl),
       );
-    await publish(50);
+    await publish(null);
+    await publish(receiver.url("/other").href);
     // As the promoter does with what waits for consent.
     await deleteRows(database.pool, "graphile_worker._private_jobs");
     const wake_at = new Date(Date.now() + 240_000);
     await changeRows(database.pool, "open_deliveries", { account_id: accountId }, { wake_at });
-    const { origin } = receiver.url();
-    if (what !== "is new") await publish(1);
-    const [proven_at, proven_since] = [new Date(), new Date()];
-    await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
-    if (what === "is new") await publish(1);
+    const prove = async () => {
+      const [proven_at, proven_since] = [new Date(), new Date()];
+      const { origin } = receiver.url();
+      await insertRow(database.pool, "receivers", { account_id: accountId, origin, proven_at, proven_since });
+    };
+    if (when.startsWith("before")) await prove();
+    const leader = () => rowsOf(database.pool, "leader");
+    const before = await leader();
     const dispatcher = startTestDispatcher(database, [receiver], { TARGET_CONSENT: "success" });
-    await receiver.waitForRequests(51, 20_000);
+    if (!when.startsWith("before")) {
+      await expect.poll(leader, { timeout: 20_000 }).not.toEqual(before);
+      await prove();
+    }
+    await receiver.waitForRequests(50, 20_000);
     await dispatcher.stop();
     await receiver.close();
   },

@@ -45,30 +45,29 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * are the same or half given refused, and what is erased while a move opens erased there 10, runs that published
  * nothing told of as erased 14, folders with names in them left by nobody 11, lines of look-ups that stay counted,
  * pass over what is gone and let new names take turns with dead ones, and rests of accounts looked at in turn 90,
- * tokens that a look-up takes when it begins, and its place kept, 44, what was put off had after a restart, too, 39,
- * domains in turn 18, and accounts' shares of what is taken back and given back 101, and for what the console's
- * users asked for: its truth about replays, hosts and times 122, its density (search, groups by cause, an
- * explanation in parts, who replayed, an endpoint's health, who is told, a pause's banner) 957 and a file, runs'
- * pages and workflows in the log 384 and 3, errors that people read and public pages in one design 416 and 2,
- * changes in sentences and API keys 688 and 2, users of an account 500 and 2, what to do first 10, and for
- * integrators: who answered in place of the application 480 and 2, programs that say when nobody answers 7, pages as
- * Markdown 79, a first webhook without a restart and checks of plain HTTP on one's own machine 324 and 3, a document
- * that generators understand 16, old memory collected less often 10, older jobs found beside the looks 31, Standard
- * Webhooks and headers of an endpoint's own (rules, sealing, the library, the check, a screen) 742 and 3, who
- * answered in the activity 46, shares of turns, of forgetting, of looks at proofs, and every cell a text may still
- * be in 107, a reader's place that we keep 210, packages that the service hands out 85 and a file, pages painted
- * once and names that keep their room 58, answers and origins that secret headers stay out of 79, consumers seen and
- * removed in console and command line, and headers that no other tab loses 371 and 2, answers read as they are meant
- * before secret headers are hidden 76, what waits for proofs out of others' way 41, nothing acknowledged that a
- * standby lacks 45, a bin: deleting, restoring, deleting for good 785 and 3, quotas of a workspace 219, runs listed,
- * done again and tested, and workflows switched off and archived 466 and a file, schedules and hooks 937 and 5, what
- * is posted to a hook begun together 84, logs for people 14 and a variable, traces for a collector 289 and a file,
- * three variables, a metric and OpenTelemetry's packages.
+ * tokens that a look-up takes when it begins, and its place kept, 44, domains in turn 18, and accounts' shares of
+ * what is taken back and given back 91, and for what the console's users asked for: its truth about replays, hosts
+ * and times 122, its density (search, groups by cause, an explanation in parts, who replayed, an endpoint's health,
+ * who is told, a pause's banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people
+ * read and public pages in one design 416 and 2, changes in sentences and API keys 688 and 2, users of an account
+ * 500 and 2, what to do first 10, and for integrators: who answered in place of the application 480 and 2, programs
+ * that say when nobody answers 7, pages as Markdown 79, a first webhook without a restart and checks of plain HTTP
+ * on one's own machine 324 and 3, a document that generators understand 16, old memory collected less often 10,
+ * older jobs found beside the looks 31, Standard Webhooks and headers of an endpoint's own (rules, sealing, the
+ * library, the check, a screen) 742 and 3, who answered in the activity 46, shares of turns, of forgetting, of looks
+ * at proofs, and every cell a text may still be in 107, a reader's place that we keep 210, packages that the service
+ * hands out 85 and a file, pages painted once and names that keep their room 58, answers and origins that secret
+ * headers stay out of 79, consumers seen and removed in console and command line, and headers that no other tab
+ * loses 371 and 2, answers read as they are meant before secret headers are hidden 76, what waits for proofs out of
+ * others' way 41, nothing acknowledged that a standby lacks 45, a bin: deleting, restoring, deleting for good 785
+ * and 3, quotas of a workspace 219, runs listed, done again and tested, and workflows switched off and archived 466
+ * and a file, schedules and hooks 937 and 5, what is posted to a hook begun together 84, logs for people 14 and a
+ * variable, traces for a collector 289 and a file, three variables, a metric and OpenTelemetry's packages.
  */
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 59_256,
+    max: 59_207,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

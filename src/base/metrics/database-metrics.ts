@@ -79,6 +79,7 @@ export const WORK = [
   "wakeups",
   "lead",
   "promote",
+  "wake_proven",
   "advance_replays",
   "advance_holds",
   "sweep_jobs",
