@@ -14,6 +14,8 @@ export function sweepMs(windowMs: number): number {
 
 /** Much less than an attempt's shortest lease (5 s), so that a dead leader has a successor before any lease ends. */
 const LEADER_LEASE_MS = 2_500;
+/** Seldom, as dispatchers have most of it at hand: at rest each statement counts. */
+const WAKE_PROVEN_EVERY_SWEEPS = 5;
 const SWEEP_JOBS_EVERY_MS = 60_000;
 const FORGET_EVERY_MS = 60_000;
 const KEEP_HOUSE_EVERY_MS = 3_600_000;
@@ -63,7 +65,7 @@ export function startLeader(options: LeaderOptions): () => Promise<void> {
       if (found?.leads) {
         if (found.isDue) await promoteAll();
         if (found.isPaced) runBeside("advance_replays", 0, startedAt, stepAll);
-        runBeside("wake_proven", 0, startedAt, options.wakeProven);
+        runBeside("wake_proven", WAKE_PROVEN_EVERY_SWEEPS * sweepMs, startedAt, options.wakeProven);
         runBeside("sweep_jobs", SWEEP_JOBS_EVERY_MS, startedAt, sweepJobs);
         runBeside("count_activity", COUNT_ACTIVITY_EVERY_SWEEPS * sweepMs, startedAt, countActivity);
         runBeside("forget", FORGET_EVERY_MS, startedAt, options.forget);

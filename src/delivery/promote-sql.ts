@@ -137,7 +137,7 @@ export function createPromoting(
 }
 
 /** A proof is looked for again after this: it may be committed after those that are noted later. */
-const PROOF_LATE_MS = 3_000;
+const PROOF_LATE_MS = 5_000;
 /** Of the time, what is spent on it: hundreds of thousands of rows may be put off. */
 const WAKE_PROVEN_SHARE = 0.2;
 

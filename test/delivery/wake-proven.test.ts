@@ -208,7 +208,7 @@ describe("waking it", () => {
       [null, "b"],
     ]);
     await step(200);
-    expect(asked[2]).toEqual([97_000, null]);
+    expect(asked[2]).toEqual([95_000, null]);
   });
 
   it("begins again where it was cut short", async () => {
