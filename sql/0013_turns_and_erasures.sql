@@ -149,13 +149,12 @@ $$;
 -- So that what waited at the endpoint before is found when it leads to a proven receiver.
 create index endpoints_updated on sealpost.endpoints (updated_at);
 
--- Has what the promoter has put off for receivers that are proven since `since` woken soon: of each account as much in
--- a second as the promoter wakes of it in a step. Whatever became of those who knew of it, it is found in the order of
--- wake_at; up to rows_max rows are looked at, from wake_from on (null: the first). next_from: where more may follow;
--- null: that was all.
+-- Has what the promoter has put off for receivers that are proven since `since` woken soon, whatever became of those
+-- who knew of it: of a lane as many in a second as the promoter wakes of one in a step, and a fifth less, or it would
+-- put off for a minute what is too much; twice as many of an account. What would come later than in `for_seconds` stays
+-- where it is: is_all is false then, and the next call has to say the same `since`.
 create function sealpost.wake_proven(
-  since timestamptz, wake_from timestamptz, rows_max integer, lane_max integer, at timestamptz,
-  out woken integer, out next_from timestamptz
+  since timestamptz, lane_max integer, for_seconds integer, at timestamptz, out woken integer, out is_all boolean
 )
 language plpgsql
 set search_path = pg_catalog, pg_temp
@@ -167,9 +166,9 @@ set enable_mergejoin = off
 as $$
 declare
   -- What is due earlier is at hand, or taken back: see take_let_go; put off is for four minutes at most.
-  from_soon constant timestamptz := greatest(wake_from, at + interval '17 seconds');
+  from_soon constant timestamptz := at + interval '17 seconds';
   to_late constant timestamptz := at + interval '5 minutes';
-  account_max constant integer := 2 * lane_max;
+  of_lane constant float8 := 0.8 * lane_max;
   lanes constant bigint[] := array(
     select sealpost.lane(r.account_id, r.origin || port)
     from sealpost.receivers as r, unnest(array['', ':443']) as port
@@ -183,44 +182,38 @@ declare
     from sealpost.endpoints as e
     join sealpost.receivers as r on r.account_id = any (array[e.account_id])
       and r.origin = any (array[sealpost.origin(e.url)])
-    where e.updated_at >= since and r.next_at is null and r.proven_at > at - interval '30 days');
+    where e.updated_at >= since and r.proven_at > at - interval '30 days');
 begin
   woken := 0;
+  is_all := true;
   if cardinality(lanes) = 0 then
     return;
   end if;
-  with looked as materialized (
-    select ctid as place, delivery_id, account_id, lane, wake_at, due_at, lease_until
+  with mine as (
+    select ctid as place, delivery_id, account_id,
+      row_number() over (partition by account_id, lane order by delivery_id) - 1 as lane_rank
     from sealpost.open_deliveries
     where wake_at >= from_soon and wake_at <= to_late
-    order by wake_at
-    limit rows_max
-  ), mine as (
-    select *, row_number() over (partition by account_id, lane order by delivery_id) - 1 as lane_rank
-    from looked
-    -- Not a join: of thousands of lanes each row would be compared with each.
-    where coalesce(lane in (select unnest(lanes)), false)
+      -- Not a join: of thousands of lanes each row would be compared with each.
+      and coalesce(lane in (select unnest(lanes)), false)
       and due_at <= at and (lease_until is null or lease_until <= at)
   ), ranked as materialized (
-    select place, delivery_id, greatest(lane_rank / lane_max,
-      (row_number() over (partition by account_id order by lane_rank, delivery_id) - 1) / account_max) as wait_s
+    select place, delivery_id, greatest(lane_rank / of_lane,
+      (row_number() over (partition by account_id order by lane_rank, delivery_id) - 1) / (2 * of_lane)) as wait_s
     from mine
   ), free as (
     select o.ctid as place, wait_s
     from ranked join sealpost.open_deliveries as o on o.ctid = ranked.place
-    where o.delivery_id = ranked.delivery_id
+    where o.delivery_id = ranked.delivery_id and wait_s < for_seconds
     for update of o skip locked
   ), moved as (
     update sealpost.open_deliveries as o
-    set wake_at = least(o.wake_at, at + wait_s * interval '1 second')
+    set wake_at = at + wait_s * interval '1 second'
     from free where o.ctid = free.place
     returning true
   )
-  select (select count(*) from moved), (
-    -- Of more that have one wake_at than are looked at, those beyond come by themselves.
-    select greatest(wake_at, from_soon + interval '1 millisecond') from looked
-    order by wake_at offset rows_max - 1 limit 1)
-  into woken, next_from;
+  select (select count(*) from moved), not exists (select from ranked where wait_s >= for_seconds)
+  into woken, is_all;
 end
 $$;
 

@@ -34,7 +34,7 @@ export type LeaderOptions = {
   /** One paced step of what is held; after each of the replays'. */
   readonly advanceHolds: () => Promise<number>;
   /** Wakes what has waited for receivers that have proven themselves: beside promoting; single-flight. */
-  readonly wakeProven: (signal: AbortSignal) => Promise<void>;
+  readonly wakeProven: () => Promise<void>;
   readonly sweepJobs: () => Promise<unknown>;
   /** Adds up what has ended, until it has caught up: beside promoting; single-flight; the signal cuts it short. */
   readonly countActivity: (signal: AbortSignal) => Promise<void>;

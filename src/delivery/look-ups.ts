@@ -1,5 +1,4 @@
 import { TtlMap } from "../base/model/caches.ts";
-import { takeInTurn } from "./account-turns.ts";
 import { type InLine, moveToEnd } from "./lane.ts";
 
 /** A second: of an account's names in one domain, look-ups that fail or whose receiver has to wait for its turn; … */
@@ -207,14 +206,16 @@ export class LookUps {
       for (const group of [ofAccount, ...ofDomain.values()]) group.called = 0;
     // Customers' new receivers would otherwise wait behind all that have been dead for long, …
     for (const kind of this.#rounds % 2 === 0 ? KINDS : KINDS.toReversed()) {
-      // … and behind thousands of names of other domains.
-      const names = [...ofDomain.values()].map((domain) => callable(domain, kind));
-      for (const waiting of takeInTurn(names, tokensOf(ofAccount))) {
+      // … and behind thousands of names of other domains. At the end it comes again in the same loop.
+      for (const domain of ofDomain.values()) {
+        if (!hasTokens(ofAccount)) break;
+        const waiting = hasTokens(domain) ? nextOf(domain[kind]) : undefined;
+        if (waiting === undefined) continue;
         setCalled(line, waiting, nowMs);
         moveToEnd(ofDomain, waiting.domain);
       }
     }
-    line.isOfAccount = tokensOf(ofAccount) < 1;
+    line.isOfAccount = !hasTokens(ofAccount);
   }
 
   #bucketOf(accountId: string, key: string): Bucket | undefined {
@@ -250,17 +251,12 @@ export class LookUps {
 
 const KINDS = ["failed", "others"] as const;
 
-const tokensOf = ({ bucket, called }: Group) => Math.floor(bucket.tokens - called);
+const hasTokens = ({ bucket, called }: Group) => bucket.tokens - called >= 1;
 
-/** As many as the domain has tokens. */
-function* callable(domain: Domain, kind: (typeof KINDS)[number]): Iterable<Waiting> {
-  let left = tokensOf(domain);
-  for (const waiting of domain[kind]) {
-    if (left < 1) return;
-    if (waiting.calledAtMs !== null) continue;
-    left--;
-    yield waiting;
-  }
+/** The first that is not called. */
+function nextOf(names: Iterable<Waiting>): Waiting | undefined {
+  for (const waiting of names) if (waiting.calledAtMs === null) return waiting;
+  return undefined;
 }
 
 /** @param calledAtMs null: it has come, or is gone */

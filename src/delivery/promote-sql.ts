@@ -136,37 +136,34 @@ export function createPromoting(
   };
 }
 
-/** A proof is looked for again after this: it may be committed after those that are noted later. */
-const PROOF_LATE_MS = 5_000;
+/** A proof is looked for again for so long: it may be committed after those that are noted later. */
+const PROOF_LATE_MS = 15_000;
+/** What is woken comes within so many seconds: then the leader looks again. */
+const WOKEN_WITHIN_SECONDS = 5;
 /** Of the time, what is spent on it: hundreds of thousands of rows may be put off. */
 const WAKE_PROVEN_SHARE = 0.2;
 
-/** `nextFrom` null: that was all. `atMs`: the database's clock. */
-type Looked = { readonly nextFrom: string | null; readonly atMs: number };
-
 /** Wakes what was put off for receivers that were proven since the last call, or in the last five minutes. */
-export function createWakingProven(pool: Pool): (signal: AbortSignal) => Promise<void> {
+export function createWakingProven(pool: Pool): () => Promise<void> {
   let sinceMs: number | null = null;
   let notBeforeMs = Number.NEGATIVE_INFINITY;
-  return async (signal) => {
+  return async () => {
     const startedMs = performance.now();
     if (startedMs < notBeforeMs) return;
-    let first: Looked | undefined;
-    let last: Looked | undefined;
-    do {
-      const { rows }: { rows: Looked[] } = await pool.query<Looked>({
+    const { rows } = await pool
+      .query<{ isAll: boolean; atMs: number }>({
         name: "wake_proven",
-        text: `select next_from::text as "nextFrom", extract(epoch from now())::float8 * 1000 as "atMs"
-          from sealpost.wake_proven(greatest(to_timestamp($1::float8 / 1000), now() - interval '5 minutes'),
-            $2::timestamptz, $3, $4, now())`,
-        values: [sinceMs, last?.nextFrom ?? null, ROWS_PER_STEP_MAX, LANE_PER_STEP_MAX],
+        text: `select is_all as "isAll", extract(epoch from now())::float8 * 1000 as "atMs"
+          from sealpost.wake_proven(
+            greatest(to_timestamp($1::float8 / 1000), now() - interval '5 minutes'), $2, $3, now())`,
+        values: [sinceMs, LANE_PER_STEP_MAX, WOKEN_WITHIN_SECONDS],
+      })
+      .finally(() => {
+        const endedMs = performance.now();
+        notBeforeMs = endedMs + (endedMs - startedMs) * (1 / WAKE_PROVEN_SHARE - 1);
       });
-      last = rows[0]!;
-      first ??= last;
-    } while (last.nextFrom !== null && !signal.aborted);
-    if (last.nextFrom === null) sinceMs = first.atMs - PROOF_LATE_MS;
-    const endedMs = performance.now();
-    notBeforeMs = endedMs + (endedMs - startedMs) * (1 / WAKE_PROVEN_SHARE - 1);
+    const { isAll, atMs } = rows[0]!;
+    if (isAll) sinceMs = atMs - PROOF_LATE_MS;
   };
 }
 

@@ -136,6 +136,7 @@ test("of those that are called and cannot come, no more begin at once than there
     });
     return begun;
   };
+  nowMs += 25_000;
   expect(come(hosts.toReversed())).toHaveLength(500);
   nowMs += 250;
   const called = line.slice(0, 2_500).map(({ isCalled }) => isCalled());
@@ -300,6 +301,9 @@ test("names that were admitted pass by those that wait as long as no more than f
   const lookUps = new LookUps();
   const known = Array.from({ length: 2_000 }, (_, n) => at(`known${n}.example.com`));
   for (const one of known) lookUps.begin("a", one).end("admitted");
+  begin(lookUps, "example.com", 500, "failed");
+  stand(lookUps, "example.com", 500, "failed");
+  nowMs += 10_000;
   const come = () =>
     known.filter((one) => {
       const { inLine, end } = lookUps.begin("a", one);

@@ -37,20 +37,14 @@ async function prove(origin: string, provenMs = -1_000, owner = accountId): Prom
   await insertRow(database.pool, "receivers", row);
 }
 
-async function wakeProven(
-  limits: { since?: Date; rows?: number; lane?: number; from?: Date | null } = {},
-): Promise<{ woken: number; next_from: Date | null }> {
-  const { since = later(-5_000), rows = 10_000, lane = 1_000, from = null } = limits;
-  const text = "select woken, next_from from sealpost.wake_proven($1, $2, $3, $4, $5)";
-  const found = await pool.query<{ woken: number; next_from: Date | null }>(text, [
-    since,
-    from,
-    rows,
-    lane,
-    T0,
-  ]);
-  return found.rows[0]!;
+type Woken = { readonly woken: number; readonly is_all: boolean };
+
+async function wakeProven({ since = later(-5_000), lane = 1_000, seconds = 60 } = {}): Promise<Woken> {
+  const text = "select woken, is_all from sealpost.wake_proven($1, $2, $3, $4)";
+  return (await pool.query<Woken>(text, [since, lane, seconds, T0])).rows[0]!;
 }
+
+const all = (woken: number) => ({ woken, is_all: true });
 
 /** In how many ms they are looked at again. */
 async function wakesOf(ids: readonly string[]): Promise<number[]> {
@@ -76,10 +70,10 @@ describe("what was put off for a receiver", () => {
         owner: await insertAccount(database.pool, "https://endpoint.example.com/in"),
       })),
     ];
-    expect(await wakeProven()).toEqual({ woken: 0, next_from: null });
+    expect(await wakeProven()).toEqual(all(0));
     await prove(origin);
-    expect(await wakeProven()).toEqual({ woken: 3, next_from: null });
-    expect(await wakesOf(ids)).toEqual([0, 0, 0]);
+    expect(await wakeProven()).toEqual(all(3));
+    expect(Math.max(...(await wakesOf(ids)))).toBeLessThan(10);
     expect(await wakesOf(others)).toEqual([240_000, 240_000, 240_000]);
   });
 
@@ -94,14 +88,14 @@ describe("what was put off for a receiver", () => {
       await changeRows(database.pool, "endpoints", { account_id: accountId }, changed);
     };
     await prove("https://old.example.com", -86_400_000);
-    expect(await wakeProven()).toEqual({ woken: 0, next_from: null });
+    expect(await wakeProven()).toEqual(all(0));
     await change(-60_000);
-    expect(await wakeProven()).toEqual({ woken: 0, next_from: null });
+    expect(await wakeProven()).toEqual(all(0));
     await change(-1_000);
     await provenUntil(-31 * 86_400_000);
-    expect(await wakeProven(), "it has to prove itself again").toEqual({ woken: 0, next_from: null });
+    expect(await wakeProven(), "it has to prove itself again").toEqual(all(0));
     await provenUntil(-1_000);
-    expect(await wakeProven()).toEqual({ woken: 1, next_from: null });
+    expect(await wakeProven()).toEqual(all(1));
     expect(await wakesOf([...ids, ...own])).toEqual([0, 240_000]);
   });
 
@@ -118,44 +112,41 @@ describe("what was put off for a receiver", () => {
       { wake_at: later(240_000) },
     );
     await prove("https://r.example.com");
-    expect(await wakeProven()).toEqual({ woken: 0, next_from: null });
+    expect(await wakeProven()).toEqual(all(0));
     expect(await wakesOf([...notDue, ...atHand, ...underWay])).toEqual([240_000, 16_900, 240_000]);
   });
 
   it("comes as the promoter wakes it: so many of a lane in a second, and twice as many of an account", async () => {
     const lanes = ["a", "b", "c"].map((name) => `https://${name}.example.com`);
     const ids = [];
-    for (const url of lanes) ids.push(...(await putOff(url, { count: 10 })));
+    for (const url of lanes) ids.push(...(await putOff(url, { count: 16 })));
     for (const origin of lanes) await prove(origin);
-    expect(await wakeProven({ lane: 5 })).toEqual({ woken: 30, next_from: null });
+    expect(await wakeProven({ lane: 10 })).toEqual(all(48));
     const wakes = await wakesOf(ids);
     for (const second of [0, 1, 2]) {
-      const then = wakes.flatMap((wake, n) => (wake === second * 1_000 ? [Math.floor(n / 10)] : []));
-      expect(then).toHaveLength(10);
-      for (const lane of [0, 1, 2]) expect(then.filter((of) => of === lane).length).toBeLessThan(5);
+      const then = wakes.flatMap((wake, n) =>
+        Math.floor(wake / 1_000) === second ? [Math.floor(n / 16)] : [],
+      );
+      expect(then).toHaveLength(16);
+      for (const lane of [0, 1, 2]) expect(then.filter((of) => of === lane).length).toBeLessThan(7);
     }
     const alone = await putOff("https://a.example.com", { count: 12 });
-    await wakeProven({ lane: 5 });
-    expect((await wakesOf(alone)).filter((wake) => wake === 0)).toHaveLength(5);
+    await wakeProven({ lane: 10 });
+    expect((await wakesOf(alone)).filter((wake) => wake < 1_000)).toHaveLength(8);
   });
 
-  it("is looked for so many rows at a time, and never comes later than without", async () => {
-    for (const n of [1, 2, 3]) await putOff("https://other.example.com", { wake_at: later(20_000 + n) });
-    const ids = await putOff("https://r.example.com", { count: 8, wake_at: later(18_000) });
-    await prove("https://r.example.com");
-    const first = await wakeProven({ rows: 8, lane: 1 });
-    expect(first).toEqual({ woken: 8, next_from: later(18_000) });
-    const second = await wakeProven({ rows: 2, from: later(18_000) });
-    expect(second).toEqual({ woken: 0, next_from: later(20_002) });
-    const third = await wakeProven({ rows: 1, from: later(20_003) });
-    expect(third, "others may have the same").toEqual({ woken: 0, next_from: later(20_004) });
-    expect(await wakeProven({ rows: 2, from: later(20_003) })).toEqual({ woken: 0, next_from: null });
-    const wakes = await wakesOf(ids);
-    expect(Math.max(...wakes)).toBe(7_000);
-    const more = await putOff("https://r.example.com", { count: 30, wake_at: later(18_000) });
+  it("comes for some seconds, and the next look goes on; nothing is read that is not put off", async () => {
+    const ids = await putOff("https://r.example.com", { count: 40, wake_at: later(18_000) });
     const late = await putOff("https://r.example.com", { wake_at: later(310_000) });
-    await wakeProven({ lane: 1 });
-    expect(Math.max(...(await wakesOf([...ids, ...more])))).toBe(18_000);
+    await prove("https://r.example.com");
+    const other = await insertAccount(database.pool);
+    const theirs = await putOff("https://r.example.com", { count: 5, owner: other });
+    await prove("https://r.example.com", -1_000, other);
+    expect(await wakeProven({ lane: 5, seconds: 5 })).toEqual({ woken: 25, is_all: false });
+    expect(Math.max(...(await wakesOf(theirs)))).toBe(1_000);
+    expect((await wakesOf(ids)).filter((wake) => wake === 18_000)).toHaveLength(20);
+    expect(await wakeProven({ lane: 5, seconds: 5 })).toEqual(all(20));
+    expect(Math.max(...(await wakesOf(ids)))).toBe(4_750);
     expect(await wakesOf(late), "nothing is put off for so long").toEqual([310_000]);
   });
 
@@ -164,10 +155,10 @@ describe("what was put off for a receiver", () => {
     await prove("https://r.example.com");
     const client = await database.pool.connect();
     await client.query("begin; select from sealpost.open_deliveries limit 1 for update");
-    expect(await wakeProven()).toEqual({ woken: 1, next_from: null });
+    expect(await wakeProven()).toEqual(all(1));
     await client.query("rollback");
     client.release();
-    expect((await wakesOf(ids)).sort((a, b) => a - b)).toEqual([0, 240_000]);
+    expect((await wakesOf(ids)).filter((wake) => wake === 240_000)).toHaveLength(1);
   });
 });
 
@@ -176,51 +167,66 @@ describe("waking it", () => {
     vi.restoreAllMocks();
   });
 
-  /** What it asks for, of a database that answers as it is told to. */
-  function bench(answers: readonly { nextFrom: string | null; atMs: number; tookMs: number }[]) {
+  /** What it asks for, of a database that answers as it is told to; it fails if there is no answer. */
+  function bench(answers: readonly ({ isAll: boolean; atMs: number; tookMs: number } | null)[]) {
     let nowMs = 0;
     vi.spyOn(performance, "now").mockImplementation(() => nowMs);
-    const asked: [sinceMs: number | null, from: string | null][] = [];
-    const query = async ({ values }: { values: [number | null, string | null] }) => {
-      const { tookMs, ...row } = answers[asked.length]!;
-      asked.push([values[0], values[1]]);
-      nowMs += tookMs;
-      return { rows: [row] };
+    const asked: (number | null)[] = [];
+    const query = async ({ values }: { values: [number | null] }) => {
+      const answer = answers[asked.length];
+      asked.push(values[0]);
+      nowMs += answer?.tookMs ?? 500;
+      if (answer === null) throw new Error("canceling statement due to statement timeout");
+      return { rows: [answer] };
     };
     const wake = createWakingProven({ query } as unknown as Pool);
-    const step = async (afterMs: number, signal = new AbortController().signal) => {
+    const step = async (afterMs: number) => {
       nowMs += afterMs;
-      await wake(signal);
+      await wake();
     };
     return { asked, step };
   }
 
-  it("looks at everything, then for proofs since a while before, and spends a fifth of the time on it", async () => {
+  it("begins with all, goes on while there is more, and then looks for proofs since a while before", async () => {
     const { asked, step } = bench([
-      { nextFrom: "b", atMs: 100_000, tookMs: 300 },
-      { nextFrom: null, atMs: 100_300, tookMs: 200 },
-      { nextFrom: null, atMs: 103_000, tookMs: 0 },
+      { isAll: false, atMs: 100_000, tookMs: 0 },
+      { isAll: true, atMs: 105_000, tookMs: 0 },
+      { isAll: false, atMs: 110_000, tookMs: 0 },
+      { isAll: true, atMs: 115_000, tookMs: 0 },
+      { isAll: true, atMs: 120_000, tookMs: 0 },
+    ]);
+    for (const _ of [1, 2, 3, 4, 5]) await step(5_000);
+    expect(asked).toEqual([null, null, 90_000, 90_000, 100_000]);
+  });
+
+  it("spends a fifth of the time on it, also where it fails", async () => {
+    const { asked, step } = bench([
+      { isAll: true, atMs: 100_000, tookMs: 500 },
+      null,
+      { isAll: true, atMs: 120_000, tookMs: 0 },
     ]);
     await step(0);
     await step(1_900);
-    expect(asked).toEqual([
-      [null, null],
-      [null, "b"],
-    ]);
-    await step(200);
-    expect(asked[2]).toEqual([95_000, null]);
+    expect(asked).toHaveLength(1);
+    await expect(step(100)).rejects.toThrow("timeout");
+    await step(1_900);
+    expect(asked).toHaveLength(2);
+    await step(100);
+    expect(asked).toEqual([null, 85_000, 85_000]);
   });
 
-  it("begins again where it was cut short", async () => {
-    const { asked, step } = bench([
-      { nextFrom: "b", atMs: 100_000, tookMs: 0 },
-      { nextFrom: null, atMs: 103_000, tookMs: 0 },
-    ]);
-    await step(0, AbortSignal.abort());
-    await step(1_000);
-    expect(asked).toEqual([
-      [null, null],
-      [null, null],
-    ]);
+  it("begins with what was proven five minutes ago", async () => {
+    const ids = [];
+    for (const [name, provenMs] of [
+      ["four", -4 * 60_000],
+      ["six", -6 * 60_000],
+    ] as const) {
+      ids.push(...(await putOff(`https://${name}.example.com`)));
+      await prove(`https://${name}.example.com`, provenMs);
+    }
+    await createWakingProven(pool)();
+    const [four, six] = await wakesOf(ids);
+    expect(four).toBeLessThan(200_000);
+    expect(six).toBe(240_000);
   });
 });

@@ -45,7 +45,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * are the same or half given refused, and what is erased while a move opens erased there 10, runs that published
  * nothing told of as erased 14, folders with names in them left by nobody 11, lines of look-ups that stay counted,
  * pass over what is gone and let new names take turns with dead ones, and rests of accounts looked at in turn 90,
- * tokens that a look-up takes when it begins, and its place kept, 44, domains in turn 18, and accounts' shares of
+ * tokens that a look-up takes when it begins, and its place kept, 44, domains in turn 14, and accounts' shares of
  * what is taken back and given back 91, and for what the console's users asked for: its truth about replays, hosts
  * and times 122, its density (search, groups by cause, an explanation in parts, who replayed, an endpoint's health,
  * who is told, a pause's banner) 957 and a file, runs' pages and workflows in the log 384 and 3, errors that people
@@ -67,7 +67,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 59_209,
+    max: 59_202,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },
