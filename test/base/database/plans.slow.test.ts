@@ -179,8 +179,8 @@ describe.each(states)("planned for %s", (state) => {
          case status when 'failed' then 'status_404' end, case status when 'failed' then 404 else 200 end,
          '{"ngrok-error-code":"ERR_NGROK_3200"}'
        from sealpost.deliveries where account_id = $2`,
-      // Not before the database began to count.
-      [later(0), accountId],
+      // T0 may be before the database began to count.
+      [new Date(), accountId],
     );
     while ((await countActivity(database.pool, 0)).isBehind);
     const reads = await readsWhile(async () => {
