@@ -216,6 +216,7 @@ begin
   into woken, is_all;
 end
 $$;
+revoke execute on function sealpost.wake_proven(timestamptz, integer, integer, timestamptz) from public;
 
 -- As in 0010_delivery.sql, but that it looks at rows from the smallest of from_ids on: where each batch of thousands of
 -- lanes began at its first one's, those behind it got nothing, and it ran further ahead. Of accounts that have nothing

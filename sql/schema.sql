@@ -1292,7 +1292,7 @@ function sealpost.uuid_v7_prefix(at timestamptz) returns bytea
 function sealpost.uuid_v7_time(id uuid) returns timestamptz
   sql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.wake_proven(since timestamptz, lane_max integer, for_seconds integer, at timestamptz, OUT woken integer, OUT is_all boolean) returns record
-  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, for everybody, 0013_turns_and_erasures.sql
+  plpgsql, search_path=pg_catalog, pg_temp, plan_cache_mode=force_generic_plan, enable_seqscan=off, jit=off, enable_hashjoin=off, enable_mergejoin=off, 0013_turns_and_erasures.sql
 function sealpost.webhook_url_fault(url text, unsafe text[]) returns text
   plpgsql, immutable, parallel safe, 0010_delivery.sql
 function sealpost.without_escapes(body text) returns json

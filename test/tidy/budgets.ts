@@ -32,7 +32,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
  * certificates away for a while survived 20; readiness that stays away while commits wait 25, turns that are asked
  * for before there are rests, and proofs before an upgrade ends 7, what a run was given erased with it 20, what was
  * put off had where no turn is needed any more 16, what moves have copied erased with the rest 30, rests that end
- * with the endpoint 19, marks of a rotation that stay, and keys that are over refused 14, runs that published
+ * with the endpoint 19, marks of a rotation that stay, and keys that are over refused 19, runs that published
  * nothing erased by their ids 25, suspensions that outlast a restart 52, lists of millions of erasures 52, URLs
  * spelled otherwise looked up a claim at a time, and asks for turns shared out 58, asks that wait for one another
  * 37, what a step left behind encrypts told of 10, erasures again that miss nothing 9, rotations that a forgotten
@@ -67,7 +67,7 @@ const matchesOf = (pattern: RegExp) => (files: readonly SourceFile[]) =>
 const budgets: readonly Budget[] = [
   {
     what: "lines in src/",
-    max: 59_202,
+    max: 59_207,
     of: (path) => /^src\/.*\.(?:ts|css|m?js)$/.test(path),
     count: linesOf,
   },

@@ -171,13 +171,18 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
     .action((options) =>
       withDatabase(context, async (pool, config) => {
         const secretsKey = await loadSecretsKey(pool, config, true);
-        const done = await reseal(pool, secretsKey);
-        if (typeof done !== "number")
-          throw new UsageError(`The secret ${done.id} in ${done.table} ${unreadable(config)}`);
+        const resealAll = async () => {
+          const found = await reseal(pool, secretsKey);
+          if (typeof found === "number") return found;
+          throw new UsageError(`The secret ${found.id} in ${found.table} ${unreadable(config)}`);
+        };
+        const first = await resealAll();
+        // Of what a process of the first step stores from the canary on it tells; not of what it has stored meanwhile.
         await changeAudited(pool, SECRETS_RESEALED, async (tx) => {
           await resealCanary(tx, secretsKey);
-          return { done, accountId: null, details: { resealed: done } };
+          return { done: first, accountId: null, details: { resealed: first } };
         });
+        const done = first + (await resealAll());
         printResult(context, options, { resealed: done }, inColumns({ "secrets resealed": String(done) }));
       }),
     );

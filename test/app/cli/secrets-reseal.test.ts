@@ -1,7 +1,8 @@
 import { beforeEach, expect, test } from "vitest";
+import { seal } from "../../../src/base/database/sealing.ts";
 import { findSigningSecrets } from "../../../src/delivery/signing-secrets-sql.ts";
 import { runSealpost } from "../../support/command.ts";
-import { changeRows, rowOf } from "../../support/installation.ts";
+import { begin, changeRows, rowOf, untilSomebodyWaits } from "../../support/installation.ts";
 import { openDatabase } from "../../support/open.ts";
 
 const OLD = Buffer.alloc(32, 1);
@@ -46,6 +47,20 @@ test("secrets reseal says how many it resealed, is audited, and leaves nothing f
     const stale = await run(["account", "create", "--name", "Two"], env);
     expect([stale.code, stale.stderr]).toEqual([2, expect.stringContaining("SECRETS_KEY is not the key")]);
   }
+});
+
+test("secrets reseal finds what a process of the first step has stored meanwhile", async () => {
+  for (const env of [BEFORE, ONE]) await createAccount(env);
+  const { account_id } = await createAccount(TWO);
+  const { id } = await rowOf(database.pool, "signing_secrets", { account_id });
+  const settings = await begin(database.pool, "select from sealpost.settings for update");
+  const resealing = run(["secrets", "reseal"], TWO);
+  await untilSomebodyWaits(database.pool);
+  const sealed = seal("late", OLD, { accountId: account_id, id });
+  await changeRows(database.pool, "signing_secrets", { account_id }, { sealed });
+  await settings.commit();
+  expect(await resealing).toMatchObject({ code: 0, stdout: '{"resealed":3}\n' });
+  expect(await findSigningSecrets(database.pool, account_id, NEW)).toMatchObject([{ secret: "late" }]);
 });
 
 test("secrets reseal refuses what neither key opens, and names it without its content", async () => {

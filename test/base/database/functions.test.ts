@@ -59,6 +59,11 @@ describe("the names in our functions", () => {
     expect(entries.filter((one) => !one.sets_search_path)).toEqual([]);
   });
 
+  it("are called by nobody but the owner", () => {
+    const open = functions.filter(({ callers }) => callers !== null);
+    expect(open.map(({ name }) => name)).toEqual([]);
+  });
+
   it.each(INHERITING)(
     "are looked up where the caller says in %s, which only functions that say it call",
     (name) => {
