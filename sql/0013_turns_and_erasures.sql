@@ -166,17 +166,19 @@ set enable_mergejoin = off
 as $$
 declare
   -- What is due earlier is at hand, or taken back: see take_let_go; put off is for four minutes at most.
-  from_soon constant timestamptz := at + interval '17 seconds';
-  to_late constant timestamptz := at + interval '5 minutes';
+  earliest constant timestamptz := at + interval '17 seconds';
+  latest constant timestamptz := at + interval '5 minutes';
   of_lane constant float8 := 0.8 * lane_max;
   lanes constant bigint[] := array(
-    select sealpost.lane(r.account_id, r.origin || port)
-    from sealpost.receivers as r, unnest(array['', ':443']) as port
-    where r.next_at is null and r.proven_at >= since and r.proven_since >= since
+    with proven as materialized (
+      select account_id, origin from sealpost.receivers
+      where next_at is null and proven_at >= since and proven_since >= since
+    )
+    select sealpost.lane(account_id, origin || port) from proven, unnest(array['', ':443']) as port
     union
-    select sealpost.lane(r.account_id, null)
-    from sealpost.receivers as r join sealpost.endpoints as e on e.account_id = any (array[r.account_id])
-    where r.next_at is null and r.proven_at >= since and r.proven_since >= since and sealpost.origin(e.url) = r.origin
+    select sealpost.lane(e.account_id, null)
+    from proven as p join sealpost.endpoints as e on e.account_id = any (array[p.account_id])
+    where sealpost.origin(e.url) = p.origin
     union
     select sealpost.lane(e.account_id, null)
     from sealpost.endpoints as e
@@ -193,7 +195,7 @@ begin
     select ctid as place, delivery_id, account_id,
       row_number() over (partition by account_id, lane order by delivery_id) - 1 as lane_rank
     from sealpost.open_deliveries
-    where wake_at >= from_soon and wake_at <= to_late
+    where wake_at >= earliest and wake_at <= latest
       -- Not a join: of thousands of lanes each row would be compared with each.
       and coalesce(lane in (select unnest(lanes)), false)
       and due_at <= at and (lease_until is null or lease_until <= at)

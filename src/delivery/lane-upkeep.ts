@@ -4,7 +4,7 @@ import type { Lanes } from "./lanes.ts";
 import type { TakenBack } from "./promote-sql.ts";
 
 const LANES_PER_STATEMENT_MAX = 1_000;
-/** Each is compared with each row that is looked at. */
+/** Each is compared with each row of their accounts that is looked at. */
 const OVERFLOWS_PER_STATEMENT_MAX = 64;
 /** What has answered for the first time is gathered for so long: nobody waits for it. */
 const REMEMBER_AFTER_MS = 500;

@@ -293,7 +293,7 @@ describe("what is remembered", () => {
     expect(bench.lanes.waitingIds).toBe(2);
   });
 
-  it("rests no more in any of its lanes once its receiver is proven", () => {
+  it("may start in every lane of a receiver as soon as it is proven", () => {
     const bench = new LanesBench();
     const origin = "https://a.example.com";
     const release = (restMs: number | null) => {

@@ -177,7 +177,7 @@ export function addSecretCommands(program: Command, context: ProcessContext): vo
           throw new UsageError(`The secret ${found.id} in ${found.table} ${unreadable(config)}`);
         };
         const first = await resealAll();
-        // Of what a process of the first step stores from the canary on it tells; not of what it has stored meanwhile.
+        // Whoever stores a secret by the first step after this is noticed; until now only a second pass finds it.
         await changeAudited(pool, SECRETS_RESEALED, async (tx) => {
           await resealCanary(tx, secretsKey);
           return { done: first, accountId: null, details: { resealed: first } };

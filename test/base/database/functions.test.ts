@@ -40,6 +40,11 @@ beforeAll(async () => {
 });
 afterAll(() => database.drop());
 
+it("our functions may be called by nobody but the owner", () => {
+  const open = functions.filter(({ callers }) => callers !== null);
+  expect(open.map(({ name }) => name)).toEqual([]);
+});
+
 describe("the names in our functions", () => {
   it("are bound when they are made, or looked up where we say", () => {
     expect(functions.length).toBeGreaterThan(20);
@@ -57,11 +62,6 @@ describe("the names in our functions", () => {
       "publish_analysis",
     ]);
     expect(entries.filter((one) => !one.sets_search_path)).toEqual([]);
-  });
-
-  it("are called by nobody but the owner", () => {
-    const open = functions.filter(({ callers }) => callers !== null);
-    expect(open.map(({ name }) => name)).toEqual([]);
   });
 
   it.each(INHERITING)(
